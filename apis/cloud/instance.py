@@ -324,6 +324,9 @@ class Cluster(ApiModel):
     """Overlays."""
     ready_timeout_seconds: Annotated[Int32, Field(ge=1, le=86400)] = 900
     """How long the workload may take to become ready."""
+    drift_period: Duration | None = None
+    """How often the bundle is applied again although nothing changed, which restores what was edited or deleted; 1 min at
+    least, default: never. In the cluster of the manager itself, that is noticed at once and needs no period."""
     disks: DiskPolicy | None = None
     """Makes claims grow; without it they are left alone."""
 

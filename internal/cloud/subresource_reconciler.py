@@ -1,7 +1,7 @@
 """Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then ``ensure``."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
 from apis.cloud import Instance, TaskStatus, WaitingReason
@@ -42,6 +42,10 @@ async def _at_once() -> None:
     return
 
 
+async def _no_drift(_resource: Any) -> str:
+    return ""
+
+
 @dataclass(slots=True)
 class SubresourceReconciler(Generic[R]):
     """Drives the task of each object of one kind. Reads the object and its instance from the cache."""
@@ -60,6 +64,8 @@ class SubresourceReconciler(Generic[R]):
     """Receives objects that no longer exist."""
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds changes from outside."""
+    drift: Callable[[R], Awaitable[str]] = _no_drift
+    """Return what differs from what the last run left; empty: nothing."""
     control: Control | None = None
     """Restores the metadata of Secrets with outputs; None: they are left as they are."""
 
@@ -91,7 +97,8 @@ class SubresourceReconciler(Generic[R]):
             return Result(requeue_after=AT_ONCE)
         await self.ready()
         leaving = await self._leaving(resource, instance)
-        options = self._options(resource, instance, hold, leaving)
+        drift = "" if deleting else await self.drift(resource)
+        options = replace(self._options(resource, instance, hold, leaving), drift=drift)
         if self.control is not None and resource.status.outputs_secret_name and not deleting:
             await keep_outputs_metadata(self.control, resource, options.instance)
         progress = await ensure(self.tools, options)

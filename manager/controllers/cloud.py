@@ -2,12 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from apis.cloud import GROUP, Instance
+from apis.cloud import GROUP, Instance, InstanceKubernetes
 from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -20,6 +20,7 @@ from ctrlruntime.controller.predicates import more_than_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Group, Manager
+from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
 from ctrlruntime.rollout import ChangeHolds
 from internal.cloud.concurrency import ConcurrencyLimiter
@@ -37,6 +38,7 @@ from internal.cloud.subresource_reconciler import SubresourceReconciler
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
 from internal.cloud.taskdriver.writes import SECRET
+from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
@@ -60,6 +62,22 @@ CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 ]
 
+WORKLOAD_KINDS = (
+    ("", "configmaps"),
+    ("", "persistentvolumeclaims"),
+    ("", "secrets"),
+    ("", "serviceaccounts"),
+    ("", "services"),
+    ("apps", "daemonsets"),
+    ("apps", "deployments"),
+    ("apps", "statefulsets"),
+    ("autoscaling", "horizontalpodautoscalers"),
+    ("batch", "cronjobs"),
+    ("networking.k8s.io", "ingresses"),
+    ("networking.k8s.io", "networkpolicies"),
+    ("policy", "poddisruptionbudgets"),
+)
+"""Kinds of workloads in the manager's own cluster that it may watch for drift, as metadata."""
 STATUS_DEBOUNCE = 5.0
 """Seconds that the status of an instance waits for its subresources to report on new inputs."""
 
@@ -136,14 +154,15 @@ def add_subresource_controllers(
     limiter = ConcurrencyLimiter(utc_now, wakeups.wake)
     metrics = TaskMetrics(manager.metrics.registry)
     keeper = _ledger_keeper(parts, limiter, metrics, wakeups)
+    drift = _workload_drift(parts, wakeups)
     tools = _tools(parts, runs, limiter, metrics, wakeups)
     for item in parts.subresources:
         parts.handle_of(item.kind).informer.add_handler(partial(keeper.observe, item))
         source = wakeups.sources[item.kind.gvk().kind]
         holds = freezes.holder(partial(source.enqueue, reason="a freeze began or ended"))
-        _add_subresource_controller(parts, item, tools, keeper, wakeups, holds)
+        _add_subresource_controller(parts, item, tools, keeper, wakeups, holds, drift)
     if provider is None:
-        manager.add(_Closing(runs))
+        manager.add(_Closing(runs.aclose))
     if options.settings_file is not None:
         changed, registry = wakeups.settings_changed, manager.metrics.registry
         manager.add(SettingsFile(options.settings_file, parts.definitions, changed, registry))
@@ -194,6 +213,7 @@ def _add_subresource_controller(
     keeper: LedgerKeeper,
     wakeups: Wakeups,
     holds: ChangeHolds,
+    drift: WorkloadDrift,
 ) -> None:
     reconciler = SubresourceReconciler(
         item,
@@ -205,6 +225,8 @@ def _add_subresource_controller(
         holds=holds,
         control=_control_of(parts, item.kind),
     )
+    if item.kind is InstanceKubernetes:
+        reconciler.drift = drift.of
     queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
         _builder_of(parts, item.kind)
@@ -222,7 +244,28 @@ def _add_subresource_controller(
     )
     for group, plural, verbs in parts.options.runs.permissions():
         builder.permission(group, plural, *verbs)
+    if item.kind is InstanceKubernetes:
+        for group, plural in WORKLOAD_KINDS:
+            builder.permission(group, plural, "list", "watch")
     builder.build(_guarded(parts, reconciler, item.kind))
+
+
+def _workload_drift(parts: CloudParts, wakeups: Wakeups) -> WorkloadDrift:
+    manager, source = parts.manager, wakeups.sources.get(InstanceKubernetes.gvk().kind)
+
+    def wake(request: Request) -> None:
+        if source is not None:
+            source.enqueue(request, "its workload changed")
+
+    drift = WorkloadDrift(
+        cache=manager.cache,
+        inventories=parts.inventories.informer.store,
+        resolve=manager.client.mapper.resolve,
+        wake=wake,
+    )
+    parts.inventories.informer.add_handler(drift.inventory_changed)
+    manager.add(_Closing(drift.close))
+    return drift
 
 
 # -- all ------------------------------------------------------------------------------------------
@@ -271,15 +314,15 @@ def _guarded(
 
 @dataclass(slots=True)
 class _Closing:
-    """Gives back the provider's connections after the controllers have ended. Runs go on."""
+    """Gives back what the controllers use after they have ended. Runs go on."""
 
     runnable_group = Group.CACHES
 
-    provider: RunProvider
+    close: Callable[[], Awaitable[None]]
 
     async def start(self) -> None:
         """Run until cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
-            await self.provider.aclose()
+            await self.close()

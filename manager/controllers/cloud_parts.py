@@ -14,6 +14,7 @@ from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Definitions
+from internal.cloud import workload_drift
 from internal.cloud.instance import bundles, domains
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.children import OF_INSTANCE, instances_of
@@ -36,6 +37,7 @@ class CloudParts:
     subresources: Sequence[Subresource[Any]]
     instances: InformerHandle
     config_maps: InformerHandle
+    inventories: InformerHandle
     kinds: Mapping[str, InformerHandle]
     """The informers of the subresources, by kind."""
     definitions: LiveDefinitions
@@ -75,6 +77,7 @@ def make_parts(
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         instances=declared.instances,
         config_maps=declared.config_maps,
+        inventories=manager.cache.declare(CONFIG_MAP, labels=workload_drift.SELECTOR),
         kinds=declared.kinds,
     )
 

@@ -17,6 +17,9 @@ DEFINITION: Final = TaskDefinition(
     teardown=True,
 )
 
+LEAST_PERIOD: Final = 60.0
+"""Seconds of the shortest period."""
+
 
 def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesSpec:
     """Return the workload in the version that should run now; disks are not part of it."""
@@ -36,6 +39,12 @@ def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
     return of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
 
 
+def period(resource: InstanceKubernetes) -> float | None:
+    """As often as the spec requests, and not more often than LEAST_PERIOD."""
+    given = resource.spec.cluster.drift_period
+    return None if given is None else max(LEAST_PERIOD, given.total_seconds())
+
+
 def config_maps(resource: InstanceKubernetes) -> list[str]:
     """Those of the bundle."""
     return list(resource.spec.cluster.bundle.config_map_names)
@@ -49,4 +58,5 @@ SUBRESOURCE: Final = Subresource(
     after=("InstanceTerraform", "UpgradeInstanceTask"),
     secrets=secrets,
     config_maps=config_maps,
+    period=period,
 )

@@ -34,7 +34,7 @@ def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec |
         from_version=upstream.version,
         to_version=spec.sourcegraph_version,
         domain=primary_domain(spec),
-        cluster=spec.cluster.model_copy(update={"disks": None}),
+        cluster=spec.cluster.model_copy(update={"disks": None, "drift_period": None}),
         steps=spec.upgrade,
         outputs=dict(upstream.outputs),
         outputs_secret_name=upstream.outputs_secret_name,

@@ -70,6 +70,8 @@ class Situation:
     """The annotation that requests a run of inputs that are carried out already."""
     cancel: str = ""
     """The id of the run that a person cancelled; empty: none was."""
+    drift: str = ""
+    """What differs from what the last run left, so that a run repairs it; empty: nothing."""
     period: float | None = None
     """Seconds of the period; None: not periodic."""
     told: bool = False

@@ -43,7 +43,12 @@ from internal.cloud.taskdriver.decision import (
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.inputs import inputs_of, trusted
 from internal.cloud.taskdriver.record import is_live, owner_of
-from internal.cloud.taskdriver.reports import report_end, report_hold, report_steps
+from internal.cloud.taskdriver.reports import (
+    report_end,
+    report_hold,
+    report_repair,
+    report_steps,
+)
 from internal.cloud.taskdriver.scheduling import is_held_change, next_run
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
@@ -92,6 +97,8 @@ class EnsureOptions(Generic[R]):
     """Why no run is started for now; None: nothing is in the way."""
     hold: Waiting | None = None
     """The freeze or window for which changes wait."""
+    drift: str = ""
+    """What differs from what the last run left; empty: nothing."""
     deployed: bool = True
     """Whether a version of the instance runs, which a run may change."""
 
@@ -167,6 +174,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         retry=annotations.get(RETRY, ""),
         reconcile=annotations.get(RECONCILE, ""),
         cancel=annotations.get(CANCEL, ""),
+        drift=options.drift,
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
         pace=tools.pace,
@@ -403,6 +411,7 @@ class _Pass(Generic[R]):
         s, metrics, task = self.s, self.tools.metrics, self.s.definition.name
         report_steps(self.tools, s, self.options.resource, decision.steps)
         report_hold(self.tools, s.held, self.options.resource, decision.status)
+        report_repair(self.tools, s, self.options.resource, decision)
         if decision.ended is not None:
             report_end(self.tools, s, decision.ended)
         if s.status.waiting is not None and decision.status.waiting is None and decision.start:

@@ -8,12 +8,16 @@ from structlog.typing import FilteringBoundLogger
 
 from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatus
 from ctrlruntime.api import Resource, find_condition
-from internal.cloud.taskdriver.context import Hold, Situation
+from internal.cloud.taskdriver.context import Decision, Hold, Situation
 from internal.cloud.taskdriver.deps import Tools
 from internal.cloud.taskdriver.inputs import READY
+from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.scheduling import is_done
 
 REASON: Final = "taskdriver.Ensure"
-"""Reason of all events of the driver."""
+"""Reason of the events for steps of a run."""
+DRIFTED: Final = "Drifted"
+"""Reason: what a run left was changed or deleted by someone else."""
 
 _log: FilteringBoundLogger = structlog.get_logger("cloud.taskdriver")
 
@@ -60,6 +64,21 @@ def report_hold(
         return
     if before is None or before.reason != hold.reason:
         tools.recorder.event(resource, "Warning", hold.reason, "Hold", hold.message)
+
+
+def report_repair(
+    tools: Tools, s: Situation, resource: Resource[Any, TaskStatus], decision: Decision
+) -> None:
+    """Record one Warning event when a run is begun only because something differs from what the last one left."""
+    if not s.drift or not decision.start or is_live(s.status.run) or not is_done(s, s.status):
+        return
+    tools.recorder.event(resource, "Warning", DRIFTED, "Repair", s.drift)
+    _log.warning(
+        "Drift",
+        drift=s.drift,
+        task=s.definition.name,
+        instance=f"{s.owner.namespace}/{s.instance}",
+    )
 
 
 def report_end(tools: Tools, s: Situation, run: TaskRun) -> None:

@@ -29,7 +29,9 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
     if s.paused or (stopped and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
         return Rest()
     if not s.deleting and is_done(s, status) and not s.reconcile_asked:
-        return Rest(None if s.slot is None else s.slot.end)
+        due = repair_time(s, status)
+        if due is None or due > s.now:
+            return Rest(_earliest(due, None if s.slot is None else s.slot.end))
     identity = s.first_attempt()
     identity = replace(identity, attempt=last_attempt(status, identity) + 1)
     last = status.run
@@ -48,7 +50,7 @@ def _again(s: Situation, status: TaskStatus, last: TaskRun, identity: Identity) 
         return Rest(slot_end)
     if due <= s.now or due - s.now > timedelta(seconds=s.definition.retries.cap):
         return Wanted(identity)  # farther off than any delay: the record is wrong
-    return Rest(_earlier(due, slot_end))
+    return Rest(_earliest(due, slot_end))
 
 
 def next_attempt_time(s: Situation, status: TaskStatus, last: TaskRun) -> datetime | None:
@@ -58,8 +60,22 @@ def next_attempt_time(s: Situation, status: TaskStatus, last: TaskRun) -> dateti
     return retry_time(last, s.definition.retries, tries_of(last, status))
 
 
-def _earlier(one: datetime, other: datetime | None) -> datetime:
-    return one if other is None else min(one, other)
+def repair_time(s: Situation, status: TaskStatus) -> datetime | None:
+    """Return when a run repairs what differs from what the last one left; None if nothing does.
+
+    The wait after the last run doubles with each run of the same inputs, as after a failure: what another
+    writer changes again and again is not repaired in a loop.
+    """
+    last = status.run
+    if not s.drift or s.definition.once:
+        return None
+    if last is None or last.finished_at is None:
+        return s.now
+    return last.finished_at + timedelta(seconds=s.definition.retries.delay(last.attempt))
+
+
+def _earliest(*moments: datetime | None) -> datetime | None:
+    return min((moment for moment in moments if moment is not None), default=None)
 
 
 def is_done(s: Situation, status: TaskStatus) -> bool:

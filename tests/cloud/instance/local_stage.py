@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +12,8 @@ from typing import Any
 
 from ctrlruntime.manager import Manager
 from internal.cloud.pace import Pace
+from internal.cloud.subresource import Subresource
+from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from tests.cloud.instance.harness import NAMESPACE, Stage
@@ -25,9 +27,10 @@ class LocalStage(Stage):
     """The whole system, with runs as processes of this machine."""
 
     options: CloudOptions = field(default_factory=CloudOptions)
+    subresources: Sequence[Subresource[Any]] = SUBRESOURCES
 
     def _add_controllers(self, manager: Manager) -> None:
-        add_cloud(manager, self.options)
+        add_cloud(manager, self.options, self.subresources)
 
     async def give_secret(self, name: str, **data: str) -> None:
         manifest = {
@@ -46,6 +49,7 @@ async def local_stage(
     environment: Mapping[str, str],
     pace: Pace | None = None,
     runs: Mapping[str, Any] | None = None,
+    subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
 ) -> AsyncIterator[LocalStage]:
     """A stage whose runs find a stand-in for terraform; `environment`: more of their variables.
 
@@ -68,7 +72,9 @@ async def local_stage(
     )
     try:
         async with LocalStage.start(
-            folder, options=CloudOptions(runs=options, pace=pace or Pace())
+            folder,
+            options=CloudOptions(runs=options, pace=pace or Pace()),
+            subresources=subresources,
         ) as stage:
             yield stage
     finally:

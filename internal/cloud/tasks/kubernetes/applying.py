@@ -1,16 +1,9 @@
-"""Objects of one instance in its cluster: applied, recorded in a ConfigMap there, pruned; never those of others.
-
-The record is written before anything is applied, with the old and the new objects together, and again
-when all is done: a crash in between forgets nothing.
-"""
+"""Objects of one instance in its cluster: applied and pruned; never those of others."""
 
 import copy
-import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
-
-import orjson
 
 from apis.cloud import GROUP
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
@@ -23,16 +16,12 @@ from ctrlruntime.client.errors import (
     NoKindMatch,
     NotFound,
 )
-from internal.cloud.keys import KEY_LENGTH
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef, unique
+from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER, OWNER, WORKLOAD
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
-INVENTORY: Final = f"{GROUP}/inventory"
-"""Label of the ConfigMap: the key of the instance whose objects it lists."""
 UPGRADES: Final = f"{GROUP}/upgrades"
 """Label of what upgrades leave in the cluster, which goes with the workload: the key of the instance."""
-OWNER: Final = f"{GROUP}/owner"
-"""Annotation of every object that was applied, and of the inventory: namespace and name of the instance."""
 PRUNE: Final = f"{GROUP}/prune"
 """Annotation of an object: "false" keeps it when it leaves the bundle; "true" lets even a kind go that
 holds data."""
@@ -41,9 +30,6 @@ KEPT_KINDS: Final = frozenset(
 )
 """Kinds whose end is the end of data: they go only if they say so themselves."""
 
-_KEY: Final = "objects.json"
-FIELD_MANAGER: Final = "cloud-bundle"
-"""Field manager of what a bundle applies."""
 _FIRST_CONTACT: Final = "1"
 _FIRST: Final[Sequence[frozenset[str]]] = (
     frozenset({"Namespace"}),
@@ -61,55 +47,6 @@ _FIRST: Final[Sequence[frozenset[str]]] = (
 _WEBHOOKS: Final = frozenset({"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"})
 AWAITED: Final = frozenset({"Namespace", "CustomResourceDefinition"})
 """Kinds that must be ready before anything of a later rank is applied."""
-
-
-def inventory_name(key: str) -> str:
-    """Return the name of the ConfigMap of an instance by its key."""
-    return f"{key}-inventory"
-
-
-def encode(key: str, owner: str, namespace: str, refs: Iterable[ObjectRef]) -> Manifest:
-    """Return the ConfigMap that lists these objects of an instance.
-
-    `key`: see :func:`internal.cloud.keys.instance_key`. `owner`: namespace and name of the instance.
-    """
-    rows = sorted([ref.group, ref.kind, ref.namespace, ref.name] for ref in set(refs))
-    return {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {
-            "name": inventory_name(key),
-            "namespace": namespace,
-            "labels": {INVENTORY: key},
-            "annotations": {OWNER: owner},
-        },
-        "data": {_KEY: orjson.dumps(rows).decode()},
-    }
-
-
-def former_label(instance: str) -> str:
-    """Return the value that the label INVENTORY had before it was a key: the name alone.
-
-    Instances of several namespaces share it, so an inventory that carries it proves nothing.
-    """
-    if len(instance) <= KEY_LENGTH:
-        return instance
-    digest = hashlib.sha256(instance.encode()).hexdigest()[:8]
-    return f"{instance[: KEY_LENGTH - 9].rstrip('-._')}-{digest}"
-
-
-def decode(config_map: Mapping[str, object]) -> set[ObjectRef]:
-    """Return the objects that a ConfigMap lists. Raises TaskError if it cannot be read."""
-    data = config_map.get("data")
-    text = data.get(_KEY, "[]") if isinstance(data, Mapping) else "[]"
-    try:
-        rows = orjson.loads(text)
-        return {ObjectRef(*map(str, row)) for row in rows}
-    except (orjson.JSONDecodeError, TypeError) as error:
-        raise TaskError(
-            "the inventory in the cluster cannot be read, so nothing is changed: restore its key"
-            f" {_KEY}, or delete the ConfigMap and prune by hand what left the bundle"
-        ) from error
 
 
 def annotations_of(manifest: Mapping[str, object]) -> Mapping[str, object]:
@@ -155,10 +92,11 @@ class Located:
 class Objects:
     """The objects of one owner in one cluster."""
 
-    def __init__(self, client: Client, *, owner: str, namespace: str) -> None:
-        """`owner`: namespace and name of the instance. `namespace`: for manifests that name none."""
+    def __init__(self, client: Client, *, owner: str, key: str, namespace: str) -> None:
+        """`owner`: namespace and name of the instance. `key`: its key. `namespace`: for manifests that name none."""
         self._client = client
         self._owner = owner
+        self._key = key
         self._namespace = namespace
 
     async def locate(self, documents: Iterable[Document]) -> list[Located]:
@@ -228,6 +166,7 @@ class Objects:
             metadata.pop(field_name, None)
         manifest.pop("status", None)
         metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: self._owner}
+        metadata["labels"] = {**(metadata.get("labels") or {}), WORKLOAD: self._key}
         return manifest
 
     def _check_ours(self, located: Located, live: Manifest) -> None:

@@ -13,21 +13,24 @@ from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.cloud.tasks.kubernetes.applying import (
     AWAITED,
-    FIELD_MANAGER,
-    INVENTORY,
-    OWNER,
     UPGRADES,
     Applied,
     Located,
     Objects,
     annotations_of,
+    rank,
+)
+from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
+from internal.cloud.tasks.kubernetes.inventory import (
+    FIELD_MANAGER,
+    INVENTORY,
+    OWNER,
+    AppliedRecord,
     decode,
     encode,
     former_label,
     inventory_name,
-    rank,
 )
-from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
 _SHOWN = 3
@@ -115,6 +118,8 @@ class Rollout:
     key: str
     """What stands for the instance in names and labels of the cluster."""
     namespace: str
+    run_id: str
+    """The run that does it."""
     ready: PollOptions
     progress: Callable[[str], None] = field(default=lambda _text: None)
 
@@ -123,7 +128,7 @@ class Rollout:
 
         Every attempt may find what earlier ones left half-done. Raises TaskError.
         """
-        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
         await self.ensure_namespace()
         located = await objects.locate(documents)
         wanted = {each.ref for each in located}
@@ -138,12 +143,12 @@ class Rollout:
         await objects.prune(known - wanted, applied)
         self.progress("waits until all is ready")
         await until_ready(self.client, located, self.ready, self.progress)
-        await self._record(wanted)
+        await self._record(wanted, AppliedRecord.of(self.run_id, applied.written))
         return applied
 
     async def remove(self) -> Applied:
         """Delete all that was applied, and forget it. Raises TaskError while something is left."""
-        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
         applied = Applied()
         known = await self.known()
         await objects.prune(known, applied)
@@ -172,7 +177,7 @@ class Rollout:
         Read while there is no inventory of the present name; never changed or deleted, since
         instances of one name in several namespaces shared it.
         """
-        objects = Objects(self.client, owner=self.owner, namespace=self.namespace)
+        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
         label = former_label(self.owner.partition("/")[2])
         found: set[ObjectRef] = set()
         for config_map in await self.client.list(CONFIG_MAP, labels={INVENTORY: label}):
@@ -207,10 +212,10 @@ class Rollout:
     async def _inventories(self) -> list[Manifest]:
         return await self.client.list(CONFIG_MAP, labels={INVENTORY: self.key})
 
-    async def _record(self, refs: set[ObjectRef]) -> None:
+    async def _record(self, refs: set[ObjectRef], applied: AppliedRecord | None = None) -> None:
         """One inventory, in the instance's namespace; those of namespaces it had before go."""
         await self.client.apply(
-            encode(self.key, self.owner, self.namespace, refs),
+            encode(self.key, self.owner, self.namespace, refs, applied),
             field_manager=FIELD_MANAGER,
             force=True,
         )

@@ -96,6 +96,7 @@ def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: flo
         owner=f"{context.input.owner.namespace}/{context.input.instance}",
         key=context.input.key,
         namespace=spec.namespace,
+        run_id=context.input.run_id,
         ready=PollOptions(timeout=spec.ready_timeout_seconds, interval=poll),
         progress=context.progress,
     )

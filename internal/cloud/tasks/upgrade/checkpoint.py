@@ -8,7 +8,8 @@ from apis.cloud import GROUP
 from ctrlruntime.api.scalars import format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
-from internal.cloud.tasks.kubernetes.applying import FIELD_MANAGER, UPGRADES
+from internal.cloud.tasks.kubernetes.applying import UPGRADES
+from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
 
 UPGRADE_UID: Final = f"{GROUP}/upgrade-uid"

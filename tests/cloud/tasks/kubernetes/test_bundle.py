@@ -21,12 +21,11 @@ from ctrlruntime.envtest import Environment
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
-from internal.cloud.tasks.kubernetes.applying import (
+from internal.cloud.tasks.kubernetes.applying import PRUNE, UPGRADES
+from internal.cloud.tasks.kubernetes.inventory import (
     FIELD_MANAGER,
     INVENTORY,
     OWNER,
-    PRUNE,
-    UPGRADES,
     inventory_name,
 )
 from tests.backends import SharedServer

@@ -1,0 +1,287 @@
+"""Workloads that are changed by others: noticed, and repaired by a run. With real runs in the manager's own cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from apis.cloud import InstanceKubernetes
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.eventually import eventually_holds
+from internal.cloud.labels import RUN_ID
+from internal.cloud.subresources import SUBRESOURCES, kubernetes
+from internal.cloud.tasks.kubernetes.inventory import INVENTORY
+from internal.cloud.tasks.task import Retries
+from tests.cloud.instance.harness import NAMESPACE, Stage, instance
+from tests.cloud.instance.local_stage import LocalStage, local_stage
+from tests.cloud.tasks.kubeconfigs import inline
+
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+JOB_KIND = GroupVersionKind("batch", "v1", "Job")
+EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
+
+
+def config_map(name: str, **data: str) -> Manifest:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
+
+
+LABELS = {"app": "web"}
+CONTAINERS = [{"name": "main", "image": "example.com/web:1"}]
+DEPLOYMENT_OF_WEB: Manifest = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"name": "web"},
+    "spec": {
+        "replicas": 1,
+        "selector": {"matchLabels": LABELS},
+        "template": {"metadata": {"labels": LABELS}, "spec": {"containers": CONTAINERS}},
+    },
+}
+JOB: Manifest = {
+    "apiVersion": "batch/v1",
+    "kind": "Job",
+    "metadata": {"name": "once"},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": CONTAINERS}}},
+}
+
+
+def workload(*manifests: Manifest, **cluster: Any) -> dict[str, Any]:
+    return instance(
+        infrastructure={},
+        cluster={
+            "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
+            "bundle": {"manifests": list(manifests)},
+            **cluster,
+        },
+    )
+
+
+@asynccontextmanager
+async def deployed(
+    folder: Path,
+    *manifests: Manifest,
+    cluster: Environment | None = None,
+    meanwhile: Callable[[Stage], Awaitable[None]] | None = None,
+    **more: Any,
+) -> AsyncIterator[LocalStage]:
+    """A ready instance whose workload is in a cluster, by default the manager's own; a repair waits 2 s after a run."""
+    quick = replace(kubernetes.DEFINITION, retries=Retries(base=2.0))
+    subresources = [
+        replace(item, definition=quick) if item.kind is InstanceKubernetes else item
+        for item in SUBRESOURCES
+    ]
+    async with local_stage(folder, environment={}, subresources=subresources) as stage:
+        kubeconfig = (cluster or stage.environment).kubeconfig("admin")
+        await stage.give_secret("cluster", kubeconfig=inline(Path(kubeconfig)))
+        await stage.apply(workload(*manifests, **more))
+        if meanwhile is not None:
+            await meanwhile(stage)
+        await stage.phase("Ready")
+        await stage.rest()
+        yield stage
+
+
+async def data_of(stage: Stage, name: str) -> Mapping[str, str] | None:
+    try:
+        found = await stage.client.get(CONFIG_MAP, name, namespace=NAMESPACE)
+    except NotFound:
+        return None
+    return dict(found.get("data") or {})
+
+
+async def restored(stage: Stage, name: str, **data: str) -> None:
+    async def is_restored() -> bool:
+        return await data_of(stage, name) == data
+
+    await eventually_holds(is_restored, timeout=60.0)
+
+
+async def runs(stage: Stage) -> int:
+    """How many runs the workload has had."""
+    found = await stage.get("InstanceKubernetes")
+    assert found.status.run is not None
+    return int(found.status.run.attempt)
+
+
+async def drift_events(stage: Stage) -> list[str]:
+    """The notes of the events, once there is one."""
+    while True:
+        found = await stage.client.list(EVENT, NAMESPACE)
+        notes = [each["note"] for each in found if each["reason"] == "Drifted"]
+        if notes:
+            return notes
+        await asyncio.sleep(0.1)
+
+
+@pytest.mark.criterion("ISSUE15-8-DRIFT")
+async def test_a_deleted_config_map_of_an_instance_is_noticed_and_repaired(
+    tmp_path: Path,
+) -> None:
+    async with deployed(tmp_path, config_map("web", a="1"), config_map("db", b="2")) as stage:
+        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await restored(stage, "web", a="1")
+        assert await data_of(stage, "db") == {"b": "2"}
+        await stage.phase("Ready")
+
+        assert await drift_events(stage) == [f"ConfigMap {NAMESPACE}/web was deleted."]
+        await eventually_holds(lambda: is_ready(stage), timeout=30.0)
+        assert await runs(stage) == 2
+
+
+async def is_ready(stage: Stage) -> bool:
+    found = await stage.get("InstanceKubernetes")
+    return bool(found.status.phase == "Ready" and found.status.run.state == "Done")
+
+
+async def edit(stage: Stage, name: str, **patch: Any) -> None:
+    await stage.client.patch(
+        CONFIG_MAP, name, patch, namespace=NAMESPACE, field_manager="kubectl-edit"
+    )
+
+
+async def test_an_edited_object_is_put_back_and_what_others_add_is_left(tmp_path: Path) -> None:
+    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+        before = stage.mark()
+        await edit(stage, "web", data={"theirs": "x"}, metadata={"labels": {"theirs": "x"}})
+        await stage.rest()
+        assert stage.writes(before) == []
+        await edit(stage, "web", data={"a": "edited"})
+        await restored(stage, "web", a="1", theirs="x")
+        await eventually_holds(lambda: is_ready(stage), timeout=30.0)
+        assert await runs(stage) == 2
+
+
+async def test_without_drift_nothing_is_requested(tmp_path: Path) -> None:
+    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+        idle = stage.mark()
+        await asyncio.sleep(3.0)
+        seen = [
+            item
+            for item in stage.environment.proxy.log.entries(idle)
+            if item.user == "manager" and item.code != 404
+        ]
+        assert seen == []
+
+
+async def test_what_was_deleted_while_no_manager_ran_is_repaired(tmp_path: Path) -> None:
+    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+        await stage.stop_manager()
+        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await stage.start_manager()
+        await restored(stage, "web", a="1")
+        assert await drift_events(stage) == [f"ConfigMap {NAMESPACE}/web was deleted."]
+
+
+async def test_replicas_and_jobs_that_are_gone_are_no_drift(tmp_path: Path) -> None:
+    async with controllers_played(tmp_path, DEPLOYMENT_OF_WEB, JOB) as stage:
+        before = stage.mark()
+        patch = {"spec": {"replicas": 3}}
+        await stage.client.patch(DEPLOYMENT, "web", patch, namespace=NAMESPACE)
+        await stage.client.delete(JOB_KIND, "once", namespace=NAMESPACE, propagation="Background")
+        await stage.rest()
+        assert stage.writes(before) == []
+        found = await stage.client.get(DEPLOYMENT, "web", namespace=NAMESPACE)
+        assert found["spec"]["replicas"] == 3
+
+
+@asynccontextmanager
+async def controllers_played(folder: Path, *manifests: Manifest) -> AsyncIterator[LocalStage]:
+    """A ready instance with a Deployment and a Job, whose statuses the test writes."""
+
+    async def play(stage: Stage) -> None:
+        ready = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
+        await patched(
+            stage, DEPLOYMENT, "web", {**ready, "readyReplicas": 1, "availableReplicas": 1}
+        )
+        now = "2026-01-01T00:00:00Z"
+        kinds = ("SuccessCriteriaMet", "Complete")
+        done = [{"type": each, "status": "True", "lastTransitionTime": now} for each in kinds]
+        status = {"conditions": done, "succeeded": 1, "startTime": now, "completionTime": now}
+        await patched(stage, JOB_KIND, "once", status)
+
+    async with deployed(folder, *manifests, meanwhile=play) as stage:
+        yield stage
+
+
+async def patched(stage: Stage, kind: GroupVersionKind, name: str, status: Manifest) -> None:
+    """Write a status as soon as the object is there."""
+    while True:
+        with contextlib.suppress(NotFound):
+            await stage.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE)
+            return
+        await asyncio.sleep(0.05)
+
+
+async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
+    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+        async with asyncio.timeout(60.0):
+            while await runs(stage) < 4:
+                if await data_of(stage, "web") == {"a": "1"}:
+                    await edit(stage, "web", data={"a": "theirs"})
+                await asyncio.sleep(0.05)
+        status = (await stage.get("InstanceKubernetes")).status
+        made = [status.run, *status.history]
+        waits = [
+            (later.created_at - earlier.finished_at).total_seconds()
+            for later, earlier in itertools.pairwise(made)
+        ]
+        assert waits[0] >= 8.0, waits
+        assert waits[1] >= 4.0, waits
+        assert waits[2] >= 2.0, waits
+
+
+async def test_what_cannot_be_read_as_a_record_begins_no_run(tmp_path: Path) -> None:
+    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+        [inventory] = await stage.client.list(CONFIG_MAP, NAMESPACE, labels=INVENTORY)
+        name, fields = inventory["metadata"]["name"], inventory["data"]["fields.json"]
+        before = stage.mark()
+        for nonsense in ("", "{", "[[1]]", '[["","ConfigMap"]]', "null", "[7]"):
+            await edit(stage, name, data={"fields.json": nonsense})
+        await stage.rest()
+        other = {"annotations": {RUN_ID: "kubernetes-000000000000"}}
+        await edit(stage, name, data={"fields.json": fields}, metadata=other)
+        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await stage.rest()
+        assert stage.writes(before) == []  # the record of another run, perhaps in another cluster
+
+
+async def test_in_another_cluster_drift_is_repaired_within_the_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kubernetes, "LEAST_PERIOD", 4.0)
+    async with (
+        Environment(tls=True, users=("admin",)) as cluster,
+        deployed(tmp_path, config_map("web", a="1"), cluster=cluster, driftPeriod="1s") as stage,
+    ):
+        client = cluster.client("admin")
+        await client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+
+        async def is_restored() -> bool:
+            with contextlib.suppress(NotFound):
+                found = await client.get(CONFIG_MAP, "web", namespace=NAMESPACE)
+                return bool(found["data"] == {"a": "1"})
+            return False
+
+        await eventually_holds(is_restored, timeout=60.0)
+        assert (await stage.get("InstanceKubernetes")).status.succeeded.slot
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"), [(None, None), ("1h", 3600.0), ("1s", 60.0), ("0s", 60.0), ("-1h", 60.0)]
+)
+def test_the_period_is_a_minute_at_least(given: str | None, seconds: float | None) -> None:
+    cluster = {} if given is None else {"driftPeriod": given}
+    spec = {"version": "1", "cluster": cluster}
+    resource = InstanceKubernetes.from_manifest({"metadata": {"name": "a"}, "spec": spec})
+    assert kubernetes.SUBRESOURCE.period(resource) == seconds
