@@ -328,11 +328,12 @@ COSMOS: Final = (
     Panel(
         "Rollouts",
         "short",
-        "Pods that are to be replaced, that may be replaced now, and sets that wait for a node to recover.",
+        "Pods that are to be replaced, that may be replaced now, and sets that wait for a node to recover or are halted by failures.",
         (
             ("sum(cosmos_rollout_outdated_pods)", "outdated Pods"),
             ("sum(cosmos_rollout_budget_pods)", "budget"),
             ("sum(cosmos_rollout_blocked_sets)", "blocked sets"),
+            ("sum(cosmos_rollout_halted_sets)", "halted sets"),
         ),
     ),
     _one(

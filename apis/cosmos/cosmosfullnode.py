@@ -244,6 +244,13 @@ class Strategy(ApiModel):
     """Seconds that a Pod has to work without a break before the next one is taken down."""
     builder_changes: BuilderChanges = BuilderChanges.HOLD
     """What becomes of existing objects if only the manager changed."""
+    halt_on_failures: NumberOrPercentage | None = None
+    """Halt once so many Pods that are as the spec requests have failed: a number, or a percentage of the replicas
+    (rounded down, at least 1). Default: never. The others stay as they are until fewer have failed, the limit is
+    raised, or the spec requests other Pods."""
+    progress_deadline_seconds: Annotated[Int32, Field(ge=1, le=86400)] | None = None
+    """With haltOnFailures: seconds that a Pod may take to answer after it was created; then it has failed. Default: 600.
+    While a node catches up, or an init container runs, the deadline does not count."""
 
 
 class PeerSettings(ApiModel):
@@ -686,6 +693,13 @@ class RolloutStatus(ApiModel):
     """How many of them may be taken down now."""
     blocked: str = ""
     """Why none may, in words."""
+    failed: Int32 = 0
+    """With strategy.haltOnFailures: Pods that are as the spec requests, and have failed."""
+    halted: str = ""
+    """Why the rollout is halted; empty: it is not."""
+    fixes: list[str] = Field(default_factory=list)
+    """With strategy.haltOnFailures: Pods that had failed before their last change. Until they work, they do not count
+    as failed."""
 
 
 class CosmosFullNodeStatus(ApiModel):
@@ -720,7 +734,8 @@ class CosmosFullNodeStatus(ApiModel):
     sidecar_image: str = ""
     """Image beside the nodes where the spec names none; kept so that a new manager changes nothing."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable."""
+    """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; RolloutHalted with
+    strategy.haltOnFailures."""
 
 
 class CosmosFullNode(

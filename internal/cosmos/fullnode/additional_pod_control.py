@@ -12,11 +12,11 @@ from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import default_labels
 from internal.cosmos.fullnode.min_ready import next_available, since_ready, with_min_ready
 from internal.cosmos.fullnode.objects import Objects
-from internal.cosmos.fullnode.pod_control import take_down
+from internal.cosmos.fullnode.pod_control import halt_rules, take_down, until_deadline
 from internal.cosmos.fullnode.pod_roles import is_node
 from internal.cosmos.labels import ADDITIONAL, COMPONENT, NAME
 from internal.cosmos.workload.probe import pod_readiness
-from internal.cosmos.workload.workload import Progress, WorkloadControl
+from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,13 @@ class AdditionalPodControl:
     """The clock."""
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, findings: Findings, *, held: str = ""
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        findings: Findings,
+        *,
+        held: str = "",
+        record_fixes: RecordFixes | None = None,
     ) -> Progress:
         """One pass. Raises UnrecoverableError for names that are taken."""
         desired = build_additional_pods(node_set)
@@ -49,8 +55,10 @@ class AdditionalPodControl:
             probe=with_min_ready(pod_readiness, since_ready, seconds, now),
             selector={NAME: labels[NAME], COMPONENT: ADDITIONAL},
             held=held,
+            rules=halt_rules(node_set, now),
+            record_fixes=record_fixes,
         )
         wait = next_available(current, pod_readiness, since_ready, seconds, now)
-        findings.settling.append(wait)
+        findings.settling += [wait, until_deadline(progress, now)]
         take_down(self.pods.metrics, progress, owner, findings)
         return progress

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, VolumeClaimTemplate
 from ctrlruntime.api.scalars import Quantity
+from ctrlruntime.rollout import resolve
 from internal.cosmos.fullnode.ports import container_ports
 from internal.cosmos.invalid import invalid_field
 from internal.cosmos.workload.rollout import tolerated
@@ -19,11 +20,16 @@ MOST_BYTES: Final = Decimal(2**63 - 1)
 
 
 def check_strategy(node_set: CosmosFullNode) -> None:
-    """Raise InvalidSpec for a `maxUnavailable` that is neither a number nor a percentage."""
+    """Raise InvalidSpec for a `maxUnavailable` or `haltOnFailures` that is neither a number nor a percentage."""
+    strategy, replicas = node_set.spec.strategy, node_set.spec.replicas
     try:
-        tolerated(node_set.spec.strategy.max_unavailable, node_set.spec.replicas)
+        tolerated(strategy.max_unavailable, replicas)
     except ValueError as error:
         raise invalid_field("spec.strategy.maxUnavailable", str(error)) from error
+    try:
+        resolve(strategy.halt_on_failures or 1, replicas)
+    except ValueError as error:
+        raise invalid_field("spec.strategy.haltOnFailures", str(error)) from error
 
 
 def check_pods(node_set: CosmosFullNode) -> None:

@@ -23,6 +23,8 @@ class Reason(StrEnum):
     """A disk could not be made larger."""
     BUILDER_CHANGE_HELD = "BuilderChangeHeld"
     """A new manager would build something in another way, and does not."""
+    ROLLOUT_HALTED = "RolloutHalted"
+    """Failed Pods halt a rollout."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
     """A claim differs from the spec in what cannot be changed."""
 
@@ -55,6 +57,7 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
     for kind, bad, told in (
         ("BuilderChangeHeld", "True", Reason.BUILDER_CHANGE_HELD),
         ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),
+        ("RolloutHalted", "True", Reason.ROLLOUT_HALTED),
     ):
         message = _message(after, kind, bad)
         if message and message != _message(before, kind, bad):

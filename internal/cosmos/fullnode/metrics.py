@@ -39,6 +39,11 @@ class NodeSetMetrics:
             "Sets of nodes whose rollout waits for a node to recover.",
             registry=registry,
         )
+        self.halted = Gauge(
+            "cosmos_rollout_halted_sets",
+            "Sets of nodes whose rollout is halted by failed Pods.",
+            registry=registry,
+        )
         self.sets = Gauge(
             "cosmos_fullnode_sets", "Sets of nodes, by phase.", ("phase",), registry=registry
         )
@@ -73,6 +78,7 @@ class NodeSetMetrics:
         self.outdated.set(sum(item.outdated for item in rollouts))
         self.budget.set(sum(item.budget for item in rollouts if item.outdated))
         self.blocked.set(sum(bool(item.blocked) for item in rollouts))
+        self.halted.set(sum(bool(item.halted) for item in rollouts))
         found = list(self._phases.values())
         for phase in FullNodePhase:
             self.sets.labels(phase.value).set(found.count(phase))

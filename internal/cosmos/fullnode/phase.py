@@ -8,7 +8,7 @@ from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus, SyncInfo
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import shorten
 from internal.cosmos.fullnode.errors import Findings
-from internal.cosmos.fullnode.status import CLAIMS, CRDS, HELD
+from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD
 from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
 from internal.cosmos.workload.workload import Progress
@@ -88,15 +88,20 @@ def nodes_behind(sync: Mapping[str, SyncInfo]) -> str:
     return _names(parts)
 
 
-def rollout_of(progress: Progress | None) -> RolloutStatus | None:
-    """`status.rollout`."""
+def rollout_of(
+    progress: Progress | None, additional: Progress | None = None
+) -> RolloutStatus | None:
+    """`status.rollout`: that of the nodes, with failures, halts and fixes of the Pods beside them."""
     if progress is None:
         return None
-    outdated = progress.outdated
+    outdated, beside = progress.outdated, additional or Progress()
     return RolloutStatus(
         outdated=outdated,
         budget=progress.budget if outdated else 0,
         blocked=progress.blocked,
+        failed=progress.failed + beside.failed,
+        halted=progress.halted or beside.halted,
+        fixes=sorted(progress.fixes | beside.fixes),
     )
 
 
@@ -107,6 +112,8 @@ def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
         told.append(_claims(found.claims))
     if held := _held(found):
         told.append(held)
+    if halted := _halted(node_set, found):
+        told.append(halted)
     if _wants_snapshots(node_set):
         told.append(_crds(found.snapshots_served))
     return told
@@ -209,6 +216,19 @@ def _held(found: Found) -> Condition | None:
         "is, or strategy.builderChanges is Roll."
     )
     return Condition(type=HELD, status="True", reason="ManagerChanged", message=message)
+
+
+def _halted(node_set: CosmosFullNode, found: Found) -> Condition | None:
+    rollout = rollout_of(found.pods, found.additional)
+    if node_set.spec.strategy.halt_on_failures is None or rollout is None:
+        return None
+    if not rollout.halted:
+        return Condition(type=HALTED, status="False", reason="NotHalted", message="No halt.")
+    message = (
+        f"The rollout is halted, {rollout.halted}. The other Pods stay as they are. Correct the spec, or raise "
+        "strategy.haltOnFailures."
+    )
+    return Condition(type=HALTED, status="True", reason="TooManyFailures", message=message)
 
 
 def _crds(served: bool) -> Condition:

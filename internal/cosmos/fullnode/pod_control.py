@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
@@ -20,7 +20,8 @@ from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_po
 from internal.cosmos.fullnode.pod_roles import is_node
 from internal.cosmos.labels import NODE, is_beside_node, pod_name
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
-from internal.cosmos.workload.workload import Progress, WorkloadControl
+from internal.cosmos.workload.halting import PROGRESS_DEADLINE, HaltRules
+from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
 
 _ENDED = ("Failed", "Succeeded")
 
@@ -46,6 +47,7 @@ class PodControl:
         sidecar_image: str,
         script_image: str,
         held: str = "",
+        record_fixes: RecordFixes | None = None,
     ) -> Progress:
         """One pass. Raises UnrecoverableError for a template that makes no Pod: no Pod is touched then."""
         check_strategy(node_set)
@@ -76,13 +78,36 @@ class PodControl:
             paused=paused_nodes(node_set),
             selector=node_selector(node_set),
             held=held,
+            rules=halt_rules(node_set, now),
+            record_fixes=record_fixes,
         )
         take_down(self.pods.metrics, progress, owner, findings)
         findings.settling.append(next_available(current, probe, since, seconds, now))
+        findings.settling.append(until_deadline(progress, now))
         gone = [*progress.deleted, *progress.replaced]
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
+
+
+def halt_rules(node_set: CosmosFullNode, now: datetime) -> HaltRules | None:
+    """Return when failed Pods halt the set's rollouts; None: never."""
+    strategy = node_set.spec.strategy
+    if strategy.halt_on_failures is None:
+        return None
+    seconds = strategy.progress_deadline_seconds
+    return HaltRules(
+        limit=strategy.halt_on_failures,
+        now=now,
+        deadline=PROGRESS_DEADLINE if seconds is None else timedelta(seconds=seconds),
+        fixes=frozenset(node_set.status.rollout.fixes),
+    )
+
+
+def until_deadline(progress: Progress, now: datetime) -> float:
+    """Seconds until the next Pod counts as failed if it does not answer; 0 if none does."""
+    at = progress.look_again
+    return 0.0 if at is None else max((at - now).total_seconds(), 0.0)
 
 
 def take_down(

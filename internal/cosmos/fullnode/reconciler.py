@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from functools import partial
 from typing import Protocol
 
 from apis.cosmos import (
@@ -133,6 +134,7 @@ class FullNodeReconciler:
             held="" if hold is None else hold.message,
             sidecar_image=self.sidecar_image,
             script_image=self.script_image,
+            record_fixes=partial(self._record_fixes, request, node_set),
         )
         found = outcome.found
         found.snapshots_served = self.snapshots_served()
@@ -206,6 +208,20 @@ class FullNodeReconciler:
         node_set.status = written
         return True
 
+    async def _record_fixes(
+        self, request: Request, node_set: CosmosFullNode, names: Collection[str]
+    ) -> bool:
+        """Record Pods that have failed before they are replaced. False if the set is gone."""
+
+        def record(status: CosmosFullNodeStatus) -> None:
+            status.rollout.fixes = sorted({*status.rollout.fixes, *names})
+
+        written = await self._sync(request, record, node_set.metadata.uid)
+        if written is None:
+            return False
+        node_set.status = written
+        return True
+
     async def _sync(
         self, request: Request, update: Callable[[CosmosFullNodeStatus], None], uid: str | None
     ) -> CosmosFullNodeStatus | None:
@@ -251,7 +267,7 @@ class FullNodeReconciler:
             wanted=wanted_nodes(node_set),
             nodes=kept | wanted,
             peers=outcome.peers.external if final.is_built else None,
-            rollout=rollout_of(found.pods),
+            rollout=rollout_of(found.pods, found.additional),
             disk_heights=_of_disks(controls, owner, names),
             emptied=emptied,
             emptied_nodes=[names.get(claim, "") for claim in emptied],

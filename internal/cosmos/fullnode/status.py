@@ -22,11 +22,13 @@ CLAIMS: Final = "ClaimsAsSpecified"
 """Condition: no disk differs from the spec in what cannot be changed."""
 HELD: Final = "BuilderChangeHeld"
 """Condition: a new manager would build objects in another way, and has not."""
+HALTED: Final = "RolloutHalted"
+"""Condition: failed Pods halt a rollout; only with `strategy.haltOnFailures`."""
 CRDS: Final = "CRDsAvailable"
 """Condition: the cluster serves snapshots; only where disks are filled from them."""
 INVALID: Final = "InvalidSpec"
 """Reason of Ready: a field of the spec cannot be used; the message names it."""
-PASSING: Final = (HELD, CRDS)
+PASSING: Final = (HELD, CRDS, HALTED)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
 """Heights alone are written once in that many seconds at most."""

@@ -29,6 +29,7 @@ from internal.cosmos.fullnode.plain_control import PlainControl
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
 from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes
 from internal.cosmos.fullnode.pvc_control import PVCControl
+from internal.cosmos.workload.workload import RecordFixes
 
 T = TypeVar("T")
 
@@ -69,8 +70,9 @@ async def take(
     sidecar_image: str,
     script_image: str,
     held: str = "",
+    record_fixes: RecordFixes | None = None,
 ) -> Outcome:
-    """Take all steps for one set. `held`: why changes of what works wait, in words."""
+    """Take all steps for one set. `held`: why changes of what works wait, in words. `record_fixes` records failed Pods."""
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
     await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
@@ -98,12 +100,15 @@ async def take(
             sidecar_image=image,
             script_image=script_image,
             held=held,
+            record_fixes=record_fixes,
         ),
     )
     found.additional = await _step(
         findings,
         "additional Pods",
-        controls.additional_pods.reconcile(node_set, owner, findings, held=held),
+        controls.additional_pods.reconcile(
+            node_set, owner, findings, held=held, record_fixes=record_fixes
+        ),
     )
     found.claims = await _step(
         findings, "claims", controls.claims.reconcile(node_set, owner, findings, held=held)

@@ -1,21 +1,21 @@
 """What a pass does about the Pods of a workload: scale first, then update within the budget. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff, Reason, Update, is_builder_change
 from ctrlruntime.resources.revision import REVISION
+from internal.cosmos.workload.halting import NOT_ASKED, Halting, HaltRules, halting
+from internal.cosmos.workload.pod_failure import is_stuck
 from internal.cosmos.workload.probe import Health
 from internal.cosmos.workload.rollout import MaxUnavailable, compute_rollout, tolerated
 
 Urgent = Callable[[Update], bool]
 """Whether an outdated Pod goes before others, such as one whose image is another."""
 
-UNKNOWN: Final = Health(False, False, "nothing is known of it yet", known=False)
-"""The health of a Pod that was not polled yet."""
 SCALING: Final = "the number of Pods comes first"
 
 
@@ -42,6 +42,14 @@ class Plan:
     """How many Pods are not taken away or replaced because changes are held."""
     blocked: str = ""
     """Why outdated Pods, or those to be away for a while, have to wait, in words."""
+    halting: Halting = field(default_factory=Halting)
+    """What the halt rules say."""
+
+    @property
+    def fixes(self) -> frozenset[str]:
+        """Names of the replaced Pods that had failed before."""
+        replaced = {update.entry.name for update in self.replacements}
+        return self.halting.fixes & replaced
 
     @property
     def takes_down(self) -> bool:
@@ -63,7 +71,7 @@ class Availability:
     def of(cls, pods: Iterable[Entry], health: Mapping[str, Health]) -> "Availability":
         """`pods` without those no longer wanted; of one that `health` lacks nothing is known."""
         present = {each.name: each for each in pods if each.deletion_timestamp is None}
-        said = {name: health.get(name, UNKNOWN) for name in sorted(present)}
+        said = {name: health.get(name, NOT_ASKED) for name in sorted(present)}
         well = frozenset(name for name, each in said.items() if each.available)
         if not well and all(each.known for each in said.values()):
             well = frozenset(name for name, each in said.items() if each.reachable)
@@ -80,7 +88,7 @@ class Availability:
 
     def is_down(self, entry: Entry) -> bool:
         """Whether the Pod is known not to work: taking it away costs nothing."""
-        return entry.name not in self.well and self.health.get(entry.name, UNKNOWN).known
+        return entry.name not in self.well and self.health.get(entry.name, NOT_ASKED).known
 
 
 def plan(
@@ -93,12 +101,14 @@ def plan(
     urgent: Urgent = lambda _update: False,
     paused: Collection[str] = (),
     held: str = "",
+    rules: HaltRules | None = None,
 ) -> Plan:
     """Return what to do about the differences of the Pods of one workload.
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
     are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
-    work then stay as they are, and what does not work is made again.
+    work then stay as they are, and what does not work is made again. `rules`: when failed Pods halt the replacements;
+    None: never.
     """
     surplus = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused]
@@ -108,6 +118,8 @@ def plan(
     old = [update for update in diff.updates if is_outdated(update)]
     outdated = [update for update in old if availability.holds(update.entry)]
     pauses = _within(leaving, availability, budget)
+    names = {update.entry.name for update in outdated}
+    found = halting(rules, availability.pods, availability.health, names, replicas)
     made = Plan(
         creates=tuple(diff.creates),
         deletes=tuple(deletes),
@@ -116,18 +128,21 @@ def plan(
         repairs=tuple(update for update in diff.updates if update not in old),
         outdated=len(outdated),
         budget=budget,
+        halting=found,
     )
     made = replace(made, frozen=len(surplus) - len(deletes))
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
     chosen = sorted(outdated, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
-    taken = [update for update in chosen if availability.is_down(update.entry)][:room]
+    taken = [] if found.waits else _down(chosen, availability, room)
     if held:
         frozen = made.frozen + len(outdated) - len(taken)
         return replace(
             made, replacements=tuple(taken), frozen=frozen, blocked=held if frozen else ""
         )
+    if found.waits:
+        return replace(made, blocked=found.waits if outdated else "")
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
     waits = bool(leaving or outdated) and not taken
@@ -141,6 +156,13 @@ def is_outdated(update: Update) -> bool:
         differs = update.entry.annotations.get(REVISION) != update.desired.revision
         return differs and not is_builder_change(update.desired, update.entry)
     return update.reason is Reason.REVISION
+
+
+def _down(chosen: Iterable[Update], availability: Availability, room: int) -> list[Update]:
+    """Return the Pods that are down anyway: all that are down by their own status, of the others as many as there is room for."""
+    down = [update for update in chosen if availability.is_down(update.entry)]
+    stuck = [update for update in down if is_stuck(update.entry)]
+    return stuck + [update for update in down if update not in stuck][: max(room - len(stuck), 0)]
 
 
 def _within(leaving: Iterable[Entry], availability: Availability, budget: int) -> list[Entry]:

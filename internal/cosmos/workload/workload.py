@@ -5,6 +5,7 @@ A Pod is brought up to date by deleting it; the next pass makes it anew.
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
@@ -18,11 +19,15 @@ from ctrlruntime.resources.control import Action, Control, taken
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff, Foreign
 from ctrlruntime.resources.ownership import Owner
-from internal.cosmos.workload.plan import Availability, Plan, Urgent, plan
+from internal.cosmos.workload.halting import HaltRules, remaining_fixes
+from internal.cosmos.workload.plan import Availability, Plan, Urgent, is_outdated, plan
 from internal.cosmos.workload.probe import Health, Probe, pod_readiness
 from internal.cosmos.workload.rollout import MaxUnavailable
 
 T = TypeVar("T")
+
+RecordFixes = Callable[[Collection[str]], Awaitable[bool]]
+"""Records the names of Pods that had failed before they are replaced. False: they must not be replaced now."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -45,6 +50,14 @@ class Progress:
     """Why outdated Pods have to wait, in words."""
     frozen: int = 0
     """How many Pods are not taken away or replaced because changes are held."""
+    failed: int = 0
+    """How many Pods of the desired revision have failed, by the halt rules."""
+    halted: str = ""
+    """Why the rollout is halted; empty: it is not."""
+    fixes: frozenset[str] = frozenset()
+    """Pods that had failed before their last change, and do not work yet."""
+    look_again: datetime | None = None
+    """When the deadline of a Pod ends."""
     conflicts: list[Foreign] = field(default_factory=list)
     """Pods of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
@@ -88,16 +101,19 @@ class WorkloadControl:
         paused: Collection[str] = (),
         selector: LabelSelector | None = None,
         held: str = "",
+        rules: HaltRules | None = None,
+        record_fixes: RecordFixes | None = None,
     ) -> Progress:
         """One pass: scale, or else update.
 
         `current`: the Pods that exist, from the cache. `replicas` counts the `paused` ones too: Pods (by
         name) that are missing from `desired` for a while only; one that works is taken away only if the
         budget allows it. `selector` chooses the Pods where they are listed live (default: all of the namespace).
-        `held`: why changes of Pods that work wait, in words.
+        `held`: why changes of Pods that work wait, in words. `rules`: when failed Pods halt the replacements; what they
+        call a fix is recorded by `record_fixes` before it is made.
         """
-        pods = list(current)
-        diff = self._control.compare(pods, desired, owner)
+        pods, wanted = list(current), list(desired)
+        diff = self._control.compare(pods, wanted, owner)
         health = self._health(pods, probe)
 
         def planned(present: Iterable[Entry]) -> Plan:
@@ -110,14 +126,17 @@ class WorkloadControl:
                 urgent=urgent,
                 paused=paused,
                 held=held,
+                rules=rules,
             )
 
         made, progress = planned(pods), _begun(diff)
+        outdated = {update.entry.name for update in diff.updates if is_outdated(update)}
+        progress.fixes = remaining_fixes(rules, {each.name for each in wanted}, outdated, health)
         await self._repair(made, owner, progress)
         await self._scale(made, owner, progress)
         if made.takes_down:
             live = partial(self._live, pods, owner, selector)
-            made = await self._take_down(made, live, planned, owner, progress)
+            made = await self._take_down(made, live, planned, owner, progress, record_fixes)
         return _reported(progress, made)
 
     async def disrupt(
@@ -195,6 +214,7 @@ class WorkloadControl:
         planned: Callable[[Iterable[Entry]], Plan],
         owner: Owner,
         progress: Progress,
+        record_fixes: RecordFixes | None,
     ) -> Plan:
         """Delete Pods that will come back, by a plan for those that the server has. Returns that plan."""
         async with self._turns.of(owner.uid):
@@ -202,6 +222,8 @@ class WorkloadControl:
             if there is None:
                 return made
             made = planned(there)
+            if not await self._recorded(made, progress, record_fixes):
+                return made
             for entry in made.pauses:
                 if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
                     progress.deleted.append(entry.name)
@@ -209,6 +231,16 @@ class WorkloadControl:
                 if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
                     progress.replaced.append(entry.name)
         return made
+
+    async def _recorded(
+        self, made: Plan, progress: Progress, record_fixes: RecordFixes | None
+    ) -> bool:
+        """Record the fixes of a plan; return whether it may be carried out."""
+        fixes = made.fixes - progress.fixes
+        progress.fixes |= fixes
+        if not fixes or record_fixes is None:
+            return True
+        return await self._try(progress, record_fixes(progress.fixes)) is True
 
     async def _try(self, progress: Progress, step: Awaitable[T]) -> T | None:
         try:
@@ -225,7 +257,8 @@ def _begun(diff: Diff) -> Progress:
 
 def _reported(progress: Progress, made: Plan) -> Progress:
     progress.outdated, progress.budget, progress.blocked = made.outdated, made.budget, made.blocked
-    progress.frozen = made.frozen
+    progress.frozen, progress.failed = made.frozen, len(made.halting.failed)
+    progress.halted, progress.look_again = made.halting.halted, made.halting.look_again
     done = progress.created or progress.deleted or progress.replaced
     progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)
     return progress
