@@ -78,11 +78,14 @@ class PatchStrategy(StrEnum):
 
 
 class ReadyCheck(ApiModel):
-    """A value that a live object must have to count as ready."""
+    """What must hold of a live object for it to count as ready: `jsonPath`, with or without `value`, or `cel` alone."""
 
-    json_path: Annotated[str, Field(min_length=1, max_length=512)]
+    json_path: Annotated[str | None, Field(min_length=1, max_length=512)] = None
     """Path of the value, such as $.status.conditions[?(@.type=='Synced')].status. Without recursive descent,
     functions and patterns."""
+    cel: Annotated[str | None, Field(min_length=1, max_length=1024)] = None
+    """Expression in CEL that must be true, with the object as self, such as self.status.replicas >= 2. Without
+    matches(), times, bytes and optional syntax."""
     value: Annotated[str, Field(max_length=1024)] | None = None
     """Text that every selected value must equal (a number or boolean as JSON writes it); default: a value is
     there."""

@@ -13,6 +13,8 @@ from ctrlruntime.resources.readiness import EXISTENCE, READY, Readiness, not_rea
 
 MOST_MATCHES: Final = 100
 """Values that one path may select; more of them are not ready."""
+SHOWN: Final = 80
+"""Characters of an expression that a message quotes."""
 
 
 def check_ready_when(checks: Sequence[ReadyCheck], gvk: GroupVersionKind) -> list[str]:
@@ -21,15 +23,32 @@ def check_ready_when(checks: Sequence[ReadyCheck], gvk: GroupVersionKind) -> lis
         return []
     if gvk.group_kind in EXISTENCE:
         return [_unread(gvk)]
+    return [problem for check in checks if (problem := _problem(check))]
+
+
+def _problem(check: ReadyCheck) -> str:
+    """Return what is wrong with a check, empty if nothing."""
+    if check.cel is not None and check.json_path is None and check.value is None:
+        return _uncompiled(check.cel)
+    if check.json_path is None or check.cel is not None:
+        return "readyWhen: an entry has jsonPath, with or without value, or else cel alone"
     from internal.tenancy.json_paths import ReadyWhenError, compiled_check
 
-    problems: list[str] = []
-    for check in checks:
-        try:
-            compiled_check(check.json_path)
-        except ReadyWhenError as error:
-            problems.append(str(error))
-    return problems
+    try:
+        compiled_check(check.json_path)
+    except ReadyWhenError as error:
+        return str(error)
+    return ""
+
+
+def _uncompiled(expression: str) -> str:
+    from internal.tenancy.cel import CelError, compile_expression
+
+    try:
+        compile_expression(expression)
+    except CelError as error:
+        return f"readyWhen: cel {expression[:SHOWN]!r}: {error}"
+    return ""
 
 
 def narrow(readiness: Readiness, checks: Sequence[ReadyCheck], entry: Entry) -> Readiness:
@@ -50,25 +69,41 @@ def narrow(readiness: Readiness, checks: Sequence[ReadyCheck], entry: Entry) -> 
 
 def _unmet(check: ReadyCheck, manifest: Mapping[str, Any]) -> str:
     """Return why the check does not hold, empty if it does."""
-    from internal.tenancy.json_paths import JSONPathError, ReadyWhenError, compiled_check
+    if problem := _problem(check):
+        return problem
+    if check.cel is not None:
+        return _untrue(check.cel, manifest)
+    return _unselected(check.json_path or "", check.value, manifest)
 
-    path = check.json_path
+
+def _untrue(expression: str, manifest: Mapping[str, Any]) -> str:
+    from internal.tenancy.cel import CelError, compile_expression, evaluate
+
+    try:
+        found = evaluate(compile_expression(expression), {"self": manifest})
+    except CelError as error:
+        return f"readyWhen: cel {expression[:SHOWN]!r} cannot be evaluated: {error}"
+    if found is True:
+        return ""
+    what = "false" if found is False else "neither true nor false"
+    return f"readyWhen: cel {expression[:SHOWN]!r} is {what}"
+
+
+def _unselected(path: str, expected: str | None, manifest: Mapping[str, Any]) -> str:
+    from internal.tenancy.json_paths import JSONPathError, compiled_check
+
     try:
         found = compiled_check(path).finditer(manifest)
         values = [match.obj for match in islice(found, MOST_MATCHES + 1)]
-    except ReadyWhenError as error:
-        return str(error)
     except (JSONPathError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         return f"readyWhen: {path} cannot be evaluated: {error}"
     if len(values) > MOST_MATCHES:
         return f"readyWhen: {path} selects more than {MOST_MATCHES} values"
     if all(value is None for value in values):
         return f"readyWhen: {path} selects no value"
-    if check.value is None:
+    if expected is None or all(_text(value) == expected for value in values):
         return ""
-    if all(_text(value) == check.value for value in values):
-        return ""
-    return f"readyWhen: {path} is not {check.value!r}"
+    return f"readyWhen: {path} is not {expected!r}"
 
 
 def _text(value: object) -> str | None:

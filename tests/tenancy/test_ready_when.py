@@ -79,6 +79,49 @@ def test_a_check_holds_or_names_its_path_and_why_it_does_not(
     assert reason in found.reason
 
 
+@pytest.mark.parametrize(
+    ("expression", "reason"),
+    [
+        ("self.status.phase == 'Running' && self.status.count >= 3", ""),
+        ("self.status.items.exists(i, i.name == 'a' && i.ok == 'yes')", ""),
+        ("self.metadata.name == 'x' && self.kind == 'Thing'", ""),
+        ("self.status.items.all(i, i.ok == 'yes')", "is false"),
+        ("self.status.count", "is neither true nor false"),
+        ("self.status.absent == 1", "cannot be evaluated: no such key: absent"),
+        ("self.status.phase > 1", "cannot be evaluated: no such overload"),
+        ("self.status.many.all(a, self.status.many.all(b, a < 300))", "it costs more than 10000"),
+        ("self.status.phase = 1", "1:19: '=' is no operator"),
+    ],
+)
+def test_an_expression_holds_or_names_itself_and_why_it_does_not(
+    expression: str, reason: str
+) -> None:
+    found = narrow(READY, [ReadyCheck(cel=expression)], entry_of(STATUS))
+    if not reason:
+        assert found == READY
+        return
+    assert found.phase is Phase.NOT_READY
+    assert found.reason.startswith(f"readyWhen: cel {expression!r}")
+    assert reason in found.reason
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ReadyCheck(),
+        ReadyCheck(value="x"),
+        ReadyCheck(cel="true", value="x"),
+        ReadyCheck(cel="true", json_path="$.a"),
+    ],
+)
+def test_an_entry_has_a_path_or_an_expression_and_is_never_ready_otherwise(
+    wrong: ReadyCheck,
+) -> None:
+    (problem,) = check_ready_when([wrong], GVK)
+    assert "or else cel alone" in problem
+    assert narrow(READY, [wrong], entry_of(STATUS)).reason == problem
+
+
 def test_a_check_never_makes_readiness_better() -> None:
     holds = [check("$.status.phase", "Running")]
     for worse in (not_ready("no replicas"), failed("the job failed")):
@@ -114,14 +157,27 @@ def test_a_path_whose_cost_multiplies_is_refused(path: str) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_dependents_wait_until_the_live_object_has_the_value(world: World) -> None:
+@pytest.mark.parametrize(
+    ("tested", "why"),
+    [
+        ({"jsonPath": TESTED, "value": "True"}, "is not 'True'"),
+        (
+            {"cel": "self.status.conditions.exists(c, c.type == 'Tested' && c.status == 'True')"},
+            "is false",
+        ),
+    ],
+    ids=["jsonPath", "cel"],
+)
+async def test_dependents_wait_until_the_live_object_has_the_value(
+    world: World, tested: dict[str, str], why: str
+) -> None:
     fleet = await Fleet.make(world)
     fleet.row("a")
     await fleet.registry()
     service = {
         "id": "svc",
         "nameTemplate": "{{ .uid }}-svc",
-        "readyWhen": [{"jsonPath": TESTED, "value": "True"}],
+        "readyWhen": [tested],
         "spec": {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]}},
     }
     after = config_map("after", "{{ .uid }}-after", dependIds=["svc"])
@@ -137,9 +193,7 @@ async def test_dependents_wait_until_the_live_object_has_the_value(world: World)
     await fleet.there(CONFIG_MAP, "a-after")
     await fleet.ready("a-app")
     await report(fleet, "False")
-    await fleet.until(
-        Tenant, "a-app", "Ready", "False", "NotAllResourcesReady", message="is not 'True'"
-    )
+    await fleet.until(Tenant, "a-app", "Ready", "False", "NotAllResourcesReady", message=why)
 
 
 async def report(fleet: Fleet, status: str) -> None:
@@ -174,12 +228,13 @@ async def test_a_bad_path_makes_the_template_invalid_by_id_and_reaches_no_tenant
             {
                 "id": "svc",
                 "nameTemplate": "{{ .uid }}-svc",
-                "readyWhen": [{"jsonPath": "$..phase"}],
+                "readyWhen": [{"jsonPath": "$..phase"}, {"cel": "self.status.x ==\n  slef.y"}],
                 "spec": {"apiVersion": "v1", "kind": "Service", "spec": {"ports": [{"port": 80}]}},
             }
         ],
     )
     found = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
     assert "svc: readyWhen: '$..phase'" in found.message
+    assert "2:3: the variable 'slef' is unknown; known: self" in found.message
     assert "cm: readyWhen: of a ConfigMap only the metadata is watched" in found.message
     assert await fleet.tenants() == []
