@@ -62,6 +62,9 @@ class TenantSpec(ResourceLists):
     """Variables that are drawn once and kept in the Secret `<tenant>-generated`."""
     hooks: Hooks = Field(default_factory=list)
     """Jobs that run before the first resource is applied, and before and after all are removed."""
+    prune: bool | None = None
+    """Whether objects that record the tenant as their owner are deleted where no resource of the template wants them, copies
+    that others made of its objects included; default: they stay. Objects with deletionPolicy Retain, or without one, stay."""
 
 
 class PendingRemoval(ApiModel):

@@ -26,6 +26,9 @@ class TenantTemplateSpec(ResourceLists):
     """Variables such as passwords that are drawn once for each tenant, kept in a Secret and sensitive."""
     hooks: Hooks = Field(default_factory=list)
     """Jobs that run before a tenant's first resource is applied, and before and after all are removed."""
+    prune: bool | None = None
+    """Whether objects that record the tenant as their owner are deleted where no resource of the template wants them, copies
+    that others made of its objects included; default: they stay. Objects with deletionPolicy Retain, or without one, stay."""
     rollout: TemplateRollout | None = None
     """How a change of the content reaches the tenants; default: all of them at once."""
 

@@ -200,10 +200,12 @@ class Remover:
         tied = target.is_local and needs_reference(
             policy, mapping.gvk.group_kind, entry.namespace, owner.namespace
         )
+        standing = target.control.judge(entry, owner).standing
         return LiveObject(
             key=key,
             uid=entry.uid,
-            foreign=target.control.judge(entry, owner).standing is Ownership.FOREIGN,
+            foreign=standing is Ownership.FOREIGN,
+            recorded=standing is Ownership.OURS,
             protected=scope.protects(mapping.gvk.group_kind, entry.name),
             written=entry.owned is not None or key in scope.applied,
             released=is_orphaned(entry.labels),

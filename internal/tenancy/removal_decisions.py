@@ -54,6 +54,8 @@ class Reason(StrEnum):
     NOT_IN_TEMPLATE = "NotInTemplate"
     REPLACED = "Replaced"
     """Its resource has another name, and is ready under that."""
+    PRUNED = "Pruned"
+    """No resource wants it, and the template has `prune`."""
     TENANT_DELETED = "TenantDeleted"
 
     RETAINED = "Retained"
@@ -92,7 +94,8 @@ class LiveObject:
     """An object that records the tenant as its owner.
 
     `key` has the id that the object records, empty if it records none. `referenced`: it has its
-    owner reference, or needs none. `terminating_since` is its deletionTimestamp.
+    owner reference, or needs none. `recorded`: it carries the tenant's UID. `terminating_since` is its
+    deletionTimestamp.
     """
 
     key: ResourceKey
@@ -100,6 +103,7 @@ class LiveObject:
     foreign: bool = False
     protected: bool = False
     written: bool = True
+    recorded: bool = True
     released: bool = False
     policy: DeletionPolicy | None = None
     referenced: bool = True
@@ -134,12 +138,13 @@ class Wanted:
     """The spec's side.
 
     `retained` are the ids that are to be retained by the tenant's spec, its template, or the last spec that
-    had them.
+    had them. `prune`: what carries the tenant's marks and no resource wants is deleted.
     """
 
     intent: Intent
     resources: tuple[SpecResource, ...] = ()
     retained: frozenset[str] = frozenset()
+    prune: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,7 +246,7 @@ def _one(view: _View, item: LiveObject) -> Decision:
     if item.protected:
         return _keep(item, Reason.PROTECTED)
     if not item.written:
-        return _keep(item, Reason.NOT_WRITTEN)
+        return _stray(view, item, Reason.NOT_WRITTEN)
     if item.released:
         return _keep(item, Reason.ALREADY_RELEASED)
     if view.wanted.intent is Intent.KEEP:
@@ -254,7 +259,7 @@ def _of_living(view: _View, item: LiveObject) -> Decision:
         return _keep(item, Reason.WANTED)
     ids = view.ids(item)
     if not ids:
-        return _keep(item, Reason.UNKNOWN_RESOURCE)
+        return _stray(view, item, Reason.UNKNOWN_RESOURCE)
     found = map(view.resource, sorted(ids))
     successors = [each for each in found if each is not None]
     if any(each.key is None for each in successors):
@@ -264,6 +269,27 @@ def _of_living(view: _View, item: LiveObject) -> Decision:
         return _wait(item, Reason.REPLACEMENT_NOT_READY, _replacement(late))
     cause = Reason.REPLACED if successors else Reason.NOT_IN_TEMPLATE
     return _remove(view, item, ids, cause)
+
+
+def _stray(view: _View, item: LiveObject, reason: Reason) -> Decision:
+    """Decide on an object that was not written for a resource: it stays for `reason`, unless it is to be pruned.
+
+    In doubt it stays: without a policy or the tenant's UID, while a resource that it may be is not ready, and
+    where any side has Retain.
+    """
+    ids = view.ids(item)
+    known = [each for each in map(view.resource, sorted(ids)) if each is not None]
+    doubt = (
+        not view.wanted.prune
+        or view.wanted.intent is not Intent.KEEP
+        or not item.recorded
+        or item.released
+        or item.place in view.places
+        or item.policy is not DeletionPolicy.DELETE
+        or not view.wanted.retained.isdisjoint(map(entry_id, ids))
+        or any(each.key is None or each.state is not State.READY for each in known)
+    )
+    return _keep(item, reason) if doubt else _remove(view, item, ids, Reason.PRUNED)
 
 
 def _of_deleted(view: _View, item: LiveObject) -> Decision:

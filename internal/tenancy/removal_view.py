@@ -9,6 +9,7 @@ from ctrlruntime.api import parse_time
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.builder import Build
+from internal.tenancy.labels import hands_over
 from internal.tenancy.naming import LOCAL, ResourceKey, entry_id
 from internal.tenancy.outcome import Outcome
 from internal.tenancy.removal_decisions import (
@@ -39,7 +40,10 @@ def wanted_by_living(
         for item in made.resources
     )
     return Wanted(
-        intent=Intent.KEEP, resources=resources, retained=_retained(tenant, None, template)
+        intent=Intent.KEEP,
+        resources=resources,
+        retained=_retained(tenant, None, template),
+        prune=bool(tenant.spec.prune) and not hands_over(tenant.metadata.annotations or {}),
     )
 
 

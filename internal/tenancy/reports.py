@@ -61,6 +61,12 @@ class TenantReports:
                 f"({', '.join(sorted(reasons))})"
             )
             self.recorder.event(tenant, "Normal", "ResourceRetained", "Retain", note)
+        pruned = [str(item.key) for item in removed.done if item.reason is Reason.PRUNED]
+        if pruned:
+            note = (
+                f"{len(pruned)} objects that no resource wants are deleted: {', '.join(pruned[:5])}"
+            )
+            self.recorder.event(tenant, "Normal", "ResourcePruned", "Prune", note)
         before = {(item.resource, item.reason) for item in tenant.status.pending_removals}
         for item in removed.pending:
             refused = item.reason is Reason.DELETION_REFUSED

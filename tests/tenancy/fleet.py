@@ -17,7 +17,7 @@ import functools
 import itertools
 import shutil
 import sqlite3
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -138,10 +138,10 @@ class Fleet:
         return {"type": "sqlite", "sqlite": sqlite, "syncInterval": "1s"}
 
     async def template(
-        self, name: str = "app", *, registry: str = "registry", **lists: Iterable[Mapping[str, Any]]
+        self, name: str = "app", *, registry: str = "registry", **content: Any
     ) -> None:
-        """Create a template, or replace its lists."""
-        spec = {"registryId": registry, **{key: list(items) for key, items in lists.items()}}
+        """Create a template, or replace its content."""
+        spec = {"registryId": registry, **content}
         kind = TenantTemplate.mapping()
         head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
         metadata = {"name": name, "namespace": self.namespace}

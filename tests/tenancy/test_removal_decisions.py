@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -114,6 +115,53 @@ GONE = wanted(intent=Intent.DELETE)
     ],
 )
 def test_h_a2_each_case_has_one_answer(
+    spec: Wanted, item: LiveObject, expected: tuple[Action, Reason]
+) -> None:
+    assert one(spec, item) == expected
+
+
+def pruning(*resources: SpecResource, **options: Any) -> Wanted:
+    return replace(wanted(*resources, **options), prune=True)
+
+
+COPY: dict[str, Any] = {"written": False}
+
+
+@pytest.mark.parametrize(
+    ("spec", "item", "expected"),
+    [
+        (pruning(), live("x", ""), (Action.DELETE, Reason.PRUNED)),
+        (pruning(), live("copy", "x", **COPY), (Action.DELETE, Reason.PRUNED)),
+        (pruning(resource("x", "x")), live("copy", "x", **COPY), (Action.DELETE, Reason.PRUNED)),
+        (wanted(resource("x", "x")), live("copy", "x", **COPY), (Action.KEEP, Reason.NOT_WRITTEN)),
+        # What is wanted, or not the tenant's.
+        (pruning(resource("x", "x")), live("x", "x"), (Action.KEEP, Reason.WANTED)),
+        (pruning(resource("x", "x")), live("x", "x", **COPY), (Action.KEEP, Reason.NOT_WRITTEN)),
+        (pruning(), live("x", "", foreign=True), (Action.KEEP, Reason.FOREIGN)),
+        (pruning(), live("x", "", protected=True), (Action.KEEP, Reason.PROTECTED)),
+        (pruning(), live("x", "", released=True), (Action.KEEP, Reason.ALREADY_RELEASED)),
+        (pruning(), live("x", "", recorded=False), (Action.KEEP, Reason.UNKNOWN_RESOURCE)),
+        # Policies.
+        (pruning(), live("x", "", policy=RETAIN), (Action.KEEP, Reason.UNKNOWN_RESOURCE)),
+        (pruning(), live("x", "", policy=None), (Action.KEEP, Reason.UNKNOWN_RESOURCE)),
+        (
+            pruning(retained="x"),
+            live("copy", "x", **COPY),
+            (Action.KEEP, Reason.NOT_WRITTEN),
+        ),
+        # It may be the one that is meant.
+        (pruning(resource("x")), live("copy", "x", **COPY), (Action.KEEP, Reason.NOT_WRITTEN)),
+        (
+            pruning(resource("x", "x", State.FAILED)),
+            live("copy", "x", **COPY),
+            (Action.KEEP, Reason.NOT_WRITTEN),
+        ),
+        # The tenant goes.
+        (pruning(intent=Intent.DELETE), live("x", "", **COPY), (Action.KEEP, Reason.NOT_WRITTEN)),
+        (pruning(intent=Intent.DELETE), live("x", ""), (Action.RELEASE, Reason.UNKNOWN_RESOURCE)),
+    ],
+)
+def test_prune_deletes_what_no_resource_wants_and_in_doubt_keeps_it(
     spec: Wanted, item: LiveObject, expected: tuple[Action, Reason]
 ) -> None:
     assert one(spec, item) == expected
