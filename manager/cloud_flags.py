@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
+from manager.controllers.health_check_options import HealthCheckOptions
 from manager.flags import LateHelp, with_options
 
 if TYPE_CHECKING:
@@ -34,19 +35,6 @@ def cloud_options(command: Command) -> Command:
             type=_POSITIVE,
             default=DEFAULTS.subresource_concurrency,
             help="Subresources of one type worked on at once; no limit on runs.",
-        ),
-        click.option(
-            "--health-check-url",
-            "health_check_urls",
-            multiple=True,
-            metavar="URL",
-            callback=lambda _context, _option, given: _addresses(given),
-            help="Let health checks of FleetRollouts send requests below this address. Repeatable. Default: none.",
-        ),
-        click.option(
-            "--health-check-token-file",
-            type=click.Path(path_type=Path),
-            help="File with a bearer token for them.",
         ),
         click.option(
             "--task-limit",
@@ -185,8 +173,6 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
 
 
 CLOUD = (
-    "health_check_urls",
-    "health_check_token_file",
     "instance_concurrency",
     "subresource_concurrency",
     "limits",
@@ -212,7 +198,12 @@ RUNS = (
 )
 
 
-def take_cloud_options(given: dict[str, Any], *, in_cluster: bool) -> CloudOptions:
+def take_cloud_options(
+    given: dict[str, Any],
+    *,
+    in_cluster: bool,
+    health_checks: HealthCheckOptions = DEFAULTS.health_checks,
+) -> CloudOptions:
     """Take the flags of the cloud system out of `given`."""
     own = {name: given.pop(name) for name in CLOUD}
     runs = {name: given.pop(name) for name in RUNS}
@@ -220,7 +211,7 @@ def take_cloud_options(given: dict[str, Any], *, in_cluster: bool) -> CloudOptio
     runs["folder"] = runs.pop("runs_folder")
     _check_provider(runs)
     pace = replace(DEFAULTS.pace, interrupt=given.pop("run_interrupt_grace"))
-    return CloudOptions(**own, pace=pace, runs=RunsOptions(**runs))
+    return CloudOptions(**own, pace=pace, runs=RunsOptions(**runs), health_checks=health_checks)
 
 
 def _check_provider(runs: Mapping[str, Any]) -> None:
@@ -311,13 +302,3 @@ def _numbers(given: tuple[str, ...]) -> Mapping[str, int]:
             raise click.BadParameter(f"{text!r}: say TASK=N, such as {task}=20")
         found[task] = int(number)
     return found
-
-
-def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
-    """Return addresses that are ones. Raises BadParameter."""
-    for each in given:
-        if not each.startswith(("http://", "https://")) or "?" in each or "#" in each:
-            raise click.BadParameter(
-                f"{each!r}: write http:// or https://, a host, and a path if any"
-            )
-    return given

@@ -13,6 +13,7 @@ from ctrlruntime.webhook.tls import CertificateError
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
 from manager.cosmos_flags import cosmos_options, take_cosmos_options
+from manager.health_check_flags import health_check_options, take_health_check_options
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
 from manager.privilege_flags import privilege_options
@@ -91,6 +92,7 @@ _COUNT = click.IntRange(min=0)
     help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
 )
 @privilege_options
+@health_check_options
 @cloud_options
 @cosmos_options
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
@@ -100,9 +102,11 @@ _COUNT = click.IntRange(min=0)
 def run(**given: Any) -> None:
     """Run the controllers."""
     given["protected_namespaces"] |= own_namespace()
-    tenancy = TenancyOptions(**{name: given.pop(name) for name in TENANCY_OPTIONS})
+    checks = take_health_check_options(given)
+    flags = {name: given.pop(name) for name in TENANCY_OPTIONS}
+    tenancy = TenancyOptions(**flags, health_checks=checks)
     own = "".join(own_namespace())
-    cloud = take_cloud_options(given, in_cluster=bool(own))
+    cloud = take_cloud_options(given, in_cluster=bool(own), health_checks=checks)
     cosmos = take_cosmos_options(given)
     options = RunOptions(
         tenancy=tenancy,

@@ -19,8 +19,8 @@ from ctrlruntime.api import (
     Resource,
     Time,
 )
-from ctrlruntime.api.markers import exactly_one_of
 from ctrlruntime.rollout import OnHalt
+from ctrlruntime.rollout.health_checks import HealthChecks, HealthCheckStatuses
 
 from .common import GROUP, VERSION
 
@@ -31,11 +31,6 @@ __all__ = [
     "FleetRolloutStatus",
     "FleetWave",
     "FleetWaveStatus",
-    "HealthCheck",
-    "HealthCheckState",
-    "HealthCheckStatus",
-    "HookCheck",
-    "PrometheusCheck",
     "RolloutAction",
     "WaveApproval",
 ]
@@ -77,40 +72,6 @@ class FleetWave(ApiModel):
     """Instances that may change at once while this wave is in progress, if fewer than the rollout's."""
 
 
-class PrometheusCheck(ApiModel):
-    """A query that finds nothing while all is well, like the expression of an alert."""
-
-    url: Annotated[str, Field(pattern="^https?://", max_length=1024)]
-    """Where Prometheus is. The manager has to allow it: `--health-check-url`."""
-    query: Annotated[str, Field(min_length=1, max_length=4096)]
-    """PromQL. The check fails while the answer has a sample, or is a scalar other than 0."""
-
-
-class HookCheck(ApiModel):
-    """An address that answers whether all is well."""
-
-    url: Annotated[str, Field(pattern="^https?://", max_length=1024)]
-    """It gets a POST with rollout, namespace and targetVersion, and answers 200 with JSON: healthy, and a message.
-    The manager has to allow it: `--health-check-url`."""
-
-
-class HealthCheck(ApiModel, rules=(exactly_one_of("prometheus", "hook"),)):
-    """Health that no status of an instance shows, such as a rate of errors."""
-
-    name: Annotated[
-        str, Field(min_length=1, max_length=63, pattern="^[A-Za-z0-9]([-A-Za-z0-9.]*)$")
-    ]
-    """Its name."""
-    prometheus: PrometheusCheck | None = None
-    """A query."""
-    hook: HookCheck | None = None
-    """An address that answers."""
-    period_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 30
-    """How often it is evaluated while instances change or soak. Waves should soak longer."""
-    timeout_seconds: Annotated[Int32, Field(ge=1, le=60)] = 10
-    """How long an answer may take."""
-
-
 class FleetRolloutSpec(ApiModel):
     """Which version, for whom, and in which steps."""
 
@@ -138,9 +99,7 @@ class FleetRolloutSpec(ApiModel):
     halt_on_failures: NumberOrPercentage = 1
     """Halt once so many changed instances have failed. The rollout continues when fewer have failed, when the limit
     is raised, with another version, or with `manager rollout resume`."""
-    health_checks: Annotated[list[HealthCheck], ListMap("name"), Field(max_length=8)] = Field(
-        default_factory=list
-    )
+    health_checks: HealthChecks = Field(default_factory=list)
     """Checks of health outside of the instances. While one has no good result, no instance changes; one that fails
     after instances have changed, until the last of them has soaked, halts the rollout."""
     on_halt: OnHalt = OnHalt.HOLD
@@ -194,30 +153,6 @@ class FleetWaveStatus(ApiModel):
     """Those of them that have it and are ready."""
 
 
-class HealthCheckState(StrEnum):
-    """The last result of a check."""
-
-    HEALTHY = "Healthy"
-    FAILING = "Failing"
-    UNKNOWN = "Unknown"
-    """It has not been evaluated, or gave no usable answer."""
-
-
-class HealthCheckStatus(ApiModel):
-    """A check of health, as of its last change of state."""
-
-    name: str
-    """Its name."""
-    state: HealthCheckState = HealthCheckState.UNKNOWN
-    """The result."""
-    message: str = ""
-    """What it answered, or why there is no result."""
-    failed_at: Time | None = None
-    """When it failed after instances had changed: this halts the rollout of `failedVersion`, until it is resumed."""
-    failed_version: str = ""
-    """The version that was rolled out then."""
-
-
 class FleetRolloutStatus(ApiModel):
     """How far the version has reached the instances."""
 
@@ -255,7 +190,7 @@ class FleetRolloutStatus(ApiModel):
     """The wave in progress; `rest` after the last one."""
     waves: Annotated[list[FleetWaveStatus], ListMap("name")] = Field(default_factory=list)
     """How far each wave has come."""
-    health_checks: Annotated[list[HealthCheckStatus], ListMap("name")] = Field(default_factory=list)
+    health_checks: HealthCheckStatuses = Field(default_factory=list)
     """The checks of health."""
     approval_digest: str = ""
     """Digest of version, selector and waves: what an approval is given for."""

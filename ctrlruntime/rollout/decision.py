@@ -176,7 +176,7 @@ class _Pass:
         ]
 
     def _watched_until(self) -> datetime | None:
-        if self.strategy.halt_on_failures is None:
+        if self.strategy.halt_on_failures is None and not self.strategy.health_checks:
             return None
         span = self.strategy.progress_deadline + self._soak()
         ends = [

@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from ctrlruntime.rollout.budget import NumberOrPercent
+from ctrlruntime.rollout.health_checks import HealthCheck
 from ctrlruntime.rollout.members import Member
 from ctrlruntime.rollout.waiting import Waiting
 from ctrlruntime.rollout.windows import Window
@@ -70,7 +71,8 @@ class Strategy:
     rollout; None never does. Failures and rollbacks up to `resumed_at` do not count. An `irreversible` change
     to the target is never rolled back; `restorable` are the versions that a rollback can give, None: any. A text
     in `halt` halts the rollout for that reason, whatever has failed. `hold` is what holds all changes from outside of
-    the rollout: for Frozen rollbacks too.
+    the rollout: for Frozen rollbacks too. With `health_checks`, changed members are watched also without
+    `halt_on_failures`; what their results mean is not decided here.
     """
 
     waves: tuple[Wave, ...] = ()
@@ -86,6 +88,7 @@ class Strategy:
     paused: bool = False
     hold: Waiting | None = None
     windows: tuple[Window, ...] = ()
+    health_checks: tuple[HealthCheck, ...] = ()
     resumed_at: datetime | None = None
 
 

@@ -11,6 +11,7 @@ from typing import Final
 from apis.cloud import FleetRollout, FleetRolloutSpec, FleetWave, Instance
 from apis.windows import MaintenanceWindow, windows_of
 from ctrlruntime.rollout import BadWindow
+from ctrlruntime.rollout.health_checks import health_check_problems
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
 
 ADMISSION: Final = AdmissionOptions(failure_policy="Ignore", timeout_seconds=5)
@@ -28,6 +29,9 @@ class CloudAdmission:
         if review.old is not None and review.old.spec == spec:
             return
         _check_windows(spec.maintenance_windows, review)
+        for problem in health_check_problems(spec.health_checks, "spec.healthChecks"):
+            place, _, detail = problem.partition(": ")
+            review.forbidden(place, detail)
         names = [wave.name for wave in spec.waves]
         if spec.start_at and spec.start_at not in names:
             allowed = ", ".join(names) or "none: there are no waves"

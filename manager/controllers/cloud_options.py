@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from internal.cloud.pace import Pace
+from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
     from ctrlruntime.controller.permissions import Permission
@@ -80,10 +81,8 @@ class CloudOptions:
     """File whose settings take the place of those above, and may change while the manager runs."""
     runs: RunsOptions = field(default_factory=RunsOptions)
     """Where runs execute."""
-    health_check_urls: tuple[str, ...] = ()
-    """Addresses that health checks of FleetRollouts may be below."""
-    health_check_token_file: Path | None = None
-    """File with the bearer token that is sent to them; read for each request."""
+    health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
+    """Where health checks of FleetRollouts may send requests."""
     pace: Pace = field(default_factory=Pace)
     """How long the driver waits for what."""
 

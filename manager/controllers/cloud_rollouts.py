@@ -1,8 +1,6 @@
 """The controller of FleetRollouts, wired to the runtime."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 from functools import partial
 
@@ -15,15 +13,14 @@ from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
 from ctrlruntime.controller.request_source import RequestSource
-from ctrlruntime.manager import Group
 from ctrlruntime.queue import Request
 from internal.cloud.labels import FIELD_MANAGER
-from internal.cloud.rollouts.health import HealthChecks, NoHealthChecks
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.cloud_parts import CloudParts
 from manager.controllers.error_status import with_error_status
+from manager.controllers.health_checks import add_health_checks
 
 COALESCE = 0.5
 """Seconds between the change of an instance and the pass of its rollouts, which sees those that follow too."""
@@ -49,7 +46,12 @@ def add_rollout_controller(
         clock=clock,
         recorder=manager.recorder,
         holds=holds,
-        checks=_checks(parts, judged, clock),
+        checks=add_health_checks(
+            manager,
+            parts.options.health_checks,
+            partial(judged.enqueue, reason="a health check has a result"),
+            clock,
+        ),
     )
     guarded = with_error_status(
         manager, reconciler, rollouts, FleetRollout.mapping(), field_manager=FIELD_MANAGER
@@ -67,41 +69,6 @@ def add_rollout_controller(
         .options(ControllerOptions(max_concurrent_reconciles=1))  # one may take from another
         .build(guarded)
     )
-
-
-def _checks(
-    parts: CloudParts, judged: RequestSource, clock: Callable[[], datetime]
-) -> HealthChecks:
-    """Return what evaluates health checks. Its HTTP client is imported only where an address is allowed."""
-    options = parts.options
-    if not options.health_check_urls:
-        return NoHealthChecks()
-    from internal.cloud.rollouts.health_checker import HealthChecker
-
-    checker = HealthChecker(
-        options.health_check_urls,
-        partial(judged.enqueue, reason="a health check has a result"),
-        clock,
-        options.health_check_token_file,
-    )
-    parts.manager.add(_Closing(checker.aclose))
-    return checker
-
-
-@dataclass(slots=True)
-class _Closing:
-    """Ends what is being evaluated after the controllers have ended."""
-
-    runnable_group = Group.CACHES
-
-    close: Callable[[], Awaitable[None]]
-
-    async def start(self) -> None:
-        """Run until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.close()
 
 
 def _neighbours(rollouts: Store, after: float) -> Handler:

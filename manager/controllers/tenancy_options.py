@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctrlruntime.api.kinds import GroupKind
+from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
     from internal.tenancy.privileges import Privileges
@@ -37,6 +38,8 @@ class TenancyOptions:
     """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
     allow_kinds: frozenset[GroupKind] = frozenset()
     """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
+    """Where health checks of templates' rollouts may send requests."""
     webhooks: bool = False
     """Validate registries and templates on admission."""
     protected_namespaces: frozenset[str] = frozenset()

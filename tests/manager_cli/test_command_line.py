@@ -46,7 +46,17 @@ def test_concurrency_options_are_the_seeds(name: str, default: int) -> None:
 
 
 def test_options_and_code_have_the_same_defaults() -> None:
-    parts = {"tenancy", "cloud", "cosmos", "console", "runs", "pace", "times", "clock"}
+    parts = {
+        "tenancy",
+        "cloud",
+        "cosmos",
+        "console",
+        "runs",
+        "pace",
+        "times",
+        "clock",
+        "health_checks",
+    }
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
     names = {"folder": "runs_folder"}
     for options in (

@@ -69,6 +69,11 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
         ((field, message),) = await refused(rollout(waves=waves))
         assert field == "spec.waves[1].percent"
         assert "write 20 or more" in message
+        hook = {"name": "orders", "hook": {"url": "http://user:secret@orders"}}
+        ((field, message),) = await refused(rollout(healthChecks=[hook]))
+        assert field == "spec.healthChecks[0].hook.url"
+        assert "without user" in message
+        assert "secret" not in message
         head = {"apiVersion": Instance.gvk().api_version, "kind": "Instance"}
         metadata = {"name": "acme", "namespace": "default"}
         spec = {"sourcegraphVersion": "5.2.0", "maintenanceWindows": [MARS]}

@@ -35,9 +35,16 @@ from ctrlruntime.rollout import (
     Strategy,
     decide,
 )
+from ctrlruntime.rollout.health import (
+    Assessment,
+    CheckedTarget,
+    HealthEvaluator,
+    NoHealthEvaluator,
+    evaluate_health,
+    with_health,
+)
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
-from internal.cloud.rollouts.health import HealthChecks, Judgement, NoHealthChecks, judge
 from internal.cloud.rollouts.members import (
     Fleet,
     FleetInstance,
@@ -75,7 +82,7 @@ class FleetRolloutReconciler:
     recorder: EventRecorder
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds assignments from outside."""
-    checks: HealthChecks = field(default_factory=NoHealthChecks)
+    checks: HealthEvaluator = field(default_factory=NoHealthEvaluator)
     """Evaluates the checks of health."""
     yielder: LoopYielder = field(default_factory=LoopYielder)
     _memo: VersionMemo[str, FleetInstance] = field(default_factory=lambda: VersionMemo(20_000))
@@ -111,7 +118,7 @@ class FleetRolloutReconciler:
         fleet, decision, seen = await self._decide(entry, spec, strategy)
         health = self._health(rollout, entry, strategy, decision)
         if health is not None and (health.halt or health.hold):
-            strategy = replace(strategy, halt=health.halt, hold=strategy.hold or health.hold)
+            strategy = with_health(strategy, health)
             fleet, decision, seen = await self._decide(entry, spec, strategy)
         for change in decision.changes:
             await self._assign(entry, change, seen[change.name])
@@ -160,23 +167,18 @@ class FleetRolloutReconciler:
 
     def _health(
         self, rollout: FleetRollout, entry: Entry, strategy: Strategy, decision: Decision
-    ) -> Judgement | None:
+    ) -> Assessment | None:
         """Return what the checks of health mean for a decision without them; None if none is needed for now."""
-        request = Request(entry.name, namespace=entry.namespace)
-        watched = decision.watched_until is not None
-        goes_on = watched or decision.updated < decision.total
-        if not rollout.spec.health_checks or strategy.halt or strategy.paused or not goes_on:
-            self.checks.forget(request)
-            return None
-        now = self.clock()
-        results = self.checks.results(request, rollout.spec, now)
-        return judge(
-            rollout.spec,
+        version = rollout.spec.target_version
+        subject = {"rollout": entry.name, "namespace": entry.namespace, "targetVersion": version}
+        return evaluate_health(
+            self.checks,
+            Request(entry.name, namespace=entry.namespace),
+            CheckedTarget(version, subject),
+            strategy,
+            decision,
             rollout.status.health_checks,
-            results,
-            now,
-            watched=watched,
-            resumed_at=strategy.resumed_at,
+            self.clock(),
         )
 
     async def _assign(self, entry: Entry, change: Assignment, found: Entry) -> None:

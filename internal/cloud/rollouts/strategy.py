@@ -10,6 +10,7 @@ from apis.windows import windows_of
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.resources.revision import revision
 from ctrlruntime.rollout import BadWindow, OnHalt, Strategy, Wave, Window
+from ctrlruntime.rollout.health_checks import HealthCheck, health_check_problems
 from internal.cloud.labels import APPROVED_WAVES, RESUMED_AT
 
 
@@ -57,6 +58,7 @@ def strategy_of(spec: FleetRolloutSpec, annotations: Mapping[str, str]) -> Strat
         irreversible=spec.irreversible,
         paused=spec.pause or spec.action is RolloutAction.ABORT,
         windows=_windows(spec),
+        health_checks=_health_checks(spec),
         resumed_at=_resumed_at(annotations),
     )
 
@@ -85,6 +87,13 @@ def _windows(spec: FleetRolloutSpec) -> tuple[Window, ...]:
         return windows_of(spec.maintenance_windows, "spec.maintenanceWindows")
     except BadWindow as error:
         raise InvalidRollout(str(error)) from None
+
+
+def _health_checks(spec: FleetRolloutSpec) -> tuple[HealthCheck, ...]:
+    problems = health_check_problems(spec.health_checks, "spec.healthChecks")
+    if problems:
+        raise InvalidRollout(problems[0])
+    return tuple(spec.health_checks)
 
 
 def _resumed_at(annotations: Mapping[str, str]) -> datetime | None:

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from ctrlruntime.backoff import exponential
+from ctrlruntime.outbound_http import displayed_url
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _PRIVATE: Final = frozenset({"authorization", "cookie", "proxy-authorization"})
@@ -94,24 +95,6 @@ class RetryPolicy:
         return exponential(self.base, self.cap, attempts - 1)
 
 
-def session() -> aiohttp.ClientSession:
-    """Return a session for :func:`exchange`: nothing of the surroundings, no cookies. Close it when done."""
-    return aiohttp.ClientSession(
-        cookie_jar=aiohttp.DummyCookieJar(),
-        timeout=aiohttp.ClientTimeout(total=None),
-        trust_env=False,
-        auto_decompress=True,
-    )
-
-
-def shown(url: str | URL) -> str:
-    """Return an address as people may see it: without user, password, query and fragment."""
-    try:
-        return str(URL(url).with_user(None).with_query(None).with_fragment(None))
-    except ValueError:
-        return "an address that is none"
-
-
 async def exchange(http: aiohttp.ClientSession, message: Message, *, limit: int = 1 << 20) -> Reply:
     """Send it, and read at most `limit` bytes of the answer, whatever its status.
 
@@ -122,7 +105,7 @@ async def exchange(http: aiohttp.ClientSession, message: Message, *, limit: int 
         async with asyncio.timeout(message.timeout):
             return await _followed(http, message, limit)
     except TimeoutError as error:
-        text = f"{shown(message.url)} did not answer within {message.timeout:g} s"
+        text = f"{displayed_url(message.url)} did not answer within {message.timeout:g} s"
         raise NoReply(text) from error
 
 
@@ -171,7 +154,9 @@ async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -
         if reply.status not in _REDIRECTS or not location:
             return reply
         message = _redirected(message, reply.status, location, origin)
-    raise BadAddress(f"{shown(message.url)} was reached by {MOST_REDIRECTS} redirects, and is one")
+    raise BadAddress(
+        f"{displayed_url(message.url)} was reached by {MOST_REDIRECTS} redirects, and is one"
+    )
 
 
 def _redirected(message: Message, status: int, location: str, origin: str) -> Message:
@@ -180,7 +165,7 @@ def _redirected(message: Message, status: int, location: str, origin: str) -> Me
         base = URL(message.url, encoded=message.exact)
         target = _address(str(base.join(URL(location, encoded=exact))), exact)
     except ValueError as error:
-        raise BadAddress(f"{shown(message.url)} redirects to what is no address") from error
+        raise BadAddress(f"{displayed_url(message.url)} redirects to what is no address") from error
     method, body, headers = message.method, message.body, CIMultiDict(message.headers)
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         method, body = "GET", None
@@ -216,12 +201,12 @@ async def _once(http: aiohttp.ClientSession, message: Message, limit: int) -> Re
                 status=response.status, headers=headers, body=body[:limit], cut=len(body) > limit
             )
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise NotSent(f"{shown(url)} cannot be reached: {_cause(error)}") from error
+        raise NotSent(f"{displayed_url(url)} cannot be reached: {_cause(error)}") from error
     except (aiohttp.ClientError, ConnectionError) as error:
-        raise NoReply(f"{shown(url)} gave no answer: {type(error).__name__}") from error
+        raise NoReply(f"{displayed_url(url)} gave no answer: {type(error).__name__}") from error
     except ValueError as error:
         raise BadAddress(
-            f"{shown(url)} cannot be asked: a header has a character that none may have"
+            f"{displayed_url(url)} cannot be asked: a header has a character that none may have"
         ) from error
 
 
@@ -238,7 +223,7 @@ def _address(text: str, exact: bool) -> URL:
     except ValueError as error:
         raise BadAddress("the address is none: look for spaces and odd characters") from error
     if url.scheme not in ("http", "https") or not url.host:
-        raise BadAddress(f"{shown(url)} is no address of http or https")
+        raise BadAddress(f"{displayed_url(url)} is no address of http or https")
     return url
 
 

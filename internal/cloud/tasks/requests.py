@@ -13,6 +13,7 @@ import orjson
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
 from ctrlruntime.json import equal
+from ctrlruntime.outbound_http import displayed_url, outbound_session
 from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
@@ -20,8 +21,6 @@ from internal.cloud.tasks.http import (
     Reply,
     RetryPolicy,
     exchange_with_retries,
-    session,
-    shown,
 )
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.redaction import Redaction
@@ -93,7 +92,7 @@ class Requests:
         prepared = self._prepared(request, extra)
         repeatable = request.method in _SAFE_TO_REPEAT or idempotency_key is not None
         if self._http is None:
-            self._http = session()
+            self._http = outbound_session()
         try:
             reply = await exchange_with_retries(
                 self._http,
@@ -132,7 +131,7 @@ class Requests:
         prefixes = {each.name: each.prefix for each in request.secret_headers}
         url = places.fill(request.url)
         return _Prepared(
-            name=f"{request.method} {self._redaction.text(shown(url))}",
+            name=f"{request.method} {self._redaction.text(displayed_url(url))}",
             message=Message(
                 method=request.method,
                 url=url,

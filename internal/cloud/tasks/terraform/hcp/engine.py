@@ -8,8 +8,8 @@ from typing import Final
 
 from apis.cloud import InstanceTerraformSpec, TerraformSettings
 from ctrlruntime.clock import utc_now
+from ctrlruntime.outbound_http import outbound_session
 from internal.cloud.runs import RunInput
-from internal.cloud.tasks.http import session
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import TerraformOrder
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
@@ -276,7 +276,7 @@ async def run(order: TerraformOrder) -> TaskResult:
         )
     token = context.secret(settings.token_from)
     work = Order(input=context.input, spec=spec, settings=settings, say=context.progress)
-    async with session() as http:
+    async with outbound_session() as http:
         retries = order.retries or RETRIES
         api = HCP(http, settings.address, token, retries=retries, sleep=order.sleep)
         engine = Engine(api, work, now=order.now)

@@ -14,17 +14,17 @@ import aiohttp
 import orjson
 from yarl import URL
 
-from apis.cloud import FleetRolloutSpec, HealthCheck, HealthCheckState
+from ctrlruntime.outbound_http import displayed_url, outbound_session
 from ctrlruntime.queue import Request
-from internal.cloud.rollouts.health import CheckResult
-from internal.cloud.tasks.http import session, shown
+from ctrlruntime.rollout.health import CheckedTarget, CheckResult
+from ctrlruntime.rollout.health_checks import HealthCheck, HealthCheckState
 
 __all__ = ["HealthChecker", "is_allowed"]
 
 LARGEST_ANSWER: Final = 1 << 20
 LONGEST_TEXT: Final = 200
 _OK: Final = 200
-Verdict = tuple[HealthCheckState, str]
+Answer = tuple[HealthCheckState, str]
 
 
 class _NoResult(Exception):
@@ -35,8 +35,8 @@ class _NoResult(Exception):
 class _Known:
     """One check of one rollout."""
 
-    wire: bytes
-    """The check and the target that the result is of."""
+    of: tuple[HealthCheck, CheckedTarget]
+    """What the result is of."""
     began: datetime
     result: CheckResult | None = None
     task: asyncio.Task[None] | None = None
@@ -47,34 +47,38 @@ class HealthChecker:
     """Keeps the last results, and evaluates each check once in its period while its results are read.
 
     `allowed`: addresses that checks may be below; `token_file` holds a bearer token for them. `notify` is called
-    when a rollout has a new result.
+    when a rollout has a new result. `remedy` is what allows an address, which is added to it.
     """
 
     allowed: Sequence[str]
     notify: Callable[[Request], None]
     clock: Callable[[], datetime]
     token_file: Path | None = None
+    remedy: str = "allow"
     _known: dict[Request, dict[str, _Known]] = field(default_factory=dict)
     _http: aiohttp.ClientSession | None = None
 
     def results(
-        self, request: Request, spec: FleetRolloutSpec, now: datetime
+        self,
+        request: Request,
+        checks: Sequence[HealthCheck],
+        target: CheckedTarget,
+        now: datetime,
     ) -> Mapping[str, CheckResult]:
-        """Return the last results by name, and evaluate those checks whose turn it is."""
+        """Return the last results by name, and begin to evaluate the checks whose period is over."""
         known = self._known.setdefault(request, {})
-        names = {check.name for check in spec.health_checks}
+        names = {check.name for check in checks}
         for name in known.keys() - names:
             _cancel(known.pop(name))
-        for check in spec.health_checks:
-            wire = orjson.dumps([check.to_wire(), spec.target_version])
+        for check in checks:
             found = known.get(check.name)
-            if found is None or found.wire != wire:
+            if found is None or found.of != (check, target):
                 if found is not None:
                     _cancel(found)
-                found = known[check.name] = _Known(wire, now)
-                self._begin(request, spec, check, found, now)
+                found = known[check.name] = _Known((check, target), now)
+                self._begin(request, found, now)
             elif found.task is None and now >= found.began + _period(check):
-                self._begin(request, spec, check, found, now)
+                self._begin(request, found, now)
         return {name: item.result for name, item in known.items() if item.result is not None}
 
     def forget(self, request: Request) -> None:
@@ -94,25 +98,15 @@ class HealthChecker:
         if self._http is not None:
             await self._http.close()
 
-    def _begin(
-        self,
-        request: Request,
-        spec: FleetRolloutSpec,
-        check: HealthCheck,
-        known: _Known,
-        now: datetime,
-    ) -> None:
+    def _begin(self, request: Request, known: _Known, now: datetime) -> None:
         known.began = now
-        known.task = asyncio.get_running_loop().create_task(
-            self._evaluate(request, spec, check, known)
-        )
+        known.task = asyncio.get_running_loop().create_task(self._evaluate(request, known))
 
-    async def _evaluate(
-        self, request: Request, spec: FleetRolloutSpec, check: HealthCheck, known: _Known
-    ) -> None:
+    async def _evaluate(self, request: Request, known: _Known) -> None:
+        check, target = known.of
         try:
             async with asyncio.timeout(check.timeout_seconds):
-                state, message = await self._answer(request, spec, check)
+                state, message = await self._answer(check, target)
         except TimeoutError:
             text = f"no answer within {check.timeout_seconds} s"
             state, message = HealthCheckState.UNKNOWN, text
@@ -124,20 +118,13 @@ class HealthChecker:
         known.task = None
         self.notify(request)
 
-    async def _answer(
-        self, request: Request, spec: FleetRolloutSpec, check: HealthCheck
-    ) -> Verdict:
+    async def _answer(self, check: HealthCheck, target: CheckedTarget) -> Answer:
         if check.prometheus is not None:
             url = URL(check.prometheus.url) / "api/v1/query"
             query = url.with_query(query=check.prometheus.query)
             return _of_prometheus(*await self._sent("GET", query))
         if check.hook is not None:
-            about = {
-                "rollout": request.name,
-                "namespace": request.namespace,
-                "targetVersion": spec.target_version,
-            }
-            return _of_hook(*await self._sent("POST", URL(check.hook.url), about))
+            return _of_hook(*await self._sent("POST", URL(check.hook.url), target.subject))
         raise _NoResult("it names neither prometheus nor hook")
 
     async def _sent(
@@ -145,11 +132,9 @@ class HealthChecker:
     ) -> tuple[int, bytes]:
         """Send one request. Redirects are not followed: they may lead to an address that is not allowed."""
         if not is_allowed(url, self.allowed):
-            raise _NoResult(
-                f"{shown(url)} is not allowed: start the manager with --health-check-url {url.origin()}"
-            )
+            raise _NoResult(f"{displayed_url(url)} is not allowed: {self.remedy} {url.origin()}")
         if self._http is None:
-            self._http = session()
+            self._http = outbound_session()
         try:
             async with self._http.request(
                 method, url, json=body, headers=self._headers(), allow_redirects=False
@@ -158,10 +143,14 @@ class HealthChecker:
                 async for chunk in answer.content.iter_chunked(65536):
                     content += chunk
                     if len(content) > LARGEST_ANSWER:
-                        raise _NoResult(f"{shown(url)} answered more than {LARGEST_ANSWER} bytes")
+                        raise _NoResult(
+                            f"{displayed_url(url)} answered more than {LARGEST_ANSWER} bytes"
+                        )
                 return answer.status, bytes(content)
         except (aiohttp.ClientError, OSError, ValueError) as error:
-            raise _NoResult(f"{shown(url)} does not answer: {type(error).__name__}") from error
+            raise _NoResult(
+                f"{displayed_url(url)} does not answer: {type(error).__name__}"
+            ) from error
 
     def _headers(self) -> dict[str, str]:
         if self.token_file is None:
@@ -185,7 +174,7 @@ def is_allowed(url: URL, allowed: Sequence[str]) -> bool:
     return False
 
 
-def _of_prometheus(status: int, body: bytes) -> Verdict:
+def _of_prometheus(status: int, body: bytes) -> Answer:
     """Return the result of an instant query: failing while it finds something."""
     answer = _json(status, body)
     if answer.get("status") != "success":
@@ -194,13 +183,13 @@ def _of_prometheus(status: int, body: bytes) -> Verdict:
     kind, found = data.get("resultType"), data.get("result")
     if kind == "scalar" and isinstance(found, list):
         value = str(found[-1])
-        return _verdict([] if float(value) == 0 else [value])
+        return _of_samples([] if float(value) == 0 else [value])
     if kind in ("vector", "matrix") and isinstance(found, list):
-        return _verdict([_sample(each) for each in found])
+        return _of_samples([_sample(each) for each in found])
     raise _NoResult(f"the query gives {_text(kind)}: write one that gives samples or a number")
 
 
-def _verdict(samples: Sequence[str]) -> Verdict:
+def _of_samples(samples: Sequence[str]) -> Answer:
     if not samples:
         return HealthCheckState.HEALTHY, "the query finds nothing"
     more = f" and {len(samples) - 1} more" if len(samples) > 1 else ""
@@ -213,7 +202,7 @@ def _sample(found: Mapping[str, Any]) -> str:
     return _text(f"{{{labels}}} {value}")
 
 
-def _of_hook(status: int, body: bytes) -> Verdict:
+def _of_hook(status: int, body: bytes) -> Answer:
     if status != _OK:
         raise _NoResult(f"the hook answered {status}, and 200 is wanted")
     answer = _json(status, body)

@@ -1,0 +1,57 @@
+"""What evaluates health checks of rollouts, wired to the runtime."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from ctrlruntime.clock import utc_now
+from ctrlruntime.manager import Group, Manager
+from ctrlruntime.queue import Request
+from ctrlruntime.rollout.health import HealthEvaluator, NoHealthEvaluator
+from manager.controllers.health_check_options import HealthCheckOptions
+
+NOT_ALLOWED = "the manager allows no address: start it with --health-check-url"
+
+
+def add_health_checks(
+    manager: Manager,
+    options: HealthCheckOptions,
+    notify: Callable[[Request], None],
+    clock: Callable[[], datetime] = utc_now,
+) -> HealthEvaluator:
+    """Return what evaluates the checks of one system's rollouts; `notify` receives those with a new result.
+
+    Its HTTP client is imported only where an address is allowed.
+    """
+    if not options.urls:
+        return NoHealthEvaluator(NOT_ALLOWED)
+    from ctrlruntime.rollout.health_checker import HealthChecker
+
+    checker = HealthChecker(
+        options.urls,
+        notify,
+        clock,
+        options.token_file,
+        remedy="start the manager with --health-check-url",
+    )
+    manager.add(_Closing(checker.aclose))
+    return checker
+
+
+@dataclass(slots=True)
+class _Closing:
+    """Ends what is being evaluated after the controllers have ended."""
+
+    runnable_group = Group.CACHES
+
+    close: Callable[[], Awaitable[None]]
+
+    async def start(self) -> None:
+        """Run until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.close()

@@ -1,0 +1,66 @@
+"""A server that plays Prometheus and a hook, for health checks of rollouts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+FOUND = {"metric": {"job": "shop"}, "value": [1.0, "0.07"]}
+
+
+def vector(*samples: dict[str, Any]) -> dict[str, Any]:
+    """What Prometheus answers to an instant query."""
+    return {"status": "success", "data": {"resultType": "vector", "result": list(samples)}}
+
+
+@dataclass
+class Checks:
+    """Plays Prometheus below /prometheus, and a hook at /hook."""
+
+    answer: Callable[[], web.Response]
+    port: int = 0
+    queries: list[str] = field(default_factory=list)
+    posted: list[Any] = field(default_factory=list)
+    tokens: set[str] = field(default_factory=set)
+
+    @property
+    def requests(self) -> int:
+        return len(self.queries) + len(self.posted)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    @asynccontextmanager
+    async def listening(self) -> AsyncIterator[Checks]:
+        application = web.Application()
+        application.router.add_get("/prometheus/api/v1/query", self._query)
+        application.router.add_post("/hook", self._hook)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        self.port = runner.addresses[0][1]
+        try:
+            yield self
+        finally:
+            await runner.cleanup()
+
+    async def _query(self, request: web.Request) -> web.Response:
+        self.queries.append(request.query["query"])
+        self.tokens.add(request.headers.get("Authorization", ""))
+        return self.answer()
+
+    async def _hook(self, request: web.Request) -> web.Response:
+        self.posted.append(await request.json())
+        return self.answer()
+
+    def prometheus(self, **more: Any) -> dict[str, Any]:
+        query = {"url": f"{self.url}/prometheus", "query": "errors > 0.02"}
+        return {"name": "errors", "prometheus": query, "periodSeconds": 1, **more}
+
+    def hook(self) -> dict[str, Any]:
+        return {"name": "orders", "hook": {"url": f"{self.url}/hook"}, "periodSeconds": 1}
