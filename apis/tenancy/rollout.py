@@ -10,6 +10,7 @@ from pydantic import Field
 from apis.references import NumberOrPercentage
 from apis.windows import MaintenanceWindow
 from ctrlruntime.api import CEL, ApiModel, Int32, Time
+from ctrlruntime.rollout.health_checks import HealthChecks, HealthCheckStatuses
 
 __all__ = [
     "Canary",
@@ -75,6 +76,10 @@ class TemplateRollout(ApiModel):
     """Halt once so many changed tenants have failed: a number, or a percentage of the template's tenants
     (rounded down, at least 1). Default: never, and 1 with onHalt Rollback. The rollout continues when fewer have
     failed, when the limit is raised, or with other content."""
+    health_checks: HealthChecks = Field(default_factory=list)
+    """Checks of health outside of the tenants. While one has no good result, no tenant changes; one that fails
+    after tenants have changed, until progressDeadlineSeconds and soakSeconds of the last of them are over, halts the
+    rollout, until it is resumed or the content changes."""
     on_halt: OnHalt = OnHalt.HOLD
     """What a halt does to the tenants that have changed. Hold: they stay as they are. Rollback: each gets the
     content back that it had before."""
@@ -123,8 +128,11 @@ class RolloutStatus(ApiModel):
     kept: Int32 = 0
     """Those that a halt would return and cannot; the message has the reasons."""
     waiting_reason: str = ""
-    """Why most of them wait: Paused, Frozen, Halted, Window, Wave, Budget or MemberPaused; empty: none waits."""
+    """Why most of them wait: Paused, Frozen, Halted, Window, Wave, Budget, Health or MemberPaused; empty: none
+    waits."""
     message: str = ""
     """The same in words."""
     waiting_until: Time | None = None
     """When the wait ends at the earliest, if that is known."""
+    health_checks: HealthCheckStatuses = Field(default_factory=list)
+    """The checks of health."""

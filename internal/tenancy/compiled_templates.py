@@ -20,7 +20,7 @@ from internal.tenancy.recreation import check_recreation
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.statuses import describe
-from internal.tenancy.template_rollouts import strategy_of, window_problems
+from internal.tenancy.template_rollouts import rollout_problems, strategy_of
 from internal.tenancy.tenants import Blueprint
 
 ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
@@ -123,7 +123,7 @@ class Blueprints:
 
     async def examine(self, template: TenantTemplate) -> Verdict:
         """Return what is wrong with a template as it is, stored or not."""
-        found = _Findings([Problem(text) for text in window_problems(template.spec.rollout)])
+        found = _Findings([Problem(text) for text in rollout_problems(template.spec.rollout)])
         resources = [resource for _, resource in resource_lists(template.spec)]
         await load()
         try:

@@ -5,6 +5,7 @@ option; everything else is aggregated, so that 100,000 tenants do not make a mil
 """
 
 import contextlib
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -13,6 +14,7 @@ from apis.waiting import HoldReason
 from ctrlruntime.api.conditions import Condition
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import Action
+from ctrlruntime.rollout.health_checks import HealthCheckState, HealthCheckStatus
 
 _PER_TENANT = ("tenant", "namespace")
 _PER_REGISTRY = ("registry", "namespace")
@@ -36,6 +38,7 @@ class TenancyMetrics:
         self._registry_conditions: dict[tuple[str, str], set[str]] = {}
         self._waiting: set[tuple[str, str]] = set()
         self._rollouts: set[tuple[str, str]] = set()
+        self._checks: dict[tuple[str, str], set[str]] = {}
         self._make_tenant_series(registry)
         self._make_registry_series(registry)
         self.rollout_tenants = Gauge(
@@ -54,6 +57,12 @@ class TenancyMetrics:
             "tenanttemplate_rollout_phase",
             "1 for the phase of a template's rollout.",
             ("template", "namespace", "phase"),
+            registry=registry,
+        )
+        self.rollout_checks = Gauge(
+            "tenanttemplate_rollout_health_check",
+            "1 for the state of a health check of a template's rollout.",
+            ("template", "namespace", "check", "state"),
             registry=registry,
         )
 
@@ -192,6 +201,7 @@ class TenancyMetrics:
     def rollout(self, namespace: str, name: str, status: RolloutStatus | None) -> None:
         """Show where a template's rollout stands, or remove its series."""
         key = (name, namespace)
+        self._show_checks(key, () if status is None else status.health_checks)
         if status is None:
             if key in self._rollouts:
                 self._rollouts.discard(key)
@@ -207,6 +217,17 @@ class TenancyMetrics:
         self.rollout_halted.labels(*key).set(status.phase is RolloutPhase.HALTED)
         for phase in RolloutPhase:
             self.rollout_phase.labels(*key, phase.value).set(phase is status.phase)
+
+    def _show_checks(self, key: tuple[str, str], checks: Sequence[HealthCheckStatus]) -> None:
+        names = {item.name for item in checks}
+        for name in self._checks.pop(key, set()) - names:
+            for state in HealthCheckState:
+                _remove(self.rollout_checks, *key, name, state.value)
+        if names:
+            self._checks[key] = names
+        for item in checks:
+            for state in HealthCheckState:
+                self.rollout_checks.labels(*key, item.name, state.value).set(state is item.state)
 
     def queried(self, namespace: str, name: str, result: str, seconds: float) -> None:
         """Note a query; `result` is success or error."""

@@ -25,8 +25,9 @@ from internal.tenancy.registry_state import RegistryState
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.rows import Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
+from internal.tenancy.template_health import TemplateHealth
 from internal.tenancy.template_revisions import TemplateRevisions, WantedRevisions
-from internal.tenancy.template_rollouts import StagedTemplate, stage, versions_of
+from internal.tenancy.template_rollouts import StagedTemplate, members_of, stage, versions_of
 from internal.tenancy.tenants import Blueprint, TenantBuilder
 
 
@@ -58,6 +59,8 @@ class RegistryPlanner:
     clocks: Clocks
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds changes of tenants from outside."""
+    health: TemplateHealth = field(default_factory=TemplateHealth)
+    """Decides the rollouts with their health checks."""
 
     async def plan(
         self, registry: TenantRegistry, entry: Entry, reading: Reading, state: RegistryState
@@ -126,6 +129,7 @@ class RegistryPlanner:
     def forget(self, request: Request) -> None:
         """Forget a registry that is gone."""
         self.rollouts.forget(request)
+        self.health.forget(request)
         self.holds.record(request, 0)
 
     def forget_tenant(self, namespace: str, name: str) -> None:
@@ -179,11 +183,15 @@ class RegistryPlanner:
     ) -> tuple[Plan, dict[str, Decision]]:
         """Return the plan with the changes that the templates' rollouts allow now, and what was decided."""
         now = self.clocks.now()
-        made, decisions = stage(decided.plan, decided.existing, staged, now)
         builder = decided.builder
         registry = Request(builder.registry.metadata.name or "", namespace=builder.namespace)
-        self.rollouts.decided(registry, decisions)
-        moments = [item.look_again for item in decisions.values() if item.look_again is not None]
+        members = members_of(decided.plan, decided.existing, staged)
+        checked = self.health.decide(registry, decided.templates, staged, members, now)
+        decisions = {name: item.decision for name, item in checked.items()}
+        made = stage(decided.plan, decided.existing, decisions)
+        health = {name: item.health for name, item in checked.items() if item.health is not None}
+        self.rollouts.decided(registry, decisions, health)
+        moments = [item.look_again for item in checked.values() if item.look_again is not None]
         moments += [hold.until] if hold is not None and hold.until is not None else []
         wait = (min(moments) - now).total_seconds() if moments else float("inf")
         state.rollout_due = self.clocks.monotonic() + wait

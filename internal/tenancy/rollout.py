@@ -8,6 +8,7 @@ from datetime import datetime
 
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Decision
+from ctrlruntime.rollout.health import Assessment
 
 
 @dataclass(slots=True)
@@ -23,18 +24,28 @@ class Rollouts:
     _missing: dict[Request, dict[str, set[str]]] = field(default_factory=dict)
 
     _decisions: dict[Request, dict[str, Decision]] = field(default_factory=dict)
+    _health: dict[Request, dict[str, Assessment]] = field(default_factory=dict)
 
-    def decided(self, registry: Request, decisions: Mapping[str, Decision]) -> None:
-        """Record the decisions of a registry's last plan, by template."""
-        before = self._decisions.get(registry, {})
-        self._decisions[registry] = dict(decisions)
+    def decided(
+        self,
+        registry: Request,
+        decisions: Mapping[str, Decision],
+        health: Mapping[str, Assessment],
+    ) -> None:
+        """Record the decisions of a registry's last plan by template, and what health checks mean for them."""
+        before, earlier = self._decisions.get(registry, {}), self._health.get(registry, {})
+        self._decisions[registry], self._health[registry] = dict(decisions), dict(health)
         for template, decision in decisions.items():
-            if before.get(template) != decision:
+            if before.get(template) != decision or earlier.get(template) != health.get(template):
                 self.on_change(Request(template, namespace=registry.namespace))
 
     def decision(self, registry: Request, template: str) -> Decision | None:
         """Return the last decision for a template; None if there is none."""
         return self._decisions.get(registry, {}).get(template)
+
+    def health(self, registry: Request, template: str) -> Assessment | None:
+        """Return what the health checks of a template mean; None if it has none, or no plan was made yet."""
+        return self._health.get(registry, {}).get(template)
 
     def is_staging(self, registry: Request, now: datetime) -> bool:
         """Return whether a rollout of the registry's templates is not complete, or may still halt."""
@@ -64,3 +75,4 @@ class Rollouts:
         """Forget a registry that is gone."""
         self._missing.pop(registry, None)
         self._decisions.pop(registry, None)
+        self._health.pop(registry, None)

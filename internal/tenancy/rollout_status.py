@@ -9,6 +9,8 @@ from typing import Final, Literal
 from apis.tenancy import RolloutPhase, RolloutStatus, TenantTemplateStatus
 from ctrlruntime.api.conditions import Condition, find_condition, set_condition, shorten
 from ctrlruntime.rollout import Decision, Reason
+from ctrlruntime.rollout.health import NO_RESULT, Assessment
+from ctrlruntime.rollout.health_checks import HealthCheckState
 
 ROLLOUT_HALTED: Final = "RolloutHalted"
 """Condition of a template with a rollout: True while it is halted."""
@@ -35,6 +37,7 @@ class RolloutEvent:
 def report_rollout(
     status: TenantTemplateStatus,
     decision: Decision | None,
+    health: Assessment | None = None,
     *,
     staged: bool,
     revision: str,
@@ -43,7 +46,7 @@ def report_rollout(
 ) -> None:
     """Update the status by the registry's last decision; without one for this revision it stays.
 
-    `staged` is whether the template has a rollout at all.
+    `health` is what the health checks meant for the decision; None if there are none. `staged` is whether the template has a rollout at all.
     """
     if not staged:
         status.rollout = None
@@ -54,9 +57,13 @@ def report_rollout(
     if decision is None or decision.target != revision:
         return
     status.rollout = rollout_status(decision)
+    if health is not None:
+        status.rollout.health_checks = [item.model_copy() for item in health.status]
     halted = bool(decision.halted)
     message = f"The rollout is halted: {decision.halted}." if halted else "No halt."
-    reason = _HALT_REASONS.get(status.rollout.phase, "TooManyFailures")
+    failing = health is not None and bool(health.halt)
+    others = "HealthCheckFailed" if failing else "TooManyFailures"
+    reason = _HALT_REASONS.get(status.rollout.phase, others)
     if decision.kept:
         reason = "RollbackHeld"
     if not halted:
@@ -103,6 +110,24 @@ def rollout_event(before: RolloutStatus | None, after: RolloutStatus | None) -> 
         case RolloutPhase.PROGRESSING:
             return RolloutEvent("Normal", "RolloutProgressing", text)
     return RolloutEvent("Normal", "RolloutWaiting", f"{text}; {after.message}")
+
+
+def health_events(before: RolloutStatus | None, after: RolloutStatus | None) -> list[RolloutEvent]:
+    """Return the events for checks whose state changed; not for one that had no result before and is healthy."""
+    states = {} if before is None else {item.name: item.state for item in before.health_checks}
+    found: list[RolloutEvent] = []
+    for item in () if after is None else after.health_checks:
+        known = states.get(item.name)
+        if item.state is known or item.message == NO_RESULT:
+            continue
+        text = f"health check {item.name!r}: {item.message}"
+        if item.state is HealthCheckState.FAILING:
+            found.append(RolloutEvent("Warning", "HealthCheckFailing", text))
+        elif item.state is HealthCheckState.UNKNOWN:
+            found.append(RolloutEvent("Warning", "HealthCheckUnknown", text))
+        elif known is HealthCheckState.FAILING:
+            found.append(RolloutEvent("Normal", "HealthCheckHealthy", text))
+    return found
 
 
 def _phase(decision: Decision) -> RolloutPhase:

@@ -22,7 +22,7 @@ from internal.tenancy.compiled_templates import Blueprints, Verdict, problems_wi
 from internal.tenancy.deps import Clocks, TenancyRecords, TenancyStores
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import tell
-from internal.tenancy.rollout_status import report_rollout, rollout_event
+from internal.tenancy.rollout_status import health_events, report_rollout, rollout_event
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Counts
 from internal.tenancy.tenant_counts import group
@@ -104,6 +104,7 @@ class TemplateReconciler:
         report_rollout(
             status,
             self.records.rollouts.decision(of_registry, request.name),
+            self.records.rollouts.health(of_registry, request.name),
             staged=template.spec.rollout is not None,
             revision="" if blueprint is None else blueprint.revision,
             generation=entry.generation,
@@ -130,8 +131,9 @@ class TemplateReconciler:
 
     def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
         rolled = rollout_event(template.status.rollout, status.rollout)
-        if rolled is not None:
-            self.recorder.event(template, rolled.type, rolled.reason, "Rollout", rolled.message)
+        checked = health_events(template.status.rollout, status.rollout)
+        for item in [*checked, *([] if rolled is None else [rolled])]:
+            self.recorder.event(template, item.type, item.reason, "Rollout", item.message)
         before = find_condition(template.status.conditions, "Valid")
         after = find_condition(status.conditions, "Valid")
         if after is None or after.status == "True":

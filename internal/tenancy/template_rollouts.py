@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 
 from apis.tenancy import TemplateRollout
@@ -19,9 +19,9 @@ from ctrlruntime.rollout import (
     OnHalt,
     Strategy,
     Wave,
-    decide,
     parse_window,
 )
+from ctrlruntime.rollout.health_checks import health_check_problems
 from internal.tenancy.plan import Plan, Update, UpdateReason
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.tally import TenantState
@@ -45,10 +45,12 @@ class StagedTemplate:
     contents: Mapping[str, Blueprint] = field(default_factory=dict)
 
 
-def window_problems(rollout: TemplateRollout | None) -> list[str]:
-    """Return what is wrong with the maintenance windows, one sentence each, with the field."""
-    found = []
-    for number, item in enumerate(rollout.maintenance_windows if rollout is not None else ()):
+def rollout_problems(rollout: TemplateRollout | None) -> list[str]:
+    """Return what is wrong with maintenance windows and health checks, one sentence each, with the field."""
+    if rollout is None:
+        return []
+    found = health_check_problems(rollout.health_checks, "rollout.healthChecks")
+    for number, item in enumerate(rollout.maintenance_windows):
         try:
             parse_window(item.schedule, item.length, item.time_zone)
         except ValueError as error:
@@ -75,6 +77,7 @@ def strategy_of(rollout: TemplateRollout) -> Strategy:
         irreversible=rollout.irreversible,
         paused=rollout.pause,
         windows=windows,
+        health_checks=tuple(rollout.health_checks),
     )
 
 
@@ -119,16 +122,10 @@ def versions_of(tenants: Sequence[ExistingTenant], template: str, target: str) -
     return frozenset(found - {"", target})
 
 
-def stage(
-    made: Plan,
-    existing: Sequence[ExistingTenant],
-    staged: Mapping[str, StagedTemplate],
-    now: datetime,
-) -> tuple[Plan, dict[str, Decision]]:
-    """Return the plan with the changes of now only, and the decision for each staged template.
-
-    A tenant whose turn has not come keeps the version that it has; changes of its row are made in that one.
-    """
+def members_of(
+    made: Plan, existing: Sequence[ExistingTenant], staged: Mapping[str, StagedTemplate]
+) -> dict[str, list[Member]]:
+    """Return by template the tenants that its rollout changes, or has changed."""
     outdated = {item.tenant.name for item in made.updates if UpdateReason.TEMPLATE in item.reasons}
     members: dict[str, list[Member]] = {name: [] for name in staged}
     for tenant in existing:
@@ -137,14 +134,20 @@ def stage(
             continue
         if tenant.version == found.version or tenant.name in outdated:
             members[tenant.template].append(member_of(tenant))
-    decisions = {
-        name: decide(item.version, members[name], item.strategy, now)
-        for name, item in staged.items()
-    }
+    return members
+
+
+def stage(
+    made: Plan, existing: Sequence[ExistingTenant], decisions: Mapping[str, Decision]
+) -> Plan:
+    """Return the plan with the changes of now only, by the decision for each template with a rollout.
+
+    A tenant whose turn has not come keeps the version that it has; changes of its row are made in that one.
+    """
     versions = {tenant.name: tenant.version for tenant in existing}
     changes = {item.name: item for each in decisions.values() for item in each.changes}
     updates = [
-        _staged_update(item, changes, versions) if item.tenant.template.name in staged else item
+        _staged_update(item, changes, versions) if item.tenant.template.name in decisions else item
         for item in made.updates
     ]
     updates += (_rolled_back(item, changes.get(item.name)) for item in made.unchanged)
@@ -152,7 +155,7 @@ def stage(
         made,
         updates=tuple(item for item in updates if item is not None),
         creates=tuple(_staged_create(item, decisions) for item in made.creates),
-    ), decisions
+    )
 
 
 def _staged_create(tenant: DesiredTenant, decisions: Mapping[str, Decision]) -> DesiredTenant:

@@ -42,6 +42,7 @@ from internal.tenancy.reports import TenantReports
 from internal.tenancy.secrets import WatchedSecrets
 from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
+from internal.tenancy.template_health import TemplateHealth
 from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.template_revisions import TemplateRevisions
 from internal.tenancy.tenant_builds import TenantBuilds
@@ -57,6 +58,7 @@ from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.error_status import with_error_status
+from manager.controllers.health_checks import add_health_checks
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE, TenancyParts, make_parts
 from manager.controllers.tenancy_watches import (
@@ -245,7 +247,19 @@ def _add_registry_controller(parts: TenancyParts) -> None:
     holds = freezes.holder(
         freeze_changed, lambda: [Request(r.name, namespace=r.namespace) for r in registries.list()]
     )
-    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests, holds)
+
+    def health_changed(template: Request) -> None:
+        entry = parts.stores.templates.get(template.name, namespace=template.namespace)
+        if entry is not None:
+            name = str((entry.field("spec") or {}).get("registryId", ""))
+            registry = Request(name, namespace=template.namespace)
+            reconciler.replan(registry)
+            wakeups.enqueue(registry, "a health check has a result")
+
+    health = TemplateHealth(
+        add_health_checks(parts.manager, parts.options.health_checks, health_changed)
+    )
+    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests, holds, health)
     handlers = RegistryHandlers(reconciler, awaited, wakeups, parts.stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
@@ -275,6 +289,7 @@ def _registry_reconciler(
     awaited: AwaitedTenants,
     orphan_requests: OrphanRequests,
     holds: ChangeHolds,
+    health: TemplateHealth,
 ) -> RegistryReconciler:
     stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
     secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
@@ -291,6 +306,7 @@ def _registry_reconciler(
             recorder=recorder,
             clocks=parts.clocks,
             holds=holds,
+            health=health,
         ),
         tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(

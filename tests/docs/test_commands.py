@@ -293,6 +293,7 @@ DOCUMENTS: dict[str, Document] = {
             applied_within("tenanttemplate.yaml", "spec"),
             applied_within("tenanttemplate.yaml", "spec"),
             applied,
+            merged_into("tenanttemplate.yaml"),
             applied_within("tenanttemplate.yaml", "spec"),
             applied_within("tenanttemplate-jobs.yaml", "spec"),
             shell,

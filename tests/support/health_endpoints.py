@@ -26,6 +26,7 @@ class Checks:
     queries: list[str] = field(default_factory=list)
     posted: list[Any] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
+    _runner: web.AppRunner | None = None
 
     @property
     def requests(self) -> int:
@@ -37,17 +38,28 @@ class Checks:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator[Checks]:
-        application = web.Application()
-        application.router.add_get("/prometheus/api/v1/query", self._query)
-        application.router.add_post("/hook", self._hook)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
-        await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        self.port = runner.addresses[0][1]
+        await self.open()
         try:
             yield self
         finally:
-            await runner.cleanup()
+            await self.close()
+
+    async def open(self) -> None:
+        """Listen, after a close on the same port."""
+        application = web.Application()
+        application.router.add_get("/prometheus/api/v1/query", self._query)
+        application.router.add_post("/hook", self._hook)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def close(self) -> None:
+        """Refuse connections from now on."""
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
 
     async def _query(self, request: web.Request) -> web.Response:
         self.queries.append(request.query["query"])

@@ -35,6 +35,7 @@ NAMES = PER_TENANT | {
     "registry_removals_pending",
     "tenanttemplate_rollout_tenants",
     "tenanttemplate_rollout_halted",
+    "tenanttemplate_rollout_health_check",
     "tenanttemplate_rollout_phase",
     "registry_condition_status",
     "registry_changes_waiting",
