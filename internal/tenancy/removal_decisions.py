@@ -274,8 +274,8 @@ def _of_living(view: _View, item: LiveObject) -> Decision:
 def _stray(view: _View, item: LiveObject, reason: Reason) -> Decision:
     """Decide on an object that was not written for a resource: it stays for `reason`, unless it is to be pruned.
 
-    In doubt it stays: without a policy or the tenant's UID, while a resource that it may be is not ready, and
-    where any side has Retain.
+    In doubt it stays: without a policy or the tenant's UID, while a resource that it may be is not ready, while any
+    resource cannot be rendered and so may be this object, and where any side has Retain.
     """
     ids = view.ids(item)
     known = [each for each in map(view.resource, sorted(ids)) if each is not None]
@@ -287,7 +287,8 @@ def _stray(view: _View, item: LiveObject, reason: Reason) -> Decision:
         or item.place in view.places
         or item.policy is not DeletionPolicy.DELETE
         or not view.wanted.retained.isdisjoint(map(entry_id, ids))
-        or any(each.key is None or each.state is not State.READY for each in known)
+        or any(each.key is None for each in view.wanted.resources)
+        or any(each.state is not State.READY for each in known)
     )
     return _keep(item, reason) if doubt else _remove(view, item, ids, Reason.PRUNED)
 

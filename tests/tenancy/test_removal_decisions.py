@@ -156,6 +156,12 @@ COPY: dict[str, Any] = {"written": False}
             live("copy", "x", **COPY),
             (Action.KEEP, Reason.NOT_WRITTEN),
         ),
+        (pruning(resource("y")), live("x", ""), (Action.KEEP, Reason.UNKNOWN_RESOURCE)),
+        (
+            pruning(resource("x", "x"), resource("y")),
+            live("copy", "x", **COPY),
+            (Action.KEEP, Reason.NOT_WRITTEN),
+        ),
         # The tenant goes.
         (pruning(intent=Intent.DELETE), live("x", "", **COPY), (Action.KEEP, Reason.NOT_WRITTEN)),
         (pruning(intent=Intent.DELETE), live("x", ""), (Action.RELEASE, Reason.UNKNOWN_RESOURCE)),
