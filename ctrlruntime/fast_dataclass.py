@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 __all__ = ["fast_dataclass"]
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 else:
     from dataclasses import dataclass
 
-    def fast_dataclass(*, frozen: bool, **options: Any) -> Any:
+    def fast_dataclass(*, frozen: bool, **options: object) -> object:
         """Do as `dataclass`, without the refusal to set a field at run time: treat instances as read-only.
 
         What refuses it also makes ``__init__`` call ``object.__setattr__`` for each field, three times as long as to set it.

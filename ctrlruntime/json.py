@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-__all__ = ["PatchError", "apply_json_patch", "carried", "equal", "json_patch"]
+__all__ = ["Json", "PatchError", "apply_json_patch", "carried", "equal", "json_patch"]
+
+Json: TypeAlias = Any
+"""A raw JSON value that is indexed without checks.
+
+An alias of ``Any``: with a recursive type each step into a document needs a check of its own. Of values that
+are checked before use, or only passed on, the type is ``object``; Python objects never have this type.
+"""
 
 Operation = dict[str, Any]
 
@@ -19,14 +26,14 @@ class _Mismatch(Exception):
     """An operation does not fit the document."""
 
 
-def json_patch(before: Any, after: Any) -> list[Operation]:
+def json_patch(before: object, after: object) -> list[Operation]:
     """Return the operations (RFC 6902) that turn ``before`` into ``after``; none if they are equal."""
     operations: list[Operation] = []
     _compare(before, after, "", operations)
     return operations
 
 
-def _compare(before: Any, after: Any, path: str, operations: list[Operation]) -> None:
+def _compare(before: object, after: object, path: str, operations: list[Operation]) -> None:
     if isinstance(before, dict) and isinstance(after, dict):
         gone = [key for key in before if key not in after]
         operations += ({"op": "remove", "path": f"{path}/{_token(key)}"} for key in gone)
@@ -69,7 +76,7 @@ def _token(key: str) -> str:
     return key.replace("~", "~0").replace("/", "~1")
 
 
-def carried(raw: Any, before: Any, after: Any) -> Any:
+def carried(raw: object, before: object, after: object) -> Json:
     """Return ``raw`` with the changes from ``before`` to ``after``, two views of a part of it.
 
     Fields outside the views keep their values, inside list items too: items are matched by
@@ -106,12 +113,12 @@ def _carried_items(raw: list[Any], before: list[Any], after: list[Any]) -> list[
     return result
 
 
-def _name(item: Any) -> str | None:
+def _name(item: object) -> str | None:
     name = item.get("name") if isinstance(item, dict) else None
     return name if isinstance(name, str) else None
 
 
-def apply_json_patch(document: Any, operations: Iterable[Mapping[str, Any]]) -> Any:
+def apply_json_patch(document: object, operations: Iterable[Mapping[str, Any]]) -> Json:
     """Return ``document`` after the operations, itself unchanged. Raises PatchError.
 
     As the API server's library does, ``replace`` adds an absent member, ``test`` takes an absent one for
@@ -144,7 +151,7 @@ def _run(root: dict[str, Any], operation: Mapping[str, Any]) -> None:
         raise _Mismatch
 
 
-def _pointer(text: Any) -> list[str]:
+def _pointer(text: object) -> list[str]:
     if not isinstance(text, str) or (text and not text.startswith("/")):
         raise _Mismatch
     return [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")]
@@ -160,7 +167,7 @@ def _index(step: str, length: int) -> int:
     raise _Mismatch
 
 
-def _child(container: Any, token: str) -> Any:
+def _child(container: object, token: str) -> Json:
     if isinstance(container, dict):
         if token in container:
             return container[token]
@@ -169,14 +176,14 @@ def _child(container: Any, token: str) -> Any:
     raise _Mismatch
 
 
-def _find(root: Any, path: list[str]) -> Any:
+def _find(root: object, path: list[str]) -> Json:
     value = root
     for token in path:
         value = _child(value, token)
     return value
 
 
-def _member(root: Any, path: list[str]) -> Any:
+def _member(root: object, path: list[str]) -> Json:
     """Return what is there; an absent member of an object that is there is null."""
     container = _find(root, path[:-1])
     if isinstance(container, dict):
@@ -184,12 +191,12 @@ def _member(root: Any, path: list[str]) -> Any:
     return _child(container, path[-1])
 
 
-def _test(root: Any, path: list[str], expected: Any) -> None:
+def _test(root: object, path: list[str], expected: object) -> None:
     if not equal(_member(root, path), expected):
         raise _Mismatch
 
 
-def _add(root: Any, path: list[str], value: Any) -> None:
+def _add(root: object, path: list[str], value: object) -> None:
     if len(path) == 1:
         raise _Mismatch  # the whole document is replaced or nothing
     container = _find(root, path[:-1])
@@ -205,7 +212,7 @@ def _add(root: Any, path: list[str], value: Any) -> None:
         raise _Mismatch
 
 
-def _put(root: Any, path: list[str], value: Any) -> None:
+def _put(root: object, path: list[str], value: object) -> None:
     """Replace, or add a member that is absent, as the server's library does."""
     container = _find(root, path[:-1])
     if isinstance(container, list):
@@ -216,7 +223,7 @@ def _put(root: Any, path: list[str], value: Any) -> None:
         raise _Mismatch
 
 
-def _take(root: Any, path: list[str]) -> Any:
+def _take(root: object, path: list[str]) -> Json:
     container = _find(root, path[:-1])
     value = _child(container, path[-1])
     if isinstance(container, list):
@@ -226,12 +233,12 @@ def _take(root: Any, path: list[str]) -> Any:
     return value
 
 
-def equal(left: Any, right: Any) -> bool:
+def equal(left: object, right: object) -> bool:
     """Return whether two JSON values are equal: ``1`` equals ``1.0``, but never ``true``."""
     return left is right or (bool(left == right) and _same_booleans(left, right))
 
 
-def _same_booleans(left: Any, right: Any) -> bool:
+def _same_booleans(left: object, right: Json) -> bool:
     if isinstance(left, dict):
         return all(_same_booleans(value, right[key]) for key, value in left.items())
     if isinstance(left, list):

@@ -7,11 +7,13 @@ from datetime import datetime, timedelta
 from enum import Enum
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, ClassVar, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Literal, Never, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel
 from pydantic.fields import FieldInfo
+
+from ctrlruntime.json import Json
 
 from .kinds import Manifest
 from .markers import CEL, Nullable_, RequiredOnWire
@@ -47,11 +49,11 @@ class ApiModel(BaseModel):
 
     object_rules: ClassVar[tuple[CEL, ...]] = ()
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
+    def __init_subclass__(cls, **kwargs: object) -> None:
         super().__init_subclass__()  # the keywords are read below, when the fields are known
 
     @classmethod
-    def __pydantic_init_subclass__(cls, *, rules: tuple[CEL, ...] = (), **kwargs: Any) -> None:
+    def __pydantic_init_subclass__(cls, *, rules: tuple[CEL, ...] = (), **kwargs: Never) -> None:
         super().__pydantic_init_subclass__()
         if kwargs:
             raise TypeError(f"{cls.__name__}: unknown class keywords {', '.join(sorted(kwargs))}")
@@ -102,7 +104,7 @@ class _Traits:
 _SCALARS = (str, int, float, bool, bytes, datetime, timedelta, Enum, type(None))
 
 
-def _is_scalar(annotation: Any) -> bool:
+def _is_scalar(annotation: object) -> bool:
     """Whether values of the type cannot be changed in place."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is None:
@@ -118,7 +120,7 @@ def _holds_models(annotation: object) -> bool:
     return next(_models_in(annotation), None) is not None
 
 
-def _pristine(field: FieldInfo) -> Any:
+def _pristine(field: FieldInfo) -> object:
     """Return a default of the field that is never handed out, to compare with; None if there is none."""
     if field.is_required() or field.default_factory_takes_validated_data:
         return None
@@ -170,7 +172,7 @@ def _mark_changes(model: ApiModel) -> None:
             fields_set.add(name)
 
 
-def _mark_inside(value: Any) -> None:
+def _mark_inside(value: object) -> None:
     if isinstance(value, ApiModel):
         _mark_changes(value)
     elif isinstance(value, list | tuple | set | frozenset):
@@ -181,7 +183,7 @@ def _mark_inside(value: Any) -> None:
             _mark_inside(item)
 
 
-def _differs(value: Any, pristine: Any) -> bool:
+def _differs(value: object, pristine: object) -> bool:
     """Whether a value that was not assigned is no longer its default."""
     if isinstance(value, ApiModel):
         return value.model_dump(exclude_unset=True) != (pristine or {})
@@ -191,7 +193,7 @@ def _differs(value: Any, pristine: Any) -> bool:
 def _without_absent(model: ApiModel) -> Manifest:
     """Everything but optional fields that are None, at every level."""
 
-    def clean(value: Any, dumped: Any) -> Any:
+    def clean(value: object, dumped: Json) -> Json:
         if isinstance(value, ApiModel):
             fields = type(value).model_fields
             absent = {

@@ -1,12 +1,11 @@
 """Empty texts are left out of what is written, as `omitempty` does in the API types of Kubernetes."""
 
-from typing import Any
-
 from pydantic.fields import FieldInfo
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.markers import RequiredOnWire
 from ctrlruntime.api.model import ApiModel
+from ctrlruntime.json import Json
 
 
 def omit_empty(model: ApiModel, wire: Manifest) -> Manifest:
@@ -34,7 +33,7 @@ def status_fields(status: ApiModel) -> Manifest:
     return omit_empty(status, wire)
 
 
-def _inside(value: Any, wire: Any) -> Any:
+def _inside(value: object, wire: Json) -> Json:
     if isinstance(value, ApiModel):
         return omit_empty(value, wire)
     if isinstance(value, list):

@@ -17,7 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Self, TypeAlias, cast
 
 import orjson
 from pydantic import Field, PydanticUserError, ValidationError, model_validator
@@ -149,7 +149,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         labels: Mapping[str, str] | None = None,
         annotations: Mapping[str, str] | None = None,
         rules: tuple[CEL, ...] = (),
-        **kwargs: Any,
+        **kwargs: Never,
     ) -> None:
         super().__pydantic_init_subclass__(rules=rules, **kwargs)
         if api is not None:

@@ -135,7 +135,7 @@ def _decimal(value: int, unit: int) -> str:
     return f"{whole}.{digits}"
 
 
-def _read_duration(value: Any) -> Any:
+def _read_duration(value: object) -> object:
     return parse_duration(value) if isinstance(value, str) else value
 
 
@@ -199,14 +199,14 @@ class Quantity(str):
 
     @classmethod
     def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
+        cls, source: object, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
         return core_schema.no_info_plain_validator_function(
             cls._validate, serialization=core_schema.to_string_ser_schema()
         )
 
     @classmethod
-    def __get_pydantic_json_schema__(cls, *_: Any) -> dict[str, Any]:
+    def __get_pydantic_json_schema__(cls, *_: object) -> dict[str, Any]:
         return {
             "anyOf": [{"type": "integer"}, {"type": "string"}],
             "pattern": QUANTITY_PATTERN,
@@ -214,7 +214,7 @@ class Quantity(str):
         }
 
     @classmethod
-    def _validate(cls, value: Any) -> Quantity:
+    def _validate(cls, value: object) -> Quantity:
         if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
             raise ValueError("a quantity is a string or a number")
         quantity = cls(value)

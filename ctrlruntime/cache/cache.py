@@ -535,7 +535,11 @@ class Cache:
         mapping: RESTMapping,
         certain: bool,
         selection: Selection,
-        **options: Any,
+        *,
+        metadata_only: bool,
+        track_manager: str | None,
+        indexes: Mapping[str, IndexFn] | None,
+        transform: Transform | None,
     ) -> Informer:
         async def resolve() -> RESTMapping:
             return mapping if certain else await self.live_client.mapper.resolve(mapping.gvk)
@@ -549,7 +553,15 @@ class Cache:
             on_readiness=self._on_readiness,
             logger=self._log,
         )
-        return Informer(mapping, selection, surroundings, **options)
+        return Informer(
+            mapping,
+            selection,
+            surroundings,
+            metadata_only=metadata_only,
+            track_manager=track_manager,
+            indexes=indexes,
+            transform=transform,
+        )
 
     def _mapping(self, kind: KindRef) -> tuple[RESTMapping, bool]:
         """Return the mapping and whether it is certain: discovery has to be asked for an unknown name."""
@@ -738,7 +750,7 @@ def _relied_on(informers: Informers, tracked: str | None, indexes: frozenset[str
     return next((chosen for chosen in choices if chosen), informers)
 
 
-def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Any:
+def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Resource[Any, Any] | Manifest:
     if metadata_only:
         return {"apiVersion": entry.api_version, "kind": entry.kind, "metadata": entry.metadata()}
     if isinstance(kind, type):

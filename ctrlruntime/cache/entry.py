@@ -13,6 +13,7 @@ import orjson
 from typing_extensions import TypeVar
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.json import Json
 
 if TYPE_CHECKING:
     from ctrlruntime.api.resource import Resource
@@ -129,7 +130,7 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         """The owner reference marked as controller."""
         return next((owner for owner in self.owners if owner.controller), None)
 
-    def field(self, name: str) -> Any:
+    def field(self, name: str) -> Json:
         """One top-level field, decoded; None if the object has none of that name."""
         raw = self.fields.get(name)
         return None if raw is None else orjson.loads(memoryview(raw))

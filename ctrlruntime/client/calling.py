@@ -9,7 +9,7 @@ import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.api.resource import KindRef, gvk_of
+from ctrlruntime.api.resource import KindRef, Resource, gvk_of
 from ctrlruntime.client.call import (
     METHODS,
     Call,
@@ -167,13 +167,15 @@ def as_json(body: bytes) -> Manifest:
 
 def decode(
     body: bytes | msgspec.Raw, kind: KindRef, mapping: RESTMapping, metadata_only: bool
-) -> Any:
+) -> Resource[Any, Any] | Manifest:
     """Return a body as an object of the kind."""
     manifest = orjson.loads(memoryview(body))
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
 
 
-def decode_manifest(manifest: Manifest, kind: KindRef, mapping: RESTMapping) -> Any:
+def decode_manifest(
+    manifest: Manifest, kind: KindRef, mapping: RESTMapping
+) -> Resource[Any, Any] | Manifest:
     """List items of built-in kinds come without apiVersion and kind; metadata-only ones with others."""
     if manifest.get("kind") in (None, "PartialObjectMetadata"):
         gvk = mapping.gvk

@@ -191,7 +191,7 @@ async def _connected_socket(endpoint: Endpoint) -> socket.socket:
     )
 
 
-def _keepalive_socket(info: Any) -> socket.socket:
+def _keepalive_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
     """Return a socket that finds out about a vanished peer within a minute."""
     family, kind, protocol, *_ = info
     sock = socket.socket(family, kind, protocol)

@@ -221,7 +221,7 @@ class ObjectPatcher:
         mapping: RESTMapping,
         name: str,
         namespace: str,
-        patch: Any,
+        patch: Mapping[str, Any] | Sequence[Mapping[str, Any]],
         kind: PatchType = PatchType.MERGE,
         *,
         subresource: str | None = None,

@@ -66,8 +66,7 @@ def _merge_maps(
     if directive == "delete":
         return {}
     if directive == "replace":
-        replaced: dict[str, Any] = _cleaned(patch)
-        return replaced
+        return _cleaned_map(patch)
     if directive not in (None, "merge"):
         raise _bad(f"unknown $patch type found: {directive}")
     merged = dict(doc or {})
@@ -118,7 +117,7 @@ def _parallel(patch: dict[str, Any]) -> tuple[dict[str, list[Any]], dict[str, li
     return deletions, orders
 
 
-def _merge_member(mine: Any, value: Any, schema: PatchSchema | None) -> Any:
+def _merge_member(mine: object, value: object, schema: PatchSchema | None) -> object:
     strategies = schema.strategies if schema is not None else frozenset[str]()
     if isinstance(value, dict):
         if isinstance(mine, dict) and "replace" not in strategies:
@@ -177,7 +176,7 @@ def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str) ->
     behind them there, else at the end.
     """
 
-    def name(item: Any) -> Any:
+    def name(item: object) -> object:
         part = item.get(key) if key and isinstance(item, dict) else item
         return orjson.dumps(part) if isinstance(part, dict | list) else part
 
@@ -199,16 +198,20 @@ def _without(items: list[Any], gone: list[Any]) -> list[Any]:
     return [item for item in items if item not in gone]
 
 
-def _cleaned(value: Any) -> Any:
+def _cleaned_map(value: dict[str, Any]) -> dict[str, Any]:
+    return {
+        key: _cleaned(item)
+        for key, item in value.items()
+        if item is not None
+        and key not in (_PATCH, _RETAIN)
+        and not key.startswith((_DELETE_FROM, _ORDER))
+    }
+
+
+def _cleaned(value: object) -> object:
     """Return a new part of the document: without directives and without nulls."""
     if isinstance(value, dict):
-        return {
-            key: _cleaned(item)
-            for key, item in value.items()
-            if item is not None
-            and key not in (_PATCH, _RETAIN)
-            and not key.startswith((_DELETE_FROM, _ORDER))
-        }
+        return _cleaned_map(value)
     if isinstance(value, list):
         return [
             _cleaned(item)
@@ -218,7 +221,7 @@ def _cleaned(value: Any) -> Any:
     return value
 
 
-def go_value(value: Any) -> str:
+def go_value(value: object) -> str:
     """Return a value as Go's ``%v`` prints it: ``map[a:1 b:[x y]]``."""
     if isinstance(value, dict):
         return "map[" + " ".join(f"{key}:{go_value(value[key])}" for key in sorted(value)) + "]"

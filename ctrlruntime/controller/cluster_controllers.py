@@ -4,17 +4,29 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.cluster.selection import ClusterNotFound
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.reconcile import Reconciler, Result, logger_from_context
 from ctrlruntime.controller.sources import Source
-from ctrlruntime.queue import PriorityQueue, Request, RequestT
+from ctrlruntime.queue import Ageing, Observer, PriorityQueue, Request, RequestT
+from ctrlruntime.queue.limiters import Limiter
 
 QueueOf = Callable[[str], PriorityQueue[Any] | None]
 """Returns the queue of a cluster by its name; None where a controller has none."""
+
+
+class AddOptions(TypedDict, total=False):
+    """The options of :meth:`PriorityQueue.add`."""
+
+    priority: int
+    after: float | None
+    rate_limited: bool
+    reason: str
+    link: object
+    scheduled: bool
 
 
 class ClusterQueue(PriorityQueue[RequestT]):
@@ -24,12 +36,20 @@ class ClusterQueue(PriorityQueue[RequestT]):
     of a type of one's own name no cluster, and stay.
     """
 
-    def __init__(self, cluster: str, queue_of: QueueOf, **options: Any) -> None:
-        super().__init__(**options)
+    def __init__(
+        self,
+        cluster: str,
+        queue_of: QueueOf,
+        *,
+        limiter: Limiter | None = None,
+        ageing: Ageing | None = None,
+        observer: Observer | None = None,
+    ) -> None:
+        super().__init__(limiter=limiter, ageing=ageing, observer=observer)
         self._cluster = cluster
         self._queue_of = queue_of
 
-    def add(self, request: RequestT, **options: Any) -> None:
+    def add(self, request: RequestT, **options: Unpack[AddOptions]) -> None:
         """Queue ``request`` in its cluster's queue; see :meth:`PriorityQueue.add`."""
         if not isinstance(request, Request) or request.cluster == self._cluster:
             super().add(request, **options)

@@ -45,7 +45,7 @@ class EventQueue(Generic[RequestT]):
         cluster: str = "",
         default_priority: int = 0,
         reason: str = "",
-        link: Any = None,
+        link: object = None,
         defer: Callable[[str, Work], None] | None = None,
     ) -> None:
         """``defer`` runs asynchronous work; it receives the reason too."""
@@ -167,7 +167,7 @@ class EventDispatcher:
             message = "Event handler failed; it is retried"
             self._logger.error(message, change=change, exc_info=error)
 
-    def _queue_for(self, event: Event, cluster: str, reason: str, link: Any) -> EventQueue[Any]:
+    def _queue_for(self, event: Event, cluster: str, reason: str, link: object) -> EventQueue[Any]:
         return EventQueue(
             self.queue,
             cluster=cluster,

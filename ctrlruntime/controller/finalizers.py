@@ -73,6 +73,6 @@ class Finalizers(Generic[ObjT]):
         return FinalizeResult(changed, _status(obj) != before, tuple(errors))
 
 
-def _status(obj: Resource[Any, Any] | Manifest) -> Any:
+def _status(obj: Resource[Any, Any] | Manifest) -> object:
     """Return a copy of the status."""
     return copy.deepcopy(obj.status if isinstance(obj, Resource) else obj.get("status"))

@@ -5,7 +5,7 @@ This module alone is in the wheel of ctrlruntime and in the manager's image; the
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctrlruntime.envtest.environment import Environment
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["Environment", "User", "administrator"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load on first use: the proxy's process has no need of the API server's schemas."""
     if name == "Environment":
         try:

@@ -18,7 +18,7 @@ import tempfile
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPException
+from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from typing import IO, Any, Final, NamedTuple
 
@@ -148,11 +148,12 @@ def _platform() -> str:
     return f"{sys.platform}-{_MACHINES.get(machine, machine)}"
 
 
-def _open(url: str, timeout: float = _TIMEOUT) -> Any:
+def _open(url: str, timeout: float = _TIMEOUT) -> HTTPResponse:
     """Raise OSError; the proxies of the environment are used."""
     if not url.startswith(("https://", "http://127.0.0.1", "http://localhost")):
         raise OSError(f"{url} is not https")
-    return urllib.request.urlopen(url, timeout=timeout)  # noqa: S310 - checked above
+    answer: HTTPResponse = urllib.request.urlopen(url, timeout=timeout)  # noqa: S310 - checked above
+    return answer
 
 
 def _fetch(url: str, target: Path) -> str:

@@ -13,7 +13,7 @@ Expected = Any
 _KEYS = ("type", "name", "containerPort", "ip")
 
 
-def differences(expected: Expected, actual: Any, path: str = "") -> list[str]:
+def differences(expected: Expected, actual: object, path: str = "") -> list[str]:
     """One line for each place where `actual` is not as `expected`; empty if it is.
 
     Objects are expected in part: fields not named do not matter. Lists of objects with a key
@@ -39,7 +39,7 @@ def differences(expected: Expected, actual: Any, path: str = "") -> list[str]:
     return []
 
 
-def _asked(question: Callable[[Any], Any], actual: Any, path: str) -> list[str]:
+def _asked(question: Callable[[Any], Any], actual: object, path: str) -> list[str]:
     try:
         answer = question(actual)
     except (AssertionError, LookupError, TypeError, AttributeError) as error:
@@ -50,7 +50,7 @@ def _asked(question: Callable[[Any], Any], actual: Any, path: str) -> list[str]:
     return [f"{_at(path)}: {name} does not hold for {_show(actual)}"]
 
 
-def _lists(expected: Sequence[Any], actual: Any, path: str) -> list[str]:
+def _lists(expected: Sequence[Any], actual: object, path: str) -> list[str]:
     if not isinstance(actual, list):
         return [f"{_at(path)}: expected a list, there is {_show(actual)}"]
     key = _key(expected)
@@ -83,6 +83,6 @@ def _at(path: str) -> str:
     return path or "the object"
 
 
-def _show(value: Any) -> str:
+def _show(value: object) -> str:
     text = orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
     return text if len(text) <= 300 else f"{text[:300]}..."

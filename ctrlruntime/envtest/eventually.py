@@ -25,6 +25,7 @@ TIMEOUT = 60.0
 
 
 R = TypeVar("R", bound=Resource[Any, Any])
+T = TypeVar("T")
 
 
 @overload
@@ -129,12 +130,17 @@ async def consistently(
         return
 
 
+@overload
 async def eventually_holds(
-    question: Callable[[], Any | Awaitable[Any]],
-    *,
-    timeout: float = TIMEOUT,
-    interval: float = 0.02,
-) -> Any:
+    question: Callable[[], Awaitable[T | None]], *, timeout: float = ..., interval: float = ...
+) -> T: ...
+@overload
+async def eventually_holds(
+    question: Callable[[], T | None], *, timeout: float = ..., interval: float = ...
+) -> T: ...
+async def eventually_holds(
+    question: Callable[[], object], *, timeout: float = TIMEOUT, interval: float = 0.02
+) -> object:
     """Poll until the answer is true, and return it; for what no watch reports.
 
     AssertionErrors of the question are its way to say no. Raises AssertionError with the last of
@@ -184,11 +190,11 @@ async def _states(
             continue
 
 
-def _compare(expect: Expected, state: Any) -> list[str]:
+def _compare(expect: Expected, state: Resource[Any, Any] | Manifest) -> list[str]:
     return differences(expect, state if callable(expect) else _manifest(state))
 
 
-def _manifest(state: Any) -> Any:
+def _manifest(state: Resource[Any, Any] | Manifest) -> Manifest:
     return state.to_manifest() if isinstance(state, Resource) else state
 
 

@@ -11,7 +11,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypedDict, Unpack
 
 import click
 
@@ -86,10 +86,32 @@ def _role(command: Callable[..., None]) -> Callable[..., None]:
     )(command)
 
 
+class _Options(TypedDict):
+    modules: Sequence[str]
+    setups: Sequence[str]
+    options_name: str | None
+    output_dir: Path
+    stdout: bool
+    check: bool
+
+
+class _SchemaOptions(_Options):
+    max_description: int | None
+    allow_floats: bool
+
+
+class _RoleOptions(_Options):
+    role_name: str
+
+
+class _AllOptions(_SchemaOptions, _RoleOptions):
+    pass
+
+
 @generate.command()
 @_common
 @_schema
-def crd(**options: Any) -> None:
+def crd(**options: Unpack[_SchemaOptions]) -> None:
     """CustomResourceDefinitions: crd/bases/<group>_<plural>.yaml."""
     _run([_crd], **options)
 
@@ -97,14 +119,14 @@ def crd(**options: Any) -> None:
 @generate.command()
 @_common
 @_role
-def rbac(**options: Any) -> None:
+def rbac(**options: Unpack[_RoleOptions]) -> None:
     """ClusterRole and Roles: rbac/role.yaml."""
     _run([_rbac], **options)
 
 
 @generate.command()
 @_common
-def webhook(**options: Any) -> None:
+def webhook(**options: Unpack[_Options]) -> None:
     """Webhook configurations: webhook/manifests.yaml."""
     _run([_webhook], **options)
 
@@ -113,23 +135,23 @@ def webhook(**options: Any) -> None:
 @_common
 @_schema
 @_role
-def everything(**options: Any) -> None:
+def everything(**options: Unpack[_AllOptions]) -> None:
     """All of them, where the modules and setup functions declare something."""
     _run([_crd, _rbac, _webhook], **options)
 
 
 def _crd(
-    found: Found, *, allow_floats: bool, max_description: int | None, **_: Any
+    found: Found, *, allow_floats: bool, max_description: int | None, **_: object
 ) -> dict[str, str]:
     options = SchemaOptions(allow_floats=allow_floats, max_description=max_description)
     return crd_files(found.kinds, options)
 
 
-def _rbac(found: Found, *, role_name: str, **_: Any) -> dict[str, str]:
+def _rbac(found: Found, *, role_name: str, **_: object) -> dict[str, str]:
     return rbac_files(found.rules, role_name)
 
 
-def _webhook(found: Found, **_: Any) -> dict[str, str]:
+def _webhook(found: Found, **_: object) -> dict[str, str]:
     return webhook_files(found.webhooks)
 
 
@@ -142,7 +164,7 @@ def _run(
     output_dir: Path,
     stdout: bool,
     check: bool,
-    **options: Any,
+    **options: object,
 ) -> None:
     if not modules and not setups:
         raise click.UsageError("name what to look in: --setup MODULE:FUNCTION or --module NAME")

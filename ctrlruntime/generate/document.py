@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any
 
 import yaml
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.json import Json
 
 __all__ = ["to_yaml"]
 
@@ -21,7 +21,7 @@ _AMBIGUOUS = re.compile(
 
 
 class _Dumper(yaml.CSafeDumper):
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 
@@ -59,7 +59,7 @@ def _head_first(manifest: Manifest) -> Manifest:
     return {**head, **_sorted({k: v for k, v in manifest.items() if k not in head})}
 
 
-def _sorted(value: Any) -> Any:
+def _sorted(value: object) -> Json:
     if isinstance(value, dict):
         return {key: _sorted(value[key]) for key in sorted(value)}
     if isinstance(value, list | tuple):

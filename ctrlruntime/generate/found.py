@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,7 +50,7 @@ def find(
     )
 
 
-def _setup(name: str) -> Any:
+def _setup(name: str) -> Callable[..., object]:
     found = _named(name, "--setup", "website:setup")
     if not callable(found):
         raise SetupError(f"{name} is no function: --setup takes one that gets the manager")
@@ -64,7 +64,7 @@ def _options(name: str) -> ManagerOptions:
     return found
 
 
-def _named(name: str, option: str, example: str) -> Any:
+def _named(name: str, option: str, example: str) -> object:
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SetupError(f"{option} {name}: name the module and what is in it, as in {example}")

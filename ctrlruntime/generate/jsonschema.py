@@ -11,6 +11,7 @@ from pydantic_core import PydanticUndefined, SchemaSerializer, core_schema, to_j
 from pydantic_core import SchemaError as CoreSchemaError
 
 from ctrlruntime.api.model import ApiModel
+from ctrlruntime.json import Json
 
 from .docstrings import attribute_docstrings
 from .errors import SchemaError
@@ -48,7 +49,7 @@ class _Generator(GenerateJsonSchema):
             return inner
         return {**inner, "default": _wire_value(value, schema["schema"])}
 
-    def field_title_should_be_set(self, schema: Any) -> bool:
+    def field_title_should_be_set(self, schema: object) -> bool:
         return False
 
     def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
@@ -77,7 +78,7 @@ def _describe(model: type[ApiModel], properties: dict[str, JsonSchemaValue]) -> 
             wire["description"] = texts[name]
 
 
-def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
+def _evaluate(schema: core_schema.WithDefaultSchema) -> object:
     """Return the value of a default_factory, which must be the same each time to be a default in a CRD."""
     factory = schema["default_factory"]
     name = getattr(factory, "__name__", repr(factory))
@@ -98,7 +99,7 @@ def _evaluate(schema: core_schema.WithDefaultSchema) -> Any:
     return first
 
 
-def _wire_value(value: Any, schema: core_schema.CoreSchema) -> Any:
+def _wire_value(value: object, schema: core_schema.CoreSchema) -> Json:
     """Return a default as its field would be written."""
     if isinstance(value, set | frozenset):
         return sorted(to_jsonable_python(value))
@@ -111,7 +112,7 @@ def _wire_value(value: Any, schema: core_schema.CoreSchema) -> Any:
 _AS_WRITTEN: dict[str, Any] = {"by_alias": True, "exclude_unset": True}
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     if isinstance(value, ApiModel):
         return value.to_wire()
     if isinstance(value, list | tuple):

@@ -149,7 +149,7 @@ def binding(name: str, role: str, account: str, *, kind: str = "ClusterRole") ->
     }
 
 
-def kustomization(resources: Iterable[str], **more: Any) -> str:
+def kustomization(resources: Iterable[str], **more: object) -> str:
     """Return the text of a kustomization.yaml."""
     head: Manifest = {"apiVersion": "kustomize.config.k8s.io/v1beta1", "kind": "Kustomization"}
     return to_yaml({**head, "resources": sorted(resources), **more})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ctrlruntime.api.cel_names import cel_name
-from ctrlruntime.api.markers import CEL, RULES, PrintColumn
+from ctrlruntime.api.markers import CEL, RULES, ColumnType, PrintColumn
 
 from .errors import SchemaError
 from .lint import check_node
@@ -329,7 +329,7 @@ def _column(column: PrintColumn, node: Schema, place: _Place) -> PrintColumn:
     )
 
 
-def _column_type(node: Schema) -> Any:
+def _column_type(node: Schema) -> ColumnType:
     if node.get("format") == "date-time":
         return "date"
     kind = node.get("type")

@@ -163,7 +163,7 @@ def webhooks_of(
     kind: type[Resource[Any, Any]] | RESTMapping,
     *steps: Callable[..., Any],
     options: AdmissionOptions | None = None,
-    **service: Any,
+    **service: object,
 ) -> list[Webhook]:
     """Return the webhooks of what a class, and further ``steps``, declare: at most one of each sort.
 

@@ -191,12 +191,12 @@ class _Remembered(Generic[Value]):
         self._clock = clock
         self._known: OrderedDict[Any, tuple[float, Value]] = OrderedDict()
 
-    def get(self, key: Any) -> tuple[Value] | None:
+    def get(self, key: object) -> tuple[Value] | None:
         """In a tuple, as the answer may be None."""
         until, value = self._known.get(key, (float("-inf"), None))
         return (value,) if until > self._clock() else None  # type: ignore[return-value]
 
-    def put(self, key: Any, value: Value, seconds: float) -> None:
+    def put(self, key: object, value: Value, seconds: float) -> None:
         self._known.pop(key, None)
         self._known[key] = (self._clock() + seconds, value)
         while len(self._known) > MOST:

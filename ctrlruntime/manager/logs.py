@@ -63,7 +63,9 @@ def configure(
     return make_logger(format=format, level=level, stream=stream)
 
 
-def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+def redact(
+    _logger: object, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
     """Replace the data of Secrets, and values whose key names a secret, at any depth.
 
     Names of objects stay, whatever the key: an ObjectKey, and a reference made of kind and name.
@@ -74,7 +76,7 @@ def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mutab
 
 
 def name_objects(
-    _logger: Any, _method: str, event: MutableMapping[str, Any]
+    _logger: object, _method: str, event: MutableMapping[str, Any]
 ) -> MutableMapping[str, Any]:
     """Write a manifest as its reference, so that no log carries whole objects."""
     for key, value in event.items():
@@ -91,18 +93,18 @@ def name_objects(
     return event
 
 
-def _is_secret(key: str, value: Any) -> bool:
+def _is_secret(key: str, value: object) -> bool:
     return key.lower() in _SECRET_KEYS and bool(value) and not _is_name(value)
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(value: object) -> bool:
     """Whether a value names an object and holds nothing of it."""
     if isinstance(value, Mapping):
         return "kind" in value and "name" in value and _REFERENCE_KEYS.issuperset(value)
     return isinstance(value, ObjectKey | Request)
 
 
-def _redacted(value: Any) -> Any:
+def _redacted(value: object) -> object:
     if _is_name(value):
         return value
     if isinstance(value, Mapping):
@@ -125,7 +127,7 @@ def _redacted(value: Any) -> Any:
     return value
 
 
-def _redacted_metadata(metadata: Any) -> Any:
+def _redacted_metadata(metadata: object) -> object:
     if not isinstance(metadata, Mapping):
         return REDACTED
     return {key: metadata[key] for key in ("namespace", "name", "uid") if key in metadata}
@@ -155,7 +157,7 @@ def _processors(format: Literal["json", "console"], output: TextIO) -> list[Any]
     ]
 
 
-def _dumps(value: Any, **_options: Any) -> str:
+def _dumps(value: object, **_options: object) -> str:
     return orjson.dumps(value, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
 
 

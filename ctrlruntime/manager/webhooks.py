@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.manager.app_server import AppServer
@@ -99,7 +99,7 @@ class Webhooks:
             validating_path=validating_path,
         )
 
-    def convert(self, *kinds: type[Resource[Any, Any]], samples: Any = ()) -> None:
+    def convert(self, *kinds: type[Resource[Any, Any]], samples: Iterable[Manifest] = ()) -> None:
         """Serve conversions between these versions of a kind: see :class:`Conversion`."""
         self._before_start()
         self.application.convert(Conversion(*kinds, samples=samples))

@@ -175,7 +175,7 @@ class QueueCore(Generic[RequestT]):
         after: float | None = None,
         rate_limited: bool = False,
         reason: str = "",
-        link: Any = None,
+        link: object = None,
         scheduled: bool = False,
     ) -> None:
         """Queue ``request``, at once or ``after`` seconds, or after the limiter's delay.

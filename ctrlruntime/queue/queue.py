@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Generic
+from typing import Generic
 
 from ctrlruntime.queue.core import Ageing, Item, Observer, QueueCore
 from ctrlruntime.queue.limiters import Limiter
@@ -50,7 +50,7 @@ class PriorityQueue(Generic[RequestT]):
         after: float | None = None,
         rate_limited: bool = False,
         reason: str = "",
-        link: Any = None,
+        link: object = None,
         scheduled: bool = False,
     ) -> None:
         """Queue ``request``; see :meth:`QueueCore.add`. Never blocks."""

@@ -5,7 +5,7 @@ the builder was given is recorded beside what it made. If only the second change
 is until its resource changes, or until a roll-out of the builder's changes is requested.
 """
 
-from typing import Any, Final
+from typing import Final
 
 from ctrlruntime.resources.revision import canonical, revision_of_bytes
 
@@ -13,7 +13,7 @@ INPUTS: Final = "ctrlruntime.dev/inputs"
 """Annotation: the hash of what the builder was given."""
 
 
-def inputs_of(*parts: Any) -> str:
+def inputs_of(*parts: object) -> str:
     """Return the hash of what a builder is given: JSON values, the parts of a spec, checksums and versions.
 
     Give what the user wrote, not what a model fills in: a new release may have more defaults.

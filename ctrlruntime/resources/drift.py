@@ -12,6 +12,8 @@ from typing import Any
 import msgspec
 import orjson
 
+from ctrlruntime.json import Json
+
 _NOT_OWNED_AT_ROOT = frozenset({"apiVersion", "kind", "status"})
 _NOT_OWNED_IN_METADATA = frozenset(
     {
@@ -54,7 +56,7 @@ def missing_leaves(
     return missing
 
 
-def _walk(value: Any, node: Any, before: Any, path: str, missing: list[str]) -> None:
+def _walk(value: object, node: Json, before: Json, path: str, missing: list[str]) -> None:
     if value is None:
         return
     if node is None:
@@ -83,6 +85,6 @@ def _same_item(keys: dict[str, Any], item: Mapping[str, Any]) -> bool:
     return all(name not in item or _is_same(item[name], value) for name, value in keys.items())
 
 
-def _is_same(given: Any, recorded: Any) -> bool:
+def _is_same(given: object, recorded: object) -> bool:
     # An owner's uid is recorded as "*" so that objects of one template share their entry.
     return bool(recorded in ("*", given))

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.json import Json
 
 MASK: Final = "***"
 MASKED: Final = ("data", "stringData")
@@ -31,7 +32,7 @@ class FieldChange:
     restored: bool = False
 
 
-def field_changes(before: Any, after: Any) -> list[FieldChange]:
+def field_changes(before: object, after: object) -> list[FieldChange]:
     """Return the fields that differ between two manifests, in the order of their paths."""
     found: list[FieldChange] = []
     _compare("", before, after, found)
@@ -67,7 +68,7 @@ def _masked(change: FieldChange, kind: GroupKind, texts: Sequence[str]) -> Field
     return replace(change, path=path, before=before, after=after)
 
 
-def _replaced(item: Any, texts: Sequence[str]) -> Any:
+def _replaced(item: object, texts: Sequence[str]) -> Json:
     if isinstance(item, Mapping):
         return {str(_replaced(k, texts)): _replaced(v, texts) for k, v in item.items()}
     if isinstance(item, list):
@@ -91,7 +92,7 @@ def general(changes: Iterable[FieldChange], values: Mapping[str, str]) -> tuple[
     )
 
 
-def _frozen(item: Any, texts: Sequence[tuple[str, str]]) -> object:
+def _frozen(item: object, texts: Sequence[tuple[str, str]]) -> object:
     """Return a hashable form of a value."""
     if isinstance(item, Mapping):
         return tuple((_general(str(k), texts), _frozen(v, texts)) for k, v in item.items())
@@ -109,7 +110,7 @@ def _general(text: str, texts: Sequence[tuple[str, str]]) -> str:
     return text
 
 
-def _compare(path: str, before: Any, after: Any, found: list[FieldChange]) -> None:
+def _compare(path: str, before: object, after: object, found: list[FieldChange]) -> None:
     if before == after:
         return
     if isinstance(before, Mapping) and isinstance(after, Mapping):

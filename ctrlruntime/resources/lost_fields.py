@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.json import Json
 from ctrlruntime.resources.diff import Reason
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.dry_run import PlannedWrite
@@ -40,7 +40,7 @@ def _records(write: PlannedWrite, body: Manifest) -> list[FieldChange]:
     return found
 
 
-def _value_at(body: Any, path: str) -> Any:
+def _value_at(body: object, path: str) -> Json:
     """Return the value at a path of `missing_leaves`, whose keys may contain dots; None if unclear."""
     if not path:
         return body

@@ -15,7 +15,7 @@ REVISION: Final = "ctrlruntime.dev/revision"
 """Annotation that carries the revision last applied."""
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     """Return the canonical JSON of `value`: sorted keys, no spaces, UTF-8."""
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 

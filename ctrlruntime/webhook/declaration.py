@@ -18,13 +18,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, overload
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
-from ctrlruntime.webhook.review import Step
+from ctrlruntime.webhook.review import Review, Step
 from ctrlruntime.webhook.validating import OPERATIONS
 
 __all__ = [
@@ -159,7 +159,7 @@ def _marked(steps: Sequence[Callable[..., Any]]) -> Iterator[tuple[_Role, Step]]
 
 
 def _only(operations: tuple[str, ...], step: Step) -> Step:
-    def asked(obj: Any, review: Any) -> Any:
+    def asked(obj: object, review: Review[Any]) -> Awaitable[None] | None:
         return step(obj, review) if review.operation in operations else None
 
     return asked

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import orjson
 from pydantic import ValidationError
@@ -44,7 +43,7 @@ class FieldErrorList:
         """Add a warning, which is no reason to refuse. The server cuts after 256 bytes."""
         self.warnings.append(message)
 
-    def invalid(self, field: str, value: Any, detail: str) -> None:
+    def invalid(self, field: str, value: object, detail: str) -> None:
         text = f"Invalid value: {_shown(value)}: {detail}"
         self.errors.append(FieldError(field, "FieldValueInvalid", text))
 
@@ -55,11 +54,11 @@ class FieldErrorList:
     def forbidden(self, field: str, detail: str) -> None:
         self.errors.append(FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}"))
 
-    def duplicate(self, field: str, value: Any) -> None:
+    def duplicate(self, field: str, value: object) -> None:
         text = f"Duplicate value: {_shown(value)}"
         self.errors.append(FieldError(field, "FieldValueDuplicate", text))
 
-    def not_supported(self, field: str, value: Any, allowed: Sequence[str]) -> None:
+    def not_supported(self, field: str, value: object, allowed: Sequence[str]) -> None:
         listed = ", ".join(f'"{item}"' for item in allowed)
         text = f"Unsupported value: {_shown(value)}: supported values: {listed}"
         self.errors.append(FieldError(field, "FieldValueNotSupported", text))
@@ -107,5 +106,5 @@ def _message(kind: str, text: str) -> str:
     return "Required value" if kind == "missing" else f"Invalid value: {text}"
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     return orjson.dumps(value, default=str).decode()

@@ -62,7 +62,7 @@ Step = Callable[[Any, Review[Any]], Awaitable[None] | None]
 """A defaulter or validator: a function, or a method of the model, of the object and its review."""
 
 
-async def run_steps(steps: tuple[Step, ...], obj: Any, review: Review[Any]) -> None:
+async def run_steps(steps: tuple[Step, ...], obj: object, review: Review[Any]) -> None:
     """Call every step. Raises what a step raises, and then calls no further one."""
     for step in steps:
         result = step(obj, review)
@@ -76,16 +76,17 @@ class Codec:
     def __init__(self, kind: type[Resource[Any, Any]] | None) -> None:
         self._kind = kind
 
-    def decode(self, request: AdmissionRequest, raw: bytes) -> Any:
+    def decode(self, request: AdmissionRequest, raw: bytes) -> Resource[Any, Any] | Manifest:
         """Raise Invalid, naming each field that is wrong."""
         if self._kind is None:
-            return orjson.loads(raw)
+            manifest: Manifest = orjson.loads(raw)
+            return manifest
         try:
             return self._kind.from_manifest(raw)
         except ValidationError as error:
             raise invalid(request, error) from None
 
-    def decode_old(self, request: AdmissionRequest) -> Any:
+    def decode_old(self, request: AdmissionRequest) -> Resource[Any, Any] | Manifest | None:
         """Return the object as it is; None if there is none or, from an older schema, it is unreadable."""
         raw = bytes(request.old_object)
         if raw == b"null":
@@ -95,9 +96,8 @@ class Codec:
         except APIError:
             return None
 
-    def wire(self, obj: Any) -> Manifest:
-        manifest: Manifest = obj if self._kind is None else obj.to_manifest()
-        return manifest
+    def wire(self, obj: Resource[Any, Any] | Manifest) -> Manifest:
+        return obj.to_manifest() if isinstance(obj, Resource) else obj
 
 
 def invalid(request: AdmissionRequest, error: ValidationError) -> APIError:

@@ -9,10 +9,11 @@ import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from aiohttp import web
+    from aiohttp.typedefs import Middleware
 
 __all__ = ["CertificateError", "ServingTLS"]
 
@@ -51,7 +52,7 @@ class ServingTLS:
         return connection is None or connection.context is self._current
 
     @property
-    def renewal(self) -> Any:
+    def renewal(self) -> Middleware:
         """A middleware: a connection made before a change ends with its next answer, so that the certificate before is soon nowhere in use.
 
         The client is notified (``Connection: close``).

@@ -15,6 +15,7 @@ from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
 from ctrlruntime.envtest.process import ChildProcess
+from ctrlruntime.json import Json
 
 _TIMEOUT = aiohttp.ClientTimeout(total=5)
 
@@ -99,7 +100,7 @@ class Etcd:
             return False
         return [member.get("name") for member in found.get("members", ())] == [self._name]
 
-    async def _call(self, port: int, method: str, body: dict[str, Any]) -> Any:
+    async def _call(self, port: int, method: str, body: dict[str, Any]) -> Json:
         async with (
             aiohttp.ClientSession(timeout=_TIMEOUT) as session,
             session.post(f"http://{LOOPBACK}:{port}/v3/{method}", json=body) as answer,

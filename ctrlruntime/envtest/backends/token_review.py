@@ -91,7 +91,7 @@ class TokenReviews:
                 self.end_headers()
                 self.wfile.write(answer)
 
-            def log_message(self, *_: Any) -> None:
+            def log_message(self, *_: object) -> None:
                 """Nothing: standard error belongs to the tests."""
 
         return Handler

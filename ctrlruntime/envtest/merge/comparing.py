@@ -8,7 +8,7 @@ from typing import Any, Final
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet, Path
 from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode
-from ctrlruntime.json import equal
+from ctrlruntime.json import Json, equal
 
 _MISSING: Final = object()
 
@@ -43,7 +43,7 @@ def compare(old: dict[str, Any], new: dict[str, Any], node: TypeNode) -> Compari
     return result
 
 
-def _differences(old: Any, new: Any, node: TypeNode, path: Path, result: Comparison) -> None:
+def _differences(old: object, new: object, node: TypeNode, path: Path, result: Comparison) -> None:
     if old is new:
         return
     old_map = isinstance(old, dict) and node.map is not None
@@ -65,7 +65,9 @@ def _differences(old: Any, new: Any, node: TypeNode, path: Path, result: Compari
     _compare_kinds(old, new, node, path, result)
 
 
-def _compare_kinds(old: Any, new: Any, node: TypeNode, path: Path, result: Comparison) -> None:
+def _compare_kinds(
+    old: object, new: object, node: TypeNode, path: Path, result: Comparison
+) -> None:
     """Compare an untyped value that changed from one kind to another."""
     if isinstance(old, dict) and old and node.map is not None and not node.map.atomic:
         for key, value in old.items():
@@ -79,7 +81,7 @@ def _compare_kinds(old: Any, new: Any, node: TypeNode, path: Path, result: Compa
         fields.insert(result.modified, path)
 
 
-def _compare_maps(old: Any, new: Any, map_type: MapType, path: Path, result: Comparison) -> None:
+def _compare_maps(old: Json, new: Json, map_type: MapType, path: Path, result: Comparison) -> None:
     if map_type.atomic or not (old or new):
         if not equal(old, new):
             fields.insert(result.modified, path)
@@ -104,7 +106,9 @@ def _compare_maps(old: Any, new: Any, map_type: MapType, path: Path, result: Com
             _graft(result.removed, path, "f:" + key, value, map_type.child(key))
 
 
-def _compare_lists(old: Any, new: Any, list_type: ListType, path: Path, result: Comparison) -> None:
+def _compare_lists(
+    old: Json, new: Json, list_type: ListType, path: Path, result: Comparison
+) -> None:
     if list_type.relation == "atomic" or not (old or new):
         if not equal(old, new):
             fields.insert(result.modified, path)
@@ -137,7 +141,9 @@ def _by_element(items: list[Any], list_type: ListType) -> dict[str, list[Any]]:
     return found
 
 
-def _graft(target: FieldSet, path: Path, element: str, value: Any, node: TypeNode | None) -> None:
+def _graft(
+    target: FieldSet, path: Path, element: str, value: object, node: TypeNode | None
+) -> None:
     """Put everything that ``value`` holds into ``target`` at ``path`` and ``element``."""
     for step in path:
         below = target.get(step)
@@ -149,7 +155,7 @@ def _graft(target: FieldSet, path: Path, element: str, value: Any, node: TypeNod
     target[element] = _whole(value, node)
 
 
-def _whole(value: Any, node: TypeNode | None) -> FieldSet:
+def _whole(value: object, node: TypeNode | None) -> FieldSet:
     """Every path in ``value``, containers included; a leaf is ``{}``."""
     if not value or node is None:
         return {}

@@ -214,7 +214,7 @@ def key_element(keys: Mapping[str, Any]) -> str:
     return "k:" + orjson.dumps(keys, option=orjson.OPT_SORT_KEYS).decode()
 
 
-def value_element(value: Any) -> str:
+def value_element(value: object) -> str:
     """Return the element of a set item: ``v:"x"``."""
     return "v:" + orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
 
@@ -237,7 +237,7 @@ def _order(element: str) -> tuple[int, Any]:
     return (kind, _value_order(value))
 
 
-def _value_order(value: Any) -> tuple[int, Any]:
+def _value_order(value: object) -> tuple[int, Any]:
     """Numbers, strings, booleans, lists, maps, null: the order of the Go implementation."""
     if isinstance(value, bool):
         return (2, value)
@@ -278,7 +278,7 @@ def _canonical(element: str) -> str:
     return value_element(value)
 
 
-def from_json(tree: Any) -> FieldSet:
+def from_json(tree: object) -> FieldSet:
     """Read decoded ``fieldsV1``. Raises :class:`FieldsError` where an element is malformed."""
     if not isinstance(tree, dict):
         raise FieldsError(f"fieldsV1 must be an object, got {type(tree).__name__}")
@@ -318,7 +318,7 @@ def _element_string(element: str) -> str:
     return f"[{rest}]"
 
 
-def value_string(value: Any) -> str:
+def value_string(value: object) -> str:
     """Return a value as the server prints it inside a path."""
     if isinstance(value, list):
         return "[" + ",".join(map(value_string, value)) + "]"

@@ -82,7 +82,7 @@ def identity(manager: str, operation: str, api_version: str, subresource: str) -
     return Identity(manager or "unknown", operation, version, subresource)
 
 
-def decode(entries: Any, *, stored: bool = False) -> Managers:
+def decode(entries: object, *, stored: bool = False) -> Managers:
     """Read ``metadata.managedFields``. Raises :class:`ManagedFieldsError`.
 
     ``stored``: :func:`encode` has written them, so what stays as it is need not be written anew.
@@ -98,7 +98,7 @@ def decode(entries: Any, *, stored: bool = False) -> Managers:
     return managers
 
 
-def _decode_entry(entry: Any, stored: bool) -> tuple[Identity, Ownership]:
+def _decode_entry(entry: object, stored: bool) -> tuple[Identity, Ownership]:
     if not isinstance(entry, dict):
         raise ManagedFieldsError("an entry of managedFields must be an object")
     operation, version = entry.get("operation", ""), entry.get("apiVersion", "")
@@ -117,7 +117,7 @@ def _decode_entry(entry: Any, stored: bool) -> tuple[Identity, Ownership]:
     return who, Ownership(owned, version, entry.get("time"), entry if stored else None)
 
 
-def decode_or_empty(entries: Any, *, stored: bool = False) -> Managers:
+def decode_or_empty(entries: object, *, stored: bool = False) -> Managers:
     """As :func:`decode`; entries that cannot be read count as none."""
     try:
         return decode(entries, stored=stored)
@@ -125,7 +125,7 @@ def decode_or_empty(entries: Any, *, stored: bool = False) -> Managers:
         return {}
 
 
-def is_reset(entries: Any) -> bool:
+def is_reset(entries: object) -> bool:
     """Whether a request wipes the list: ``managedFields: [{}]``."""
     return isinstance(entries, list) and len(entries) == 1 and entries[0] == {}
 
@@ -212,7 +212,7 @@ def cap_updates(managers: Managers, limit: int = MAX_UPDATE_MANAGERS) -> None:
         count -= 1
 
 
-def same_but_times(left: Any, right: Any) -> bool:
+def same_but_times(left: object, right: object) -> bool:
     """Whether two ``managedFields`` lists differ in their times at most."""
     if not isinstance(left, list) or not isinstance(right, list) or len(left) != len(right):
         return False

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode
+from ctrlruntime.json import Json
 
 
-def merge(live: Any, applied: Any, node: TypeNode) -> Any:
+def merge(live: object, applied: object, node: TypeNode) -> Json:
     """Return ``live`` with every field of ``applied``; nothing is removed.
 
     Returns ``live`` itself where nothing changes, so an unchanged part is recognised by identity.
@@ -26,7 +27,7 @@ def merge(live: Any, applied: Any, node: TypeNode) -> Any:
     return applied
 
 
-def _keep_under_null(live: Any, node: TypeNode) -> Any:
+def _keep_under_null(live: object, node: TypeNode) -> Json:
     """Return what a null leaves of the value: the items of a map or list that is merged item by item."""
     if isinstance(live, dict) and node.map is not None:
         return live if live and not node.map.atomic else None
@@ -35,7 +36,7 @@ def _keep_under_null(live: Any, node: TypeNode) -> Any:
     return None
 
 
-def _merge_maps(live: Any, applied: dict[str, Any], map_type: MapType) -> Any:
+def _merge_maps(live: object, applied: dict[str, Any], map_type: MapType) -> Json:
     if not isinstance(live, dict):
         return applied
     if map_type.atomic or (not live and not applied):
@@ -62,7 +63,7 @@ def _merge_maps(live: Any, applied: dict[str, Any], map_type: MapType) -> Any:
     return live if merged is None else merged
 
 
-def _merge_lists(live: Any, applied: list[Any], list_type: ListType) -> Any:
+def _merge_lists(live: object, applied: list[Any], list_type: ListType) -> list[Any]:
     if not isinstance(live, list):
         return applied
     if list_type.relation == "atomic" or (not live and not applied):

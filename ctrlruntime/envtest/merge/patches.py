@@ -6,13 +6,11 @@ unchanged parts with it. Errors carry the code, reason and wording of the API se
 
 from __future__ import annotations
 
-from typing import Any
-
 import orjson
 
 from ctrlruntime.client.strategic import PatchError, strategic_merge
+from ctrlruntime.json import Json, apply_json_patch
 from ctrlruntime.json import PatchError as Mismatch
-from ctrlruntime.json import apply_json_patch
 
 __all__ = ["PatchError", "json_patch", "merge_patch", "strategic_merge"]
 
@@ -22,7 +20,7 @@ _OPERATIONS = ("add", "remove", "replace", "move", "copy", "test")
 _REJECTED = "the server rejected our request due to an error in our request"
 
 
-def merge_patch(doc: Any, patch: Any) -> Any:
+def merge_patch(doc: object, patch: object) -> Json:
     """RFC 7386: null removes a member, objects merge, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
@@ -37,7 +35,7 @@ def merge_patch(doc: Any, patch: Any) -> Any:
     return merged
 
 
-def json_patch(doc: Any, ops: Any) -> Any:
+def json_patch(doc: object, ops: object) -> Json:
     """RFC 6902. Raises :class:`PatchError` with 422 where an operation fails."""
     if not isinstance(ops, list):
         raise PatchError(
@@ -60,7 +58,7 @@ def json_patch(doc: Any, ops: Any) -> Any:
         raise PatchError(_REJECTED, code=422, reason="Invalid") from error
 
 
-def _json_kind(value: Any) -> str:
+def _json_kind(value: object) -> str:
     if isinstance(value, dict):
         return "object"
     if isinstance(value, bool):
@@ -68,7 +66,7 @@ def _json_kind(value: Any) -> str:
     return "string" if isinstance(value, str) else "number"
 
 
-def _check_operation(operation: Any) -> None:
+def _check_operation(operation: object) -> None:
     if not isinstance(operation, dict):
         raise PatchError(
             f"error decoding patch: json: cannot unmarshal {_json_kind(operation)} "

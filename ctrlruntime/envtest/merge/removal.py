@@ -7,9 +7,10 @@ from typing import Any
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.typed import ListType, MapType, TypeNode, field_set
+from ctrlruntime.json import Json
 
 
-def remove(value: Any, node: TypeNode, taken: FieldSet) -> Any:
+def remove(value: object, node: TypeNode, taken: FieldSet) -> Json:
     """``value`` without the members of ``taken``; ``value`` itself when it holds none of them.
 
     A list from which all is taken becomes null and a map becomes empty, as in the reference
@@ -22,7 +23,9 @@ def remove(value: Any, node: TypeNode, taken: FieldSet) -> Any:
     return value
 
 
-def _remove_from_map(value: dict[str, Any], map_type: MapType, taken: FieldSet) -> Any:
+def _remove_from_map(
+    value: dict[str, Any], map_type: MapType, taken: FieldSet
+) -> dict[str, Any] | None:
     if not value or map_type.atomic:
         return None
     out: dict[str, Any] | None = None
@@ -53,7 +56,7 @@ def _remove_from_map(value: dict[str, Any], map_type: MapType, taken: FieldSet) 
     return value if out is None else out
 
 
-def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) -> Any:
+def _remove_from_list(value: list[Any], list_type: ListType, taken: FieldSet) -> list[Any] | None:
     if not value or list_type.relation == "atomic":
         return None
     out: list[Any] = []
@@ -98,32 +101,32 @@ def _step(node: TypeNode | None, element: str) -> TypeNode | None:
     return node.list.element if node.list is not None else None
 
 
-def without(merged: Any, node: TypeNode, last: FieldSet) -> Any:
+def without(merged: object, node: TypeNode, last: FieldSet) -> Json:
     """Return ``merged`` without all that ``last`` has: what is owned elsewhere comes back afterwards."""
     return _object(remove(merged, node, with_named(last, node)))
 
 
 def with_owned(
-    merged: Any, pruned: Any, node: TypeNode, owned: FieldSet, everything: FieldSet
-) -> Any:
+    merged: object, pruned: object, node: TypeNode, owned: FieldSet, everything: FieldSet
+) -> Json:
     """``pruned`` with those parts of ``merged`` (``everything`` in it) that someone owns."""
     kept = fields.union(named_fields(pruned, node), with_named(owned, node))
     return _object(remove(merged, node, fields.difference(everything, kept)))
 
 
 def with_dangling(
-    merged: Any, pruned: Any, node: TypeNode, last: FieldSet, everything: FieldSet
-) -> Any:
+    merged: object, pruned: object, node: TypeNode, last: FieldSet, everything: FieldSet
+) -> Json:
     """``pruned`` with what was lost although ``last`` does not have it."""
     lost = fields.difference(everything, named_fields(pruned, node))
     gone = fields.intersection(lost, with_named(last, node))
     return _object(remove(merged, node, gone))
 
 
-def named_fields(value: Any, node: TypeNode) -> FieldSet:
+def named_fields(value: object, node: TypeNode) -> FieldSet:
     """All fields of a value, those declared fields included that only lead to others."""
     return with_named(field_set(value, node), node)
 
 
-def _object(value: Any) -> Any:
+def _object(value: object) -> Json:
     return {} if value is None else value

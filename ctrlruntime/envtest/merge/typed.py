@@ -72,7 +72,7 @@ class ListType:
         self._names: dict[str, str] = {}
         """Elements of items that one text names, the ones seen lately."""
 
-    def element_of(self, item: Any) -> str:
+    def element_of(self, item: object) -> str:
         """Return the path element of one item. Raises :class:`TypeMismatch` when it has no identity."""
         if self.relation == "map":
             return self._keyed(item)
@@ -82,7 +82,7 @@ class ListType:
             raise TypeMismatch("associative list without keys has an element that's a list type")
         return fields.value_element(item)
 
-    def _keyed(self, item: Any) -> str:
+    def _keyed(self, item: object) -> str:
         if item is None:
             raise TypeMismatch("associative list with keys may not have a null element")
         if not isinstance(item, dict):
@@ -156,7 +156,7 @@ class TypeMismatch(ValueError):
             super().__init__("\n".join(["errors:", *(f"  {message}" for message in messages)]))
 
 
-def field_set(value: Any, node: TypeNode) -> FieldSet:
+def field_set(value: object, node: TypeNode) -> FieldSet:
     """Return the fields that ``value`` sets, as an apply owns them.
 
     Scalars, atomic values, empty maps and lists, keys of maps and items of lists are members;
@@ -169,7 +169,7 @@ def field_set(value: Any, node: TypeNode) -> FieldSet:
     return out
 
 
-def _collect(value: Any, node: TypeNode) -> FieldSet | None:
+def _collect(value: object, node: TypeNode) -> FieldSet | None:
     """Return the set below one value; ``None``: the value itself is the member.
 
     An empty list that is merged item by item owns nothing, unlike an empty map.
@@ -223,7 +223,7 @@ def _list_fields(value: list[Any], list_type: ListType, out: FieldSet) -> None:
         out[path_element] = below or {}
 
 
-def check(value: Any, node: TypeNode, *, allow_duplicates: bool = False) -> None:
+def check(value: object, node: TypeNode, *, allow_duplicates: bool = False) -> None:
     """Raise :class:`TypeMismatch` with every way in which ``value`` is not of this type."""
     if _fits(value, node, allow_duplicates):
         return
@@ -234,7 +234,7 @@ def check(value: Any, node: TypeNode, *, allow_duplicates: bool = False) -> None
         )
 
 
-def _fits(value: Any, node: TypeNode, duplicates: bool) -> bool:
+def _fits(value: object, node: TypeNode, duplicates: bool) -> bool:
     """Whether there is certainly no problem: quick, since that is the rule."""
     if value is None:
         return True
@@ -275,7 +275,7 @@ Problem = tuple[tuple[str, ...], str]
 
 
 def _problems(
-    value: Any, node: TypeNode, path: tuple[str, ...], duplicates: bool
+    value: object, node: TypeNode, path: tuple[str, ...], duplicates: bool
 ) -> Iterator[Problem]:
     if value is None:
         return
@@ -332,7 +332,7 @@ def _list_problems(
         yield from _problems(item, list_type.element, (*path, element), duplicates)
 
 
-def _scalar_problem(value: Any, scalar: Scalar) -> str | None:
+def _scalar_problem(value: object, scalar: Scalar) -> str | None:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if scalar == "numeric" and not number:
         return f"expected numeric (int or float), got {_go_type(value)}"
@@ -345,7 +345,7 @@ def _scalar_problem(value: Any, scalar: Scalar) -> str | None:
     return None
 
 
-def _go_type(value: Any) -> str:
+def _go_type(value: object) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +28,7 @@ def limits(strategy: Mapping[str, Any], replicas: int) -> tuple[int, int]:
     return surge, min(unavailable, replicas)
 
 
-def _share(value: int | str, total: int, rounded: Any) -> int:
+def _share(value: int | str, total: int, rounded: Callable[[float], int]) -> int:
     if isinstance(value, int):
         return value
     return int(rounded(int(value.rstrip("%")) * total / 100))

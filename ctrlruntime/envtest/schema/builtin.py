@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.json import Json
 
 _RELEASE = re.compile(r"v(\d+)\.(\d+)\.(\d+)-local")
 _PACKAGES = (
@@ -129,7 +130,7 @@ _SPECIAL: dict[str, dict[str, Any]] = {
 }
 
 
-def _references(schema: Any) -> Iterator[str]:
+def _references(schema: object) -> Iterator[str]:
     if isinstance(schema, dict):
         ref = schema.get("$ref")
         if isinstance(ref, str):
@@ -141,7 +142,7 @@ def _references(schema: Any) -> Iterator[str]:
             yield from _references(value)
 
 
-def _openapi(schema: Any, prefix: str) -> Any:
+def _openapi(schema: object, prefix: str) -> Json:
     if isinstance(schema, list):
         return [_openapi(each, prefix) for each in schema]
     if not isinstance(schema, dict):
@@ -164,7 +165,7 @@ def _openapi(schema: Any, prefix: str) -> Any:
     return out
 
 
-def single_type(value: Any) -> str:
+def single_type(value: object) -> str:
     """Return the one type of a schema: the data writes optional fields as ``["string", "null"]``."""
     if isinstance(value, list):
         return next((str(each) for each in value if each != "null"), "")

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from ctrlruntime.envtest.schema.builtin import Definitions, single_type
 from ctrlruntime.envtest.schema.omitted import omitted
 from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical, value_of
+from ctrlruntime.json import Json
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
@@ -101,14 +102,16 @@ def _kind(schema: dict[str, Any]) -> str:
     return kind or ("object" if "properties" in schema else "any")
 
 
-def unknown(value: Any, node: FieldNode, path: str = "", *, remove: bool = False) -> list[str]:
+def unknown(value: object, node: FieldNode, path: str = "", *, remove: bool = False) -> list[str]:
     """Paths of members that no definition declares; ``remove`` takes them out."""
     found: list[str] = []
     _find_unknown(value, node, path, remove, found)
     return found
 
 
-def _find_unknown(value: Any, node: FieldNode, path: str, remove: bool, found: list[str]) -> None:
+def _find_unknown(
+    value: object, node: FieldNode, path: str, remove: bool, found: list[str]
+) -> None:
     if type(value) is list:
         if node.item is not None:
             for index, item in enumerate(value):
@@ -130,7 +133,7 @@ def _find_unknown(value: Any, node: FieldNode, path: str, remove: bool, found: l
             del value[name]
 
 
-def normalize(value: Any, node: FieldNode) -> None:
+def normalize(value: object, node: FieldNode) -> None:
     """Write quantities in canonical form, in place; texts that are none stay as they are.
 
     Nulls and zeros are left out, as a Go struct leaves them out.
@@ -168,7 +171,7 @@ def _normalize_members(value: dict[str, Any], node: FieldNode) -> list[str]:
     return gone
 
 
-def wrap_integers(value: Any, node: FieldNode) -> None:
+def wrap_integers(value: object, node: FieldNode) -> None:
     """Cut integers to the bits of their type, in place, as the server's converter does.
 
     It does so in strategic merge patches and applies; everywhere else it refuses them.
@@ -183,7 +186,7 @@ def wrap_integers(value: Any, node: FieldNode) -> None:
                 value[name] = _wrapped(item, child)
 
 
-def _wrapped(value: Any, node: FieldNode) -> Any:
+def _wrapped(value: object, node: FieldNode) -> Json:
     if type(value) is int and node.name in _BITS:
         half = 1 << (_BITS[node.name] - 1)
         return (value + half) % (2 * half) - half
@@ -195,7 +198,7 @@ Mismatch: TypeAlias = tuple[str, str, str]
 """Where a member is of a wrong JSON type, the type found, the type declared."""
 
 
-def mismatch(value: Any, node: FieldNode) -> Mismatch | None:
+def mismatch(value: object, node: FieldNode) -> Mismatch | None:
     """Return the first member of a wrong JSON type.
 
     A text that its type cannot read is of type "text", and what is wrong with it in the last place.
@@ -229,7 +232,7 @@ def _within(step: str, inner: Mismatch) -> Mismatch:
     return f"{step}{dot}{path}", inner[1], inner[2]
 
 
-def _scalar_mismatch(value: Any, wanted: str) -> Mismatch | None:
+def _scalar_mismatch(value: object, wanted: str) -> Mismatch | None:
     found = _json_kind(value)
     if found == "number" and wanted in ("integer", "number"):
         if wanted == "integer" and isinstance(value, float) and not value.is_integer():
@@ -238,7 +241,7 @@ def _scalar_mismatch(value: Any, wanted: str) -> Mismatch | None:
     return None if found == {"boolean": "bool"}.get(wanted, wanted) else ("", found, wanted)
 
 
-def _unreadable(value: Any, node: FieldNode) -> Mismatch | None:
+def _unreadable(value: Json, node: FieldNode) -> Mismatch | None:
     """Return what types with a reader of their own do not take."""
     found = _json_kind(value)
     if node.name in _BITS:
@@ -261,7 +264,7 @@ def _beyond(value: float, name: str) -> Mismatch | None:
     return "", f"number {shown}", name
 
 
-def _quantity(value: Any) -> str | None:
+def _quantity(value: object) -> str | None:
     try:
         value_of(value)
     except QuantityError as error:
@@ -269,7 +272,7 @@ def _quantity(value: Any) -> str | None:
     return None
 
 
-def _base64(value: Any) -> str | None:
+def _base64(value: object) -> str | None:
     if not isinstance(value, str):
         return f"json: cannot unmarshal {_json_kind(value)} into Go value of type []uint8"
     body = value.rstrip("=")
@@ -280,15 +283,15 @@ def _base64(value: Any) -> str | None:
     return None if whole else f"illegal base64 data at input byte {len(body) // 4 * 4}"
 
 
-def _time(value: Any) -> str | None:
+def _time(value: object) -> str | None:
     return _moment(value, "2006-01-02T15:04:05Z07:00")
 
 
-def _micro_time(value: Any) -> str | None:
+def _micro_time(value: object) -> str | None:
     return _moment(value, "2006-01-02T15:04:05.000000Z07:00")
 
 
-def _moment(value: Any, layout: str) -> str | None:
+def _moment(value: object, layout: str) -> str | None:
     if not isinstance(value, str):
         return f"Time.UnmarshalJSON: input is not a JSON string: {_json_kind(value)}"
     if not value or _MOMENT.fullmatch(value):
@@ -306,7 +309,7 @@ _TEXTS: dict[str, Callable[[Any], str | None]] = {
 }
 
 
-def _json_kind(value: Any) -> str:
+def _json_kind(value: object) -> str:
     if isinstance(value, bool):
         return "bool"
     if isinstance(value, str):

@@ -32,11 +32,11 @@ def required(field: str, detail: str = "") -> Cause:
     return Cause(field, "FieldValueRequired", _text("Required value", detail))
 
 
-def invalid(field: str, value: Any, detail: str) -> Cause:
+def invalid(field: str, value: object, detail: str) -> Cause:
     return Cause(field, "FieldValueInvalid", _text(f"Invalid value: {shown(value)}", detail))
 
 
-def type_invalid(field: str, value: Any, detail: str) -> Cause:
+def type_invalid(field: str, value: object, detail: str) -> Cause:
     return Cause(field, "FieldValueTypeInvalid", _text(f"Invalid value: {shown(value)}", detail))
 
 
@@ -44,11 +44,11 @@ def forbidden(field: str, detail: str) -> Cause:
     return Cause(field, "FieldValueForbidden", _text("Forbidden", detail))
 
 
-def duplicate(field: str, value: Any) -> Cause:
+def duplicate(field: str, value: object) -> Cause:
     return Cause(field, "FieldValueDuplicate", f"Duplicate value: {shown(value)}")
 
 
-def not_supported(field: str, value: Any, allowed: Iterable[Any]) -> Cause:
+def not_supported(field: str, value: object, allowed: Iterable[Any]) -> Cause:
     supported = ", ".join(quoted(str(each)) for each in allowed)
     text = f"Unsupported value: {shown(value)}: supported values: {supported}"
     return Cause(field, "FieldValueNotSupported", text)
@@ -74,7 +74,7 @@ def quoted(text: str) -> str:
     return orjson.dumps(text).decode()
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as the messages print it: strings quoted, objects as JSON."""
     if isinstance(value, Verbatim):
         return orjson.dumps(value.members).decode()

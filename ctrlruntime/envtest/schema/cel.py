@@ -118,7 +118,7 @@ def escaped(name: str) -> str | None:
     return text if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text) else None
 
 
-def to_cel(value: Any, node: Structural, *, root: bool = False) -> Any:
+def to_cel(value: object, node: Structural, *, root: bool = False) -> object:
     """Return a value as rules see it: typed by the schema, names escaped, unknown fields left out."""
     if value is None or node.int_or_string:
         return value
@@ -162,7 +162,7 @@ def _map_to_cel(value: dict[str, Any], node: Structural, root: bool) -> dict[str
 _UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 
 
-def _formatted(value: str, named: str) -> Any:
+def _formatted(value: str, named: str) -> object:
     try:
         if named in ("date-time", "datetime"):
             return datetime.fromisoformat(value.replace("Z", "+00:00").replace("z", "+00:00"))
@@ -183,7 +183,7 @@ def _formatted(value: str, named: str) -> Any:
 
 
 def run_rules(
-    value: Any, node: Structural, path: str, old: Any = ABSENT, *, root: bool = True
+    value: object, node: Structural, path: str, old: object = ABSENT, *, root: bool = True
 ) -> Iterator[Cause]:
     """Causes of the rules that do not hold for ``value``.
 
@@ -214,7 +214,7 @@ def run_rules(
 
 
 def _run(
-    rule: _Rule, value: Any, node: Structural, path: str, old: Any, root: bool
+    rule: _Rule, value: object, node: Structural, path: str, old: object, root: bool
 ) -> Iterator[Cause]:
     known = old is not ABSENT and old is not None
     if rule.transition and not known and not rule.optional_old:
@@ -246,7 +246,7 @@ def _library() -> cel.Context:
     return cel.Context(functions=FUNCTIONS)
 
 
-def _execute(program: cel.Program, variables: dict[str, Any]) -> Any:
+def _execute(program: cel.Program, variables: dict[str, Any]) -> object:
     try:
         context = _library()
         context.update(variables)
@@ -276,7 +276,7 @@ def _message(rule: _Rule, variables: dict[str, Any]) -> str:
     return _fixed_message(rule)
 
 
-def _broken(rule: _Rule, value: Any, path: str, variables: dict[str, Any]) -> Cause:
+def _broken(rule: _Rule, value: object, path: str, variables: dict[str, Any]) -> Cause:
     message = _message(rule, variables)
     where = path + _suffix(rule.raw.get("fieldPath") or "", path) or NOWHERE
     reason = rule.raw.get("reason") or "FieldValueInvalid"

@@ -8,7 +8,7 @@ refused, see `REFUSED`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence, Sized
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from itertools import pairwise
@@ -17,6 +17,7 @@ from typing import Any
 from ctrlruntime.envtest.schema.evaluator import stdlib
 from ctrlruntime.envtest.schema.formats import go_regex
 from ctrlruntime.envtest.schema.quantity import QuantityError, value_of
+from ctrlruntime.json import Json
 
 _QUANTITY = "\u0000quantity"
 
@@ -38,7 +39,7 @@ def _quantity(text: str) -> dict[str, Any]:
 
 
 def _holds(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
-    def check(text: Any) -> bool:
+    def check(text: object) -> bool:
         try:
             parse(text)
         except (ValueError, QuantityError):
@@ -48,37 +49,37 @@ def _holds(parse: Callable[[Any], Any]) -> Callable[[Any], bool]:
     return check
 
 
-def _amount(value: Any) -> Decimal:
+def _amount(value: Json) -> Decimal:
     try:
         return Decimal(value[_QUANTITY])
     except (KeyError, TypeError, IndexError):
         raise CelError("no such overload: expected quantity") from None
 
 
-def _compare(left: Any, right: Any) -> int:
+def _compare(left: object, right: object) -> int:
     a, b = _amount(left), _amount(right)
     return int(a > b) - int(a < b)
 
 
-def _as_integer(value: Any) -> int:
+def _as_integer(value: object) -> int:
     number = _amount(value)
     if number != number.to_integral_value():
         raise CelError("cannot convert value to integer")
     return int(number)
 
 
-def _is_integer(value: Any) -> bool:
+def _is_integer(value: object) -> bool:
     number = _amount(value)
     return number == number.to_integral_value()
 
 
-def _sign(value: Any) -> int:
+def _sign(value: object) -> int:
     number = _amount(value)
     return (number > 0) - (number < 0)
 
 
 def _shifted(factor: int) -> Callable[[Any, Any], dict[str, Any]]:
-    def shift(left: Any, right: Any) -> dict[str, Any]:
+    def shift(left: object, right: object) -> dict[str, Any]:
         other = Decimal(right) if isinstance(right, int) else _amount(right)
         total = _amount(left) + factor * other
         return _boxed(total)
@@ -94,7 +95,7 @@ def _sorted(values: list[Any]) -> bool:
 
 
 def _extreme(pick: Callable[..., Any], name: str) -> Callable[[list[Any]], Any]:
-    def choose(values: list[Any]) -> Any:
+    def choose(values: list[Any]) -> object:
         if not values:
             raise CelError(f"{name} called on empty list")
         return pick(values)
@@ -102,13 +103,13 @@ def _extreme(pick: Callable[..., Any], name: str) -> Callable[[list[Any]], Any]:
     return choose
 
 
-def _index(values: Any, item: Any, *rest: Any) -> int:
+def _index(values: Sequence[object], item: Json, *rest: int) -> int:
     if isinstance(values, str):
         return values.find(item, *rest)
     return next((place for place, each in enumerate(values) if each == item), -1)
 
 
-def _last_index(values: Any, item: Any, *rest: Any) -> int:
+def _last_index(values: Sequence[object], item: Json, *rest: int) -> int:
     if isinstance(values, str):
         return values.rfind(item, 0, *(end + len(item) for end in rest))
     places = [place for place, each in enumerate(values) if each == item]
@@ -125,7 +126,7 @@ def _find(text: str, pattern: str) -> str:
     return match.group(0) if match else ""
 
 
-def _size(value: Any) -> int:
+def _size(value: Sized) -> int:
     return len(value)
 
 
@@ -147,7 +148,7 @@ def _format(template: str, values: list[Any]) -> str:
     return _VERB.sub(put, template)
 
 
-def _verb(verb: str, value: Any, precision: int) -> str:
+def _verb(verb: str, value: object, precision: int) -> str:
     if verb == "s":
         return shown(value)
     if verb in "fe":
@@ -160,7 +161,7 @@ def _verb(verb: str, value: Any, precision: int) -> str:
     return f"{value:{verb}}"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """Return a value as ``string()`` or ``%s`` prints it."""
     if isinstance(value, bool):
         return "true" if value else "false"

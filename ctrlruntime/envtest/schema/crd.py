@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ctrlruntime.envtest.schema import causes
@@ -271,7 +271,7 @@ def _junctors(schema: Schema, path: str) -> Iterator[Cause]:
     int_or_string = bool(schema.get("x-kubernetes-int-or-string"))
     for name in _JUNCTORS:
         for index, each in enumerate(schema.get(name) or ()):
-            if int_or_string and _is_int_or_string(schema.get(name), each):
+            if int_or_string and _is_int_or_string(schema[name], each):
                 continue
             yield from _nested(each, f"{path}.{name}[{index}]")
     refused = schema.get("not")
@@ -279,7 +279,7 @@ def _junctors(schema: Schema, path: str) -> Iterator[Cause]:
         yield from _nested(refused, f"{path}.not")
 
 
-def _is_int_or_string(junctor: Any, each: Schema) -> bool:
+def _is_int_or_string(junctor: Sequence[Schema], each: Schema) -> bool:
     if [branch.get("type") for branch in junctor] == ["integer", "string"]:
         return True
     inner = each.get("anyOf") or ()

@@ -8,7 +8,7 @@ from typing import Any
 from ctrlruntime.envtest.schema.structural import NO_DEFAULT, Structural
 
 
-def default(value: Any, node: Structural) -> None:
+def default(value: object, node: Structural) -> None:
     """Fill in the defaults of absent members (changes ``value``).
 
     A null for a member that is not nullable and has a default counts as absent.
@@ -38,7 +38,7 @@ def _default_map(value: dict[str, Any], node: Structural) -> None:
             default(item, member)
 
 
-def drop_nulls(value: Any, node: Structural) -> None:
+def drop_nulls(value: object, node: Structural) -> None:
     """Remove nulls of members that are neither nullable nor have a default (changes ``value``).
 
     The server does so when it decodes a body, but not to the result of an apply.

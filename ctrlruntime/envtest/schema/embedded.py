@@ -24,7 +24,7 @@ def has_embedded(node: Structural) -> bool:
     return node.embedded or any(has_embedded(child) for child in node.children())
 
 
-def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
+def check_embedded(value: object, node: Structural, path: str) -> Iterator[Cause]:
     """Yield what is wrong with the apiVersion and kind of embedded objects."""
     if isinstance(value, list):
         if node.items is not None:
@@ -39,7 +39,7 @@ def check_embedded(value: Any, node: Structural, path: str) -> Iterator[Cause]:
                 yield from check_embedded(item, child, f"{path}.{name}" if path else name)
 
 
-def embedded_metadata(value: Any, node: Structural, path: str) -> Iterator[tuple[str, Any]]:
+def embedded_metadata(value: object, node: Structural, path: str) -> Iterator[tuple[str, Any]]:
     """Yield the metadata of every embedded object and where it lies."""
     if isinstance(value, list):
         if node.items is not None:

@@ -12,7 +12,7 @@ from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.structural import NO_DEFAULT, Structural
 
 
-def duplicates(value: Any, node: Structural, path: str) -> Iterator[Cause]:
+def duplicates(value: object, node: Structural, path: str) -> Iterator[Cause]:
     """One cause for each value of a set, or key of a map, that appears again."""
     if not node.has_sets:
         return
@@ -39,7 +39,7 @@ def _repeated(value: list[Any], node: Structural, path: str) -> Iterator[Cause]:
             yield causes.duplicate(f"{path}[{index}]", shown)
 
 
-def _keys(item: Any, node: Structural) -> dict[str, Any]:
+def _keys(item: object, node: Structural) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if not isinstance(item, dict):
         return found

@@ -18,7 +18,7 @@ class Pruner:
         self._remove = remove
         self.found: list[str] = []
 
-    def clean(self, value: Any, node: Structural, *, root: bool = False) -> bool:
+    def clean(self, value: object, node: Structural, *, root: bool = False) -> bool:
         """Whether there is certainly nothing unknown: quick, as that is the rule."""
         if type(value) is list:
             items = node.items
@@ -48,7 +48,7 @@ class Pruner:
                 return False
         return True
 
-    def visit(self, value: Any, node: Structural, path: str, *, root: bool = False) -> None:
+    def visit(self, value: object, node: Structural, path: str, *, root: bool = False) -> None:
         if isinstance(value, dict):
             self._map(value, node, path, root)
         elif isinstance(value, list) and node.items is not None:
@@ -79,7 +79,7 @@ class Pruner:
 
 
 def prune(
-    value: Any,
+    value: object,
     node: Structural,
     *,
     root: bool = True,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from decimal import ROUND_UP, Context, Decimal, localcontext
 from functools import lru_cache
-from typing import Any
 
 _SYNTAX = re.compile(r"([+-]?)(\d+\.?\d*|\.\d+)(?:(Ki|Mi|Gi|Ti|Pi|Ei|[numkMGTPE]?)|[eE]([+-]?\d+))")
 _BINARY = {"Ki": 10, "Mi": 20, "Gi": 30, "Ti": 40, "Pi": 50, "Ei": 60}
@@ -47,14 +46,14 @@ def _parsed(sign: str, digits: str, suffix: str, exponent: str | None) -> tuple[
     return number.scaleb(_DECIMAL[suffix]), "decimal"
 
 
-def value_of(quantity: Any) -> Decimal:
+def value_of(quantity: object) -> Decimal:
     """Return the exact value. Raises :class:`QuantityError`."""
     if isinstance(quantity, bool) or not isinstance(quantity, str | int | float):
         raise QuantityError
     return _parse(str(quantity))[0]
 
 
-def canonical(quantity: Any, finest: Decimal = _NANO) -> str:
+def canonical(quantity: object, finest: Decimal = _NANO) -> str:
     """Return the form in which the API server stores it: ``1000m`` is ``1``, ``1024Mi`` is ``1Gi``.
 
     Numbers are accepted as YAML writes them. Fractions below ``finest`` are rounded away from zero.

@@ -8,6 +8,8 @@ from typing import Any
 import orjson
 import yaml
 
+from ctrlruntime.json import Json
+
 
 class DecodeError(ValueError):
     """A body that is neither JSON nor YAML of the kind that was announced."""
@@ -38,7 +40,7 @@ def strict_decode(body: bytes, content_type: str = "application/json") -> tuple[
     return plain, repeated_fields(body, plain)
 
 
-def repeated_fields(body: bytes, plain: Any) -> list[str]:
+def repeated_fields(body: bytes, plain: object) -> list[str]:
     """Return the duplicate fields of a body that was decoded to ``plain``; none where it is not JSON."""
     if not _may_repeat(body, plain):
         return []
@@ -49,7 +51,7 @@ def repeated_fields(body: bytes, plain: Any) -> list[str]:
     return _duplicates(tree)
 
 
-def _may_repeat(body: bytes, plain: Any) -> bool:
+def _may_repeat(body: bytes, plain: object) -> bool:
     """Whether the text has more members than what was decoded from it.
 
     Counting is far cheaper than decoding with a hook. Texts that write their members in another way
@@ -69,7 +71,7 @@ def _remember(pairs: Pairs) -> _Object:
     return out
 
 
-def _duplicates(tree: Any, path: str = "") -> list[str]:
+def _duplicates(tree: object, path: str = "") -> list[str]:
     found: list[str] = []
     if isinstance(tree, dict):
         for key, value in tree.items():
@@ -103,7 +105,7 @@ def _decode_yaml(body: bytes) -> tuple[Any, list[str]]:
     return _as_json(value), found
 
 
-def _yaml_duplicates(node: Any, found: list[str], above: set[int]) -> None:
+def _yaml_duplicates(node: object, found: list[str], above: set[int]) -> None:
     if id(node) in above:
         return
     above = above | {id(node)}
@@ -121,7 +123,7 @@ def _yaml_duplicates(node: Any, found: list[str], above: set[int]) -> None:
             _yaml_duplicates(value, found, above)
 
 
-def _as_json(value: Any) -> Any:
+def _as_json(value: object) -> Json:
     """YAML's own types as JSON has them: dates become texts, keys become strings."""
     if isinstance(value, dict):
         return {_key(key): _as_json(item) for key, item in value.items()}
@@ -134,7 +136,7 @@ def _as_json(value: Any) -> Any:
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
-def _key(key: Any) -> str:
+def _key(key: object) -> str:
     if isinstance(key, bool):
         return "true" if key else "false"
     return "null" if key is None else str(key)

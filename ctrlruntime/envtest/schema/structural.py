@@ -80,7 +80,7 @@ class Structural:
         return found
 
 
-def _additional(raw: Any) -> Structural | bool | None:
+def _additional(raw: object) -> Structural | bool | None:
     if isinstance(raw, dict):
         return Structural(raw)
     return True if raw is True else None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from decimal import Decimal
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ import orjson
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.formats import FORMATS, go_regex
-from ctrlruntime.json import equal
+from ctrlruntime.json import Json, equal
 
 ABSENT: Final = object()
 NOWHERE = "<nil>"
@@ -26,7 +26,7 @@ NOWHERE = "<nil>"
 Schema = dict[str, Any]
 
 
-def validate(value: Any, schema: Schema, path: str, old: Any = ABSENT) -> list[Cause]:
+def validate(value: object, schema: Schema, path: str, old: object = ABSENT) -> list[Cause]:
     """Everything in which ``value`` breaks ``schema``; ``path`` is where it lies."""
     if _sound(value, schema):
         return []
@@ -37,7 +37,7 @@ _COMBINING: Final = ("allOf", "anyOf", "oneOf", "not")
 _PLAIN: Final = frozenset({"type"})
 
 
-def _sound(value: Any, schema: Schema) -> bool:
+def _sound(value: Json, schema: Schema) -> bool:
     """Whether there is certainly no problem, whatever was there before: quick, as that is the rule."""
     if value is None:
         return bool(schema.get("nullable")) or not _expected(schema)
@@ -74,7 +74,7 @@ def _sound_object(value: dict[str, Any], schema: Schema) -> bool:
     return True
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return the JSON type of a value as messages name it."""
     if value is None:
         return "null"
@@ -88,7 +88,7 @@ def kind_of(value: Any) -> str:
     return "object" if isinstance(value, dict) else "array"
 
 
-def _problems(value: Any, schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+def _problems(value: Json, schema: Schema, path: str, old: object) -> Iterator[Cause]:
     if old is not ABSENT and equal(value, old):
         return
     kind = kind_of(value)
@@ -121,7 +121,7 @@ def _wrong_type(path: str, expected: str, found: str) -> Cause:
     return causes.type_invalid(path, found, detail)
 
 
-def _type(value: Any, kind: str, schema: Schema, path: str) -> Iterator[Cause]:
+def _type(value: object, kind: str, schema: Schema, path: str) -> Iterator[Cause]:
     expected = _expected(schema)
     if not expected or kind in expected.split(",") or (kind, expected) == ("integer", "number"):
         return
@@ -201,7 +201,7 @@ def _divides(value: float, divisor: float) -> bool:
     return divisor != 0 and Decimal(str(value)) % Decimal(str(divisor)) == 0
 
 
-def _enum(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _enum(value: object, schema: Schema, path: str) -> Iterator[Cause]:
     allowed = schema.get("enum")
     if allowed and not any(equal(value, each) for each in allowed):
         yield causes.not_supported(
@@ -220,7 +220,7 @@ def _length(value: list[Any], schema: Schema, path: str) -> Iterator[Cause]:
         yield causes.too_many(path, len(value), most)
 
 
-def _list(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+def _list(value: list[Any], schema: Schema, path: str, old: object) -> Iterator[Cause]:
     yield from _length(value, schema, path)
     items = schema.get("items")
     if not isinstance(items, dict):
@@ -230,7 +230,7 @@ def _list(value: list[Any], schema: Schema, path: str, old: Any) -> Iterator[Cau
         yield from _problems(item, items, f"{path}[{index}]", partners[index])
 
 
-def partner_items(value: list[Any], schema: Schema, old: Any) -> list[Any]:
+def partner_items(value: list[Any], schema: Schema, old: object) -> list[Any]:
     """For each item the old one it continues; only lists with keys tell which that is."""
     none: list[Any] = [ABSENT] * len(value)
     if schema.get("x-kubernetes-list-type") != "map" or not isinstance(old, list):
@@ -243,7 +243,7 @@ def partner_items(value: list[Any], schema: Schema, old: Any) -> list[Any]:
     ]
 
 
-def identity_of(item: dict[str, Any], keys: Any) -> bytes:
+def identity_of(item: dict[str, Any], keys: Iterable[str]) -> bytes:
     return orjson.dumps({key: item[key] for key in keys if key in item}, option=_SORTED)
 
 
@@ -259,7 +259,7 @@ def _count(value: dict[str, Any], schema: Schema, path: str) -> Iterator[Cause]:
         yield causes.too_many(path, len(value), most)
 
 
-def _object(value: dict[str, Any], schema: Schema, path: str, old: Any) -> Iterator[Cause]:
+def _object(value: dict[str, Any], schema: Schema, path: str, old: object) -> Iterator[Cause]:
     yield from _count(value, schema, path)
     properties = schema.get("properties") or {}
     others = schema.get("additionalProperties")
@@ -274,7 +274,7 @@ def _object(value: dict[str, Any], schema: Schema, path: str, old: Any) -> Itera
             yield causes.required(f"{path}.{name}" if path else name)
 
 
-def _combined(value: Any, schema: Schema, path: str) -> Iterator[Cause]:
+def _combined(value: object, schema: Schema, path: str) -> Iterator[Cause]:
     """allOf, anyOf, oneOf and not."""
     every = schema.get("allOf")
     if every:
@@ -302,7 +302,7 @@ def _just_types(some: list[Schema]) -> bool:
     return all(set(each) == {"type"} for each in some)
 
 
-def _exactly_one(value: Any, one: list[Schema], path: str) -> Iterator[Cause]:
+def _exactly_one(value: object, one: list[Schema], path: str) -> Iterator[Cause]:
     answers = [list(_problems(value, each, path, ABSENT)) for each in one]
     valid = sum(1 for answer in answers if not answer)
     if valid == 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import uuid
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -300,11 +300,11 @@ def _version_for(rule: Mapping[str, Any], hook: Mapping[str, Any], call: Call) -
     return next((version for version in kind.versions if version in versions), "")
 
 
-def _has(values: Any, value: str) -> bool:
-    return bool(values) and ("*" in values or value in values)
+def _has(values: Collection[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
 
 
-def _resource_matches(patterns: Any, plural: str, subresource: str) -> bool:
+def _resource_matches(patterns: Iterable[str], plural: str, subresource: str) -> bool:
     for pattern in patterns:
         resource, _, sub = pattern.partition("/")
         if resource not in {"*", plural}:

@@ -281,8 +281,8 @@ def _reason(binding: Manifest, subject: Manifest) -> str:
     )
 
 
-def _has(values: Any, value: str) -> bool:
-    return bool(values) and ("*" in values or value in values)
+def _has(values: Collection[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
 
 
 def _rule_allows(rule: Mapping[str, Any], asked: Attributes) -> bool:
@@ -304,7 +304,7 @@ def _path_matches(pattern: str, path: str) -> bool:
     return pattern.endswith("*") and path.startswith(pattern.rstrip("*"))
 
 
-def _resource_matches(resources: Any, asked: Attributes) -> bool:
+def _resource_matches(resources: Collection[str], asked: Attributes) -> bool:
     if "*" in resources:
         return True
     if not asked.subresource:

@@ -26,7 +26,7 @@ class Rules:
     within: Mapping[str, Rules] = field(default_factory=dict)
     checks: tuple[Check, ...] = ()
 
-    def run(self, obj: Any, path: str = "") -> list[FieldError]:
+    def run(self, obj: object, path: str = "") -> list[FieldError]:
         if isinstance(obj, list):
             found: list[FieldError] = []
             for index, item in enumerate(obj):

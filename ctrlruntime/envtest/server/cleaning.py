@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.schema.registry import TypeSchema
 from ctrlruntime.envtest.server import conversion
@@ -109,7 +107,7 @@ class Cleaner:
         request.warnings.extend(text for text in found if text not in request.warnings)
 
 
-def drop_nulls(obj: Any) -> None:
+def drop_nulls(obj: object) -> None:
     """Remove nulls: in a built-in kind they mean absent."""
     if isinstance(obj, list):
         for item in obj:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import yaml
@@ -19,6 +19,7 @@ from ctrlruntime.envtest.server.errors import (
 )
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import Request
+from ctrlruntime.json import Json
 
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BODY_TYPES: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
@@ -26,7 +27,7 @@ _JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
 
 
-def read_yaml(body: bytes) -> Any:
+def read_yaml(body: bytes) -> Json:
     """YAML to what JSON could hold (timestamps stay text)."""
     loader = _LOADER(body)
     loader.yaml_implicit_resolvers = {
@@ -93,7 +94,7 @@ def _unreadable(kind: Kind, body: bytes, error: str) -> StatusError:
     )
 
 
-def _json_type(value: Any) -> str:
+def _json_type(value: object) -> str:
     if isinstance(value, list):
         return "array"
     if isinstance(value, bool):
@@ -164,7 +165,7 @@ def _unknown_metadata(kind: Kind, obj: Manifest) -> list[str]:
     return [f'unknown field "metadata.{name}"' for name in unknown]
 
 
-def _other_version(given: Any, expected: str) -> StatusError:
+def _other_version(given: object, expected: str) -> StatusError:
     return bad_request(
         f"the API version in the data ({given}) does not match the expected API version ({expected})"
     )
@@ -235,7 +236,9 @@ def _check_map(kind: Kind, request: Request, metadata: Manifest, name: str) -> N
             raise _wrong_type(kind, request, item, f"metadata.{name}", "string")
 
 
-def _wrong_type(kind: Kind, request: Request, value: Any, field: str, wanted: str) -> StatusError:
+def _wrong_type(
+    kind: Kind, request: Request, value: object, field: str, wanted: str
+) -> StatusError:
     found = "object" if isinstance(value, dict) else _json_type(value)
     # The metadata of a custom resource is decoded on its own.
     shown = field.removeprefix("metadata.") if kind.custom else field

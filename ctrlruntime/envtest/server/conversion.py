@@ -9,6 +9,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.json import Json
 
 Converter = Callable[[Manifest], Manifest]
 _HPA_ANNOTATIONS: Final = {
@@ -95,7 +96,7 @@ def _hpa_to_v1(obj: Manifest) -> Manifest:
     return out
 
 
-def _annotate(out: Manifest, name: str, value: Any) -> None:
+def _annotate(out: Manifest, name: str, value: object) -> None:
     annotations = out["metadata"].setdefault("annotations", {})
     annotations[_HPA_ANNOTATIONS[name]] = orjson.dumps(value).decode()
 
@@ -121,7 +122,7 @@ def _hpa_to_v2(obj: Manifest) -> Manifest:
     return out
 
 
-def _pop_annotation(out: Manifest, name: str) -> Any:
+def _pop_annotation(out: Manifest, name: str) -> Json:
     annotations = out["metadata"].get("annotations")
     if not annotations or _HPA_ANNOTATIONS[name] not in annotations:
         return None

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctrlruntime.json import Json
+
 Rule = Callable[[dict[str, Any]], None]
 
 
@@ -21,7 +23,7 @@ class Defaults:
     within: Mapping[str, Defaults] = field(default_factory=dict)
     rules: tuple[Rule, ...] = ()
 
-    def fill(self, obj: Any) -> None:
+    def fill(self, obj: object) -> None:
         if isinstance(obj, list):
             for item in obj:
                 self.fill(item)
@@ -39,7 +41,7 @@ class Defaults:
             rule(obj)
 
 
-def _fresh(value: Any) -> Any:
+def _fresh(value: object) -> Json:
     """Return a copy: defaults are shared, objects are not."""
     if isinstance(value, dict):
         return {key: _fresh(item) for key, item in value.items()}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -172,7 +172,7 @@ class Dispatcher:
         return sorted(paths)
 
 
-def _json(body: Any) -> Reply:
+def _json(body: object) -> Reply:
     return Reply(200, orjson.dumps(body))
 
 

@@ -33,11 +33,11 @@ def required(field: str, detail: str = "") -> FieldError:
     return FieldError(field, "FieldValueRequired", text)
 
 
-def bad_value(field: str, value: Any, detail: str) -> FieldError:
+def bad_value(field: str, value: object, detail: str) -> FieldError:
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {show(value)}: {detail}")
 
 
-def not_supported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
+def not_supported(field: str, value: object, allowed: Sequence[str]) -> FieldError:
     listed = ", ".join(f'"{item}"' for item in allowed)
     text = f"Unsupported value: {show(value)}: supported values: {listed}"
     return FieldError(field, "FieldValueNotSupported", text)
@@ -47,7 +47,7 @@ def forbidden_field(field: str, detail: str) -> FieldError:
     return FieldError(field, "FieldValueForbidden", f"Forbidden: {detail}")
 
 
-def duplicate(field: str, value: Any) -> FieldError:
+def duplicate(field: str, value: object) -> FieldError:
     return FieldError(field, "FieldValueDuplicate", f"Duplicate value: {show(value)}")
 
 
@@ -55,7 +55,7 @@ def too_long(field: str, limit: int) -> FieldError:
     return FieldError(field, "FieldValueTooLong", f"Too long: may not be more than {limit} bytes")
 
 
-def show(value: Any) -> str:
+def show(value: object) -> str:
     """Return a value as Go's field errors print it."""
     if value is None:
         return "null"
@@ -103,7 +103,7 @@ def qualified(group: str, resource: str) -> str:
     return f"{resource}.{group}" if group else resource
 
 
-def _details(group: str, kind: str, name: str = "", **more: Any) -> dict[str, Any]:
+def _details(group: str, kind: str, name: str = "", **more: object) -> dict[str, Any]:
     details: dict[str, Any] = {}
     if name:
         details["name"] = name
@@ -178,7 +178,7 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def forbidden(group: str, resource: str, name: str, why: str, **more: Any) -> StatusError:
+def forbidden(group: str, resource: str, name: str, why: str, **more: object) -> StatusError:
     head = qualified(group, resource)
     text = f'{head} "{name}" is forbidden: {why}' if name else f"{head} is forbidden: {why}"
     return StatusError(403, "Forbidden", text, _details(group, resource, name, **more))

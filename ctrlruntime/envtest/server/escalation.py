@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 from ctrlruntime.api.kinds import Manifest
@@ -122,11 +122,11 @@ def _covers(rule: Mapping[str, Any], right: _Right) -> bool:
     )
 
 
-def _has(values: Any, value: str) -> bool:
-    return bool(values) and ("*" in values or value in values)
+def _has(values: Collection[str] | None, value: str) -> bool:
+    return values is not None and ("*" in values or value in values)
 
 
-def _has_resource(resources: Any, wanted: str) -> bool:
+def _has_resource(resources: Collection[str], wanted: str) -> bool:
     _, slash, subresource = wanted.partition("/")
     return _has(resources, wanted) or bool(slash and f"*/{subresource}" in resources)
 

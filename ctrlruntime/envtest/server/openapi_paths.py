@@ -126,9 +126,17 @@ def operations(kind: Kind, version: str) -> Iterator[Operation]:
     collection, item = f"{scoped}/{kind.plural}", f"{scoped}/{kind.plural}/{{name}}"
     subject = space + kind.kind
 
-    def on(path: str, method: str, action: str, result: str, **more: Any) -> Operation:
-        more.setdefault("subject", subject)
-        return Operation(path, method, action, gvk, result=result, custom=kind.custom, **more)
+    def on(
+        path: str,
+        method: str,
+        action: str,
+        result: str,
+        *,
+        subject: str = subject,
+        query: tuple[str, ...] = (),
+        body: str = "",
+    ) -> Operation:
+        return Operation(path, method, action, gvk, subject, result, query, body, kind.custom)
 
     if "create" in kind.verbs:
         yield on(collection, "post", "post", name, query=_WRITE, body=name)

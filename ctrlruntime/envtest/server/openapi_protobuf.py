@@ -132,7 +132,7 @@ def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return out
 
 
-def _any(value: Any) -> dict[str, str]:
+def _any(value: object) -> dict[str, str]:
     """JSON is YAML too."""
     return {"yaml": orjson.dumps(value).decode() + "\n"}
 

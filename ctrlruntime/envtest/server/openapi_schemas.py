@@ -14,6 +14,7 @@ from ctrlruntime.envtest.schema.builtin import (
 )
 from ctrlruntime.envtest.server.discovery import subresource_kind, subresources
 from ctrlruntime.envtest.server.kinds import Kind
+from ctrlruntime.json import Json
 
 Dialect = Literal["v2", "v3"]
 Schema = dict[str, Any]
@@ -75,7 +76,7 @@ def builtin_schema(name: str, dialect: Dialect) -> Schema:
     return wrapped
 
 
-def _wrap_references(schema: Any) -> Any:
+def _wrap_references(schema: object) -> Json:
     """In v3 a reference stands alone: with a description beside it, it moves into `allOf`."""
     if isinstance(schema, list):
         return [_wrap_references(each) for each in schema]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 import orjson
 import yaml
@@ -25,6 +25,7 @@ from ctrlruntime.envtest.server.errors import (
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import APPLY_YAML, Request
 from ctrlruntime.envtest.server.state import State
+from ctrlruntime.json import Json
 
 JSON_PATCH: Final = "application/json-patch+json"
 MERGE_PATCH: Final = "application/merge-patch+json"
@@ -173,7 +174,7 @@ def read_applied(request: Request) -> Manifest:
     return applied
 
 
-def _json_kind(value: Any) -> str:
+def _json_kind(value: object) -> str:
     if isinstance(value, str):
         return "string"
     if isinstance(value, bool):
@@ -191,7 +192,7 @@ def invalid_patch(patched: Manifest, error: StatusError) -> StatusError:
     return StatusError(422, "Invalid", f' "" is invalid: patch: {text}', {"causes": [cause]})
 
 
-def _read_json(body: bytes) -> Any:
+def _read_json(body: bytes) -> Json:
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
@@ -201,7 +202,7 @@ def _read_json(body: bytes) -> Any:
             raise bad_request(f"error decoding patch: {error}") from None
 
 
-def _patched(live: Manifest, patch: Any, content_type: str, schema: TypeSchema) -> Manifest:
+def _patched(live: Manifest, patch: object, content_type: str, schema: TypeSchema) -> Manifest:
     try:
         if content_type == JSON_PATCH:
             new = json_patch(live, patch)

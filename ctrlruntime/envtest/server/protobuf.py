@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.message import Message
 
-_SCALARS: Final[dict[str, int]] = {
+_SCALARS: Final[dict[str, descriptor_pb2.FieldDescriptorProto.Type.ValueType]] = {
     "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
     "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
@@ -40,7 +40,7 @@ def messages(package: str, table: Mapping[str, str]) -> dict[str, type[Message]]
     }
 
 
-def _add_field(message: Any, package: str, text: str) -> None:
+def _add_field(message: descriptor_pb2.DescriptorProto, package: str, text: str) -> None:
     declared, _, number = text.partition("=")
     name, _, kind = declared.partition(":")
     repeated, present = declared.endswith("*"), declared.endswith("?")

@@ -7,10 +7,12 @@ message with a field that is not in the table is refused as a whole, so that not
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, cast
 
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
@@ -18,6 +20,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.scalars import format_time
 from ctrlruntime.envtest.server.protobuf import messages
 from ctrlruntime.envtest.server.protobuf_table import KINDS, TABLE
+from ctrlruntime.json import Json
 
 MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
@@ -52,7 +55,7 @@ def decode(body: bytes) -> Manifest | None:
     return {"kind": kind, "apiVersion": api_version, **obj}
 
 
-def _object(message: Any) -> Manifest:
+def _object(message: Message) -> Manifest:
     if len(UnknownFieldSet(message)):
         raise _Undecodable
     out: Manifest = {}
@@ -66,33 +69,36 @@ def _object(message: Any) -> Manifest:
     return out
 
 
-def _value(field: Any, value: Any) -> Any:
+def _value(field: FieldDescriptor, value: object) -> Json:
     if not field.is_repeated:
-        return _single(field, value)
+        return _single(value)
+    items = list(cast("Iterable[object]", value))
     if field.message_type is not None and field.message_type.name.endswith("Entry"):
-        return {entry.key: _entry(entry) for entry in value}
-    return [_single(field, each) for each in value]
+        entries = [entry for entry in items if isinstance(entry, Message)]
+        return {_field(entry, "key"): _single(_field(entry, "value")) for entry in entries}
+    return [_single(each) for each in items]
 
 
-def _entry(entry: Any) -> Any:
-    return _single(entry.DESCRIPTOR.fields_by_name["value"], entry.value)
+def _field(message: Message, name: str) -> Json:
+    """Return a field of a message, whose class is made at run time."""
+    return getattr(message, name)
 
 
-def _single(field: Any, value: Any) -> Any:
+def _single(value: object) -> Json:
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
-    if field.message_type is None:
+    if not isinstance(value, Message):
         return value
-    match field.message_type.name:
+    match value.DESCRIPTOR.name:
         case "Quantity":
-            return value.string
+            return _field(value, "string")
         case "IntOrString":
-            return value.strVal if value.type else value.intVal
+            return _field(value, "strVal" if _field(value, "type") else "intVal")
         case "Time":
-            zero = not value.seconds
-            return None if zero else format_time(datetime.fromtimestamp(value.seconds, UTC))
+            seconds = _field(value, "seconds")
+            return format_time(datetime.fromtimestamp(seconds, UTC)) if seconds else None
         case "ExtraValue":
-            return list(value.items)
+            return list(_field(value, "items"))
         case "Ignored":
             return None
         case "Empty":

@@ -7,6 +7,7 @@ from typing import Any
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.errors import StatusError
 from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
+from ctrlruntime.json import Json
 
 
 def scale_view(kind: Kind, version: str, obj: Manifest) -> Manifest:
@@ -70,14 +71,14 @@ def selector_text(kind: Kind, selector: Manifest) -> str:
     return ",".join(sorted(parts))
 
 
-def _get(obj: Manifest, path: str) -> Any:
+def _get(obj: Manifest, path: str) -> Json:
     node: Any = obj
     for part in path.split("."):
         node = node.get(part) if isinstance(node, dict) else None
     return node
 
 
-def put(obj: Manifest, path: str, value: Any) -> None:
+def put(obj: Manifest, path: str, value: object) -> None:
     """Set the field at a dotted path."""
     *parents, last = path.split(".")
     node = obj

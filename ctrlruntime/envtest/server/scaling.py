@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -136,7 +136,7 @@ def _wanted_scale(request: Request, scale: Manifest) -> Manifest:
     return dict(patched)
 
 
-def _check_replicas(kind: Kind, request: Request, replicas: Any) -> None:
+def _check_replicas(kind: Kind, request: Request, replicas: object) -> None:
     if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise bad_request(
             'Scale in version "v1" cannot be handled as a Scale: spec.replicas must be an integer'

@@ -173,6 +173,6 @@ def _port_key(port: dict[str, Any]) -> tuple[Any, Any]:
     return port.get("protocol"), port.get("port")
 
 
-def _refused(service: Manifest, field: str, value: Any, text: str) -> StatusError:
+def _refused(service: Manifest, field: str, value: object, text: str) -> StatusError:
     name = service["metadata"].get("name", "")
     return invalid("", "Service", name, [bad_value(field, value, text)])

@@ -67,7 +67,7 @@ class Record:
         loaded: Manifest = orjson.loads(self.raw)
         return loaded
 
-    def form(self, key: Any, make: Callable[[], bytes]) -> bytes:
+    def form(self, key: object, make: Callable[[], bytes]) -> bytes:
         """Bytes of another form (version, metadata only), made once."""
         if self._obj is None:
             return (self.forms or {}).get(key) or make()

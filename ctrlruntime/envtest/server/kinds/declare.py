@@ -2,18 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.kinds.builtin import Builtin
-from ctrlruntime.envtest.server.kinds.kind import DEFAULT_FIELDS, Kind
+from ctrlruntime.envtest.server.kinds.builtin import Builtin, Hook, UpdateCheck
+from ctrlruntime.envtest.server.kinds.kind import DEFAULT_FIELDS, Kind, NameRule, ScalePaths
 from ctrlruntime.envtest.server.printers import column
 
 _OF_BUILTIN = frozenset(Builtin.__dataclass_fields__)
+
+
+class MoreOfKind(TypedDict, total=False):
+    """Fields of `Builtin` and of `Kind`."""
+
+    defaults: Defaults
+    status: Mapping[str, Any] | None
+    rules: Rules
+    updates: tuple[UpdateCheck, ...]
+    printer: column.Printer
+    before_tracking: Hook
+    admit: Hook
+    before_create: Hook
+    before_update: Callable[[Manifest, Manifest, str], None]
+    after_tracking: Callable[[Manifest, Manifest], None] | None
+    versions: tuple[str, ...]
+    storage_version: str
+    namespaced: bool
+    categories: tuple[str, ...]
+    verbs: tuple[str, ...]
+    subresources: tuple[str, ...]
+    scale: ScalePaths | None
+    generation: bool
+    create_on_update: bool
+    unconditional_update: bool
+    name_rule: NameRule
+    create_only: bool
 
 
 def builtin_kind(
@@ -27,21 +54,22 @@ def builtin_kind(
     spec_rules: Rules | None = None,
     columns: str = "",
     cells: Callable[[Manifest, datetime], column.Cells] | None = None,
-    **more: Any,
+    **more: Unpack[MoreOfKind],
 ) -> Kind:
     """Return a kind of upstream's.
 
     `short` are its short names, `more_fields` those of field selectors, `columns` and `cells` its
     table. Further arguments are those of `Builtin` and of `Kind`.
     """
-    own = {name: more.pop(name) for name in _OF_BUILTIN & more.keys()}
+    given: dict[str, Any] = {**more}
+    own = {name: given.pop(name) for name in _OF_BUILTIN & given.keys()}
     if spec_defaults is not None:
         own["defaults"] = Defaults(within={"spec": spec_defaults})
     if spec_rules is not None:
         own["rules"] = Rules(within={"spec": spec_rules})
     if cells is not None:
         own["printer"] = column.Printer(column.columns(columns), cells)
-    common = DEFAULT_FIELDS if more.get("namespaced", True) else ("metadata.name",)
+    common = DEFAULT_FIELDS if given.get("namespaced", True) else ("metadata.name",)
     return Kind(
         group=group,
         kind=kind,
@@ -49,5 +77,5 @@ def builtin_kind(
         short_names=tuple(short.split()),
         fields=(*common, *more_fields),
         builtin=Builtin(**own),
-        **more,
+        **given,
     )

@@ -6,12 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from ctrlruntime.envtest.server.errors import FieldError, bad_value
+from ctrlruntime.json import Json
 
 _Object = dict[str, Any]
 _IMMUTABLE: Final = "field is immutable"
 
 
-def get_path(obj: _Object, path: str) -> Any:
+def get_path(obj: _Object, path: str) -> Json:
     node: Any = obj
     for part in path.split("."):
         node = node.get(part) if isinstance(node, dict) else None

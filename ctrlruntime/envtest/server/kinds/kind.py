@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
@@ -131,7 +131,7 @@ class Catalog:
         for kind in kinds:
             self._by_resource[kind.group, kind.plural] = kind
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Kind]:
         return iter(self._by_resource.values())
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
@@ -81,7 +82,7 @@ def _quality_of_service(spec: _Object) -> str:
     return "Guaranteed" if guaranteed else "Burstable"
 
 
-def _amount(text: Any) -> Any:
+def _amount(text: object) -> Decimal | None:
     try:
         return value_of(text) if text is not None else None
     except QuantityError:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
@@ -15,7 +15,9 @@ from ctrlruntime.envtest.server.printers.column import part
 _Object = dict[str, Any]
 
 
-def rolling(field: str, values: _Object, *, only_by_default: bool = False) -> Any:
+def rolling(
+    field: str, values: _Object, *, only_by_default: bool = False
+) -> Callable[[_Object], None]:
     """`only_by_default`: who names the type is not given the parameters."""
 
     def rule(spec: _Object) -> None:

@@ -70,7 +70,7 @@ def _column(text: str) -> Column:
     return Column(name, kind or "string", priority=1 if wide else 0)
 
 
-def since(stamp: Any, now: datetime) -> str:
+def since(stamp: object, now: datetime) -> str:
     """Return the age of a timestamp as text; `<unknown>` where there is none."""
     if not stamp:
         return UNKNOWN

@@ -48,7 +48,7 @@ def _column(declared: Mapping[str, Any]) -> Column:
     )
 
 
-def _cell(kind: str, path: str, obj: Manifest, now: datetime) -> Any:
+def _cell(kind: str, path: str, obj: Manifest, now: datetime) -> str | float | bool | None:
     """Return the first match as the column's type has it; None where it is missing or of another type."""
     try:
         found = compile_path(path).find(obj)
@@ -72,7 +72,7 @@ def _cell(kind: str, path: str, obj: Manifest, now: datetime) -> Any:
     return value if isinstance(value, bool) else None
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, str):
         return value
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()

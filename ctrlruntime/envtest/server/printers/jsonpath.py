@@ -11,6 +11,8 @@ from typing import Any, Final
 
 import orjson
 
+from ctrlruntime.json import Json
+
 _TOKEN: Final = re.compile(
     r"""\.\.(?P<deep>[\w-]+)            # ..name
       | \.?\*                           # .*
@@ -47,7 +49,7 @@ class Path:
 
     steps: tuple[Step, ...]
 
-    def find(self, value: Any) -> list[Any]:
+    def find(self, value: object) -> list[Any]:
         """All matches in order; missing members match nothing."""
         found = [value]
         for step in self.steps:
@@ -90,7 +92,7 @@ def _step(match: re.Match[str]) -> Step:
 
 
 def _member(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: object) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
 
@@ -98,7 +100,7 @@ def _member(name: str) -> Step:
 
 
 def _index(position: int) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: object) -> Iterator[Any]:
         if isinstance(value, list) and -len(value) <= position < len(value):
             yield value[position]
 
@@ -109,14 +111,14 @@ def _slice(text: str) -> Step:
     first, _, last = text.partition(":")
     chosen = slice(int(first) if first else None, int(last) if last else None)
 
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: object) -> Iterator[Any]:
         if isinstance(value, list):
             yield from value[chosen]
 
     return step
 
 
-def _children(value: Any) -> Iterator[Any]:
+def _children(value: object) -> Iterator[Any]:
     if isinstance(value, list):
         yield from value
     elif isinstance(value, dict):
@@ -124,7 +126,7 @@ def _children(value: Any) -> Iterator[Any]:
 
 
 def _deep(name: str) -> Step:
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: object) -> Iterator[Any]:
         if isinstance(value, dict) and name in value:
             yield value[name]
         for child in _children(value):
@@ -141,20 +143,20 @@ def _filter(text: str) -> Step:
     compare = _OPERATORS[match["op"]] if match["op"] else None
     wanted = _literal(match["value"]) if compare else None
 
-    def accepts(item: Any) -> bool:
+    def accepts(item: object) -> bool:
         found = path.find(item)
         if compare is None:
             return bool(found)
         return any(_same_type(each, wanted) and compare(each, wanted) for each in found)
 
-    def step(value: Any) -> Iterator[Any]:
+    def step(value: object) -> Iterator[Any]:
         if isinstance(value, list):
             yield from filter(accepts, value)
 
     return step
 
 
-def _literal(text: str) -> Any:
+def _literal(text: str) -> Json:
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     try:
@@ -163,7 +165,7 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _same_type(left: Any, right: Any) -> bool:
+def _same_type(left: object, right: object) -> bool:
     numbers = (int, float)
     if isinstance(left, bool) or isinstance(right, bool):
         return isinstance(left, bool) and isinstance(right, bool)
