@@ -9,18 +9,22 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import orjson
 
 from benchmarks import base_code
+from ctrlruntime.api import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Counts, LogEntry, Mark
 from ctrlruntime.envtest.proxy.log import LEASES, RequestLog
 from ctrlruntime.envtest.proxy.requests import WRITES
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 NAMESPACE = "default"
 MANAGER = "manager"
@@ -32,7 +36,7 @@ def report_progress(text: str) -> None:
     click.echo(text, err=True)
 
 
-def print_figures(figures: Any) -> None:
+def print_figures(figures: DataclassInstance) -> None:
     """Print a dataclass of figures as one line of JSON: the last line of each benchmark."""
     click.echo(orjson.dumps(asdict(figures)).decode())
 
@@ -131,7 +135,7 @@ class Fleet:
         """Create many objects, `at_once` of them side by side."""
         slots, client = asyncio.Semaphore(at_once), self.client
 
-        async def create(each: Any) -> None:
+        async def create(each: Manifest) -> None:
             async with slots:
                 await client.create(each)
 

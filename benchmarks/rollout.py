@@ -121,7 +121,7 @@ def is_ready(tenant: Tenant) -> bool:
     )
 
 
-def template(release: str, *, bad: bool = False, **rollout: Any) -> dict[str, Any]:
+def template(release: str, *, bad: bool = False, **rollout: object) -> dict[str, Any]:
     """The sample template with a label on each of its resources. In a bad one the last cannot be rendered."""
     manifest = sample("tenanttemplate.yaml")
     for items in manifest["spec"].values():

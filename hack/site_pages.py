@@ -46,7 +46,7 @@ def _written(docs: Path) -> Iterator[str]:
     yield from (str(path.relative_to(docs)) for path in docs.rglob("*.md"))
 
 
-def _filled(entry: Any, known: list[str]) -> Any:
+def _filled(entry: object, known: list[str]) -> object:
     if isinstance(entry, list):
         return [_filled(item, known) for item in entry]
     if isinstance(entry, dict):

@@ -79,7 +79,7 @@ def _ask(given: dict[str, Any], what: Callable[[Ephemerals], Awaitable[T]]) -> T
     help="An Instance whose spec to start from.",
 )
 @named
-def deploy(version: str, lease: str, base: Path | None, name: str | None, **given: Any) -> None:
+def deploy(version: str, lease: str, base: Path | None, name: str | None, **given: object) -> None:
     """Deploy VERSION as an instance of its own. May be repeated while its creation is under way."""
     length, chosen = duration(lease), _name(name)
     if length > leases.LONGEST_EXTENSION:
@@ -94,7 +94,7 @@ def deploy(version: str, lease: str, base: Path | None, name: str | None, **give
 @ephemeral.command()
 @click.argument("version")
 @named
-def upgrade(version: str, name: str | None, **given: Any) -> None:
+def upgrade(version: str, name: str | None, **given: object) -> None:
     """Bring an instance to VERSION."""
     chosen = _name(name)
     _ask(given, lambda all_: all_.upgrade(chosen, version))
@@ -103,7 +103,7 @@ def upgrade(version: str, name: str | None, **given: Any) -> None:
 
 @ephemeral.command()
 @named
-def delete(name: str | None, **given: Any) -> None:
+def delete(name: str | None, **given: object) -> None:
     """Delete an instance before its lease ends."""
     chosen = _name(name)
     _ask(given, lambda all_: all_.delete(chosen))
@@ -112,7 +112,7 @@ def delete(name: str | None, **given: Any) -> None:
 
 @ephemeral.command("list")
 @cluster_options
-def list_all(**given: Any) -> None:
+def list_all(**given: object) -> None:
     """All ephemeral instances."""
     for item in _ask(given, lambda all_: all_.list()):
         version = item.spec.sourcegraph_version
@@ -122,7 +122,7 @@ def list_all(**given: Any) -> None:
 
 @ephemeral.command()
 @named
-def status(name: str | None, **given: Any) -> None:
+def status(name: str | None, **given: object) -> None:
     """How an instance is."""
     chosen = _name(name)
     found = _ask(given, lambda all_: all_.get(chosen))
@@ -136,7 +136,7 @@ def status(name: str | None, **given: Any) -> None:
 @click.option("--expire-now", is_flag=True, help="Let the instance go at once.")
 @named
 def lease(
-    extend: str | None, reduce: str | None, expire_now: bool, name: str | None, **given: Any
+    extend: str | None, reduce: str | None, expire_now: bool, name: str | None, **given: object
 ) -> None:
     """Extend, reduce or end the lease of an instance."""
     if sum(map(bool, (extend, reduce, expire_now))) != 1:

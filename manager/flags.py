@@ -1,6 +1,6 @@
 """Groups of flags, so that a command with many stays readable."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
@@ -18,9 +18,12 @@ def with_options(command: Command, *options: Callable[[Command], Command]) -> Co
 class LateHelp(click.Option):
     """An option whose help is computed when it is shown, since it imports much."""
 
-    def __init__(self, *arguments: Any, late_help: Callable[[], str], **settings: Any) -> None:
+    def __init__(
+        self, names: Sequence[str], *, late_help: Callable[[], str], **settings: object
+    ) -> None:
         self._late_help = late_help
-        super().__init__(*arguments, **settings)
+        checked_by_click: dict[str, Any] = {**settings}
+        super().__init__(names, **checked_by_click)
 
     def _shown_help(self) -> str:
         return self._late_help()

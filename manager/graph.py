@@ -1,7 +1,7 @@
 """`manager graph`: draw what the resources of a template depend on."""
 
 from pathlib import Path
-from typing import Any
+from typing import TextIO
 
 import click
 
@@ -41,7 +41,7 @@ _FORMATS = {"mermaid": mermaid, "dot": dot}
 @cluster_options
 def graph(
     name: str | None,
-    file: Any,
+    file: TextIO | None,
     of_tenant: bool,
     language: str,
     kubeconfig: Path | None,

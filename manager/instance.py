@@ -2,9 +2,8 @@
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -45,7 +44,7 @@ instance.add_command(describe)
 instance.add_command(logs)
 
 
-def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Any:
+def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Callable[..., object]:
     """Return a command that sets or removes annotations of one instance."""
 
     @click.argument("instance_name", metavar="NAME")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from typing import Any, TextIO, TypeVar
 
 import click
 import yaml
@@ -15,7 +15,7 @@ from internal.tenancy.statuses import describe
 R = TypeVar("R", bound=Resource[Any, Any])
 
 
-def manifests(file: Any) -> Iterator[dict[str, Any]]:
+def manifests(file: TextIO) -> Iterator[dict[str, Any]]:
     """Yield the objects of a YAML or JSON file, those of a List one by one. Raises ClickException."""
     try:
         for document in yaml.load_all(file, yaml.CSafeLoader):

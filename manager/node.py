@@ -1,7 +1,7 @@
 """`manager node`: what runs in the Pod of a node, beside the node and before it."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
@@ -85,7 +85,11 @@ def version_check(
     once: bool,
     interval: float,
     kubeconfig: Path | None,
-    **place: Any,
+    namespace: str,
+    node_set: str,
+    pod: str,
+    image: str,
+    home: Path,
 ) -> None:
     """Tell the set which height the node makes next.
 
@@ -98,7 +102,8 @@ def version_check(
         from internal.cosmos.sidecar.serving import check_before_start, keep_checking
         from internal.cosmos.sidecar.version_check import Place, WrongVersion
 
-    where, address = Place(**place), _address(rpc_url)
+    where = Place(namespace=namespace, node_set=node_set, pod=pod, image=image, home=home)
+    address = _address(rpc_url)
     try:
         if once:
             click.echo(uvloop.run(check_before_start(where, kubeconfig)))

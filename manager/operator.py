@@ -42,13 +42,14 @@ _POSITIVE: Final = click.IntRange(min=1)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
 )
-def operator(**given: Any) -> None:
+def operator(**flags: object) -> None:
     """Deploy a stack of controllers for each data plane, as the FleetConfig has it."""
     from ctrlruntime.manager.http import AddressError
     from ctrlruntime.manager.options import lease_namespace
     from ctrlruntime.webhook.tls import CertificateError
     from manager.operator_run import NoStackImage, OperatorRun, run_operator
 
+    given: dict[str, Any] = {**flags}
     options = OperatorRun(console=take_console_options(given), **given)
     if options.metrics_cert_path is not None and not options.metrics_secure:
         raise click.UsageError("--metrics-cert-path needs --metrics-secure")

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TextIO, cast
 
 import click
 
@@ -29,7 +29,11 @@ CHANGES: Final = 1
 FAILED: Final = 2
 _FORMATS = {"text": text, "json": as_json, "markdown": markdown}
 _ERRORS = (PlanError, SourceError, ConfigError, APIError, TransportError, TimeoutError)
-_KINDS: Final[tuple[type[Any], ...]] = (TenantTemplate, FleetRollout, Instance)
+_KINDS: Final[tuple[type[TenantTemplate | FleetRollout | Instance], ...]] = (
+    TenantTemplate,
+    FleetRollout,
+    Instance,
+)
 Planner = Callable[[Config], Awaitable[ChangePlan]]
 
 
@@ -65,7 +69,7 @@ class _Failure(click.ClickException):
 @privilege_options
 @cluster_options
 def plan(
-    file: Any,
+    file: TextIO | None,
     name: str | None,
     registry: str | None,
     rollout: str | None,
@@ -112,7 +116,7 @@ async def _planned(planner: Planner, kubeconfig: Path | None, context: str | Non
 
 
 def _planner(
-    changed: Any,
+    changed: TenantTemplate | FleetRollout | Instance | None,
     registry: str | None,
     stored: list[tuple[type[Any], str | None]],
     options: TenancyOptions,
@@ -134,7 +138,10 @@ def _planner(
         from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
 
         wanted = PlanRequest(
-            namespace=namespace, registry=registry or "", template=changed, confirm=confirm
+            namespace=namespace,
+            registry=registry or "",
+            template=changed if isinstance(changed, TenantTemplate) else None,
+            confirm=confirm,
         )
         return lambda config: plan_tenants(config, options, wanted, logger)
     from manager.controllers import cloud_plan
@@ -152,13 +159,13 @@ def _planner(
     return partial(
         cloud_plan.plan_changed,
         logger=logger,
-        changed=changed,
+        changed=cast("FleetRollout | Instance", changed),
         namespace=namespace,
         confirm=confirm,
     )
 
 
-def _changed(file: Any, name: str | None) -> Any:
+def _changed(file: TextIO, name: str | None) -> TenantTemplate | FleetRollout | Instance:
     """Return the object of a file: a template if there is one, else a FleetRollout, else an Instance."""
     found = list(manifests(file))
     kinds = {item.get("kind") for item in found}

@@ -129,7 +129,7 @@ def _diff(group: Group) -> Iterator[str]:
             yield from _both(change)
 
 
-def _yaml(manifest: Any) -> list[str]:
+def _yaml(manifest: object) -> list[str]:
     import yaml
 
     return str(yaml.safe_dump(manifest, sort_keys=False)).splitlines()
@@ -153,7 +153,7 @@ def _both(change: FieldChange) -> Iterator[str]:
         yield f"+ {change.path}: {_short(change.after)}"
 
 
-def _short(value: Any) -> str:
+def _short(value: object) -> str:
     shown = json.dumps(value, ensure_ascii=False)
     return shown if len(shown) <= LONGEST_VALUE else f"{shown[:LONGEST_VALUE]}…"
 

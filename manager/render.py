@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import click
 import yaml
@@ -58,9 +58,9 @@ from manager.privilege_flags import privilege_options
 @click.option("--show-secrets", is_flag=True, help="Do not mask Secrets and sensitive values.")
 @privilege_options
 def render(
-    files: tuple[Any, ...],
+    files: tuple[TextIO, ...],
     name: str | None,
-    row_file: Any,
+    row_file: TextIO | None,
     values: tuple[str, ...],
     uid: str | None,
     namespace: str | None,
@@ -116,15 +116,18 @@ async def _rendered(
         await renderer.close()
 
 
-def _rows(file: Any, values: tuple[str, ...], uid: str | None) -> list[dict[str, str | None]]:
+def _rows(
+    file: TextIO | None, values: tuple[str, ...], uid: str | None
+) -> list[dict[str, str | None]]:
     """Return the rows given, each with what --set changes. Raises ClickException."""
+    place = "" if file is None else file.name
     try:
         given = {} if file is None else yaml.load(file, yaml.CSafeLoader)
     except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is not YAML: {error}") from error
+        raise click.ClickException(f"{place} is not YAML: {error}") from error
     listed = given if isinstance(given, list) else [given]
     if not all(isinstance(each, dict) for each in listed):
-        raise click.ClickException(f"{file.name}: a row is a mapping of values by column")
+        raise click.ClickException(f"{place}: a row is a mapping of values by column")
     changes: dict[str, str | None] = dict(_pair(text) for text in values)
     if file is None and uid is not None:
         changes.setdefault("uid", uid)

@@ -99,8 +99,9 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
 )
-def run(**given: Any) -> None:
+def run(**arguments: object) -> None:
     """Run the controllers."""
+    given: dict[str, Any] = {**arguments}
     given["protected_namespaces"] |= own_namespace()
     checks = take_health_check_options(given)
     flags = {name: given.pop(name) for name in TENANCY_OPTIONS}

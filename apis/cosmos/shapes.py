@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Final
 
 from pydantic import Field, WithJsonSchema
+from pydantic.fields import FieldInfo
 
 from ctrlruntime.api import Duration
 
@@ -47,11 +48,12 @@ _PRESERVE: Final = "x-kubernetes-preserve-unknown-fields"
 _INT_OR_STRING: Final = "x-kubernetes-int-or-string"
 
 
-def _text(pattern: str, longest: int | None = None) -> Any:
+def _text(pattern: str, longest: int | None = None) -> FieldInfo:
     extra: Schema = {"pattern": pattern}
     if longest is not None:
         extra["maxLength"] = longest
-    return Field(json_schema_extra=extra)
+    field: FieldInfo = Field(json_schema_extra=extra)
+    return field
 
 
 def _number_or(pattern: str, longest: int) -> Schema:

@@ -195,7 +195,7 @@ class TenantRegistrySource(
     """How often the rows are read: a whole number of seconds, minutes or hours, such as 30s."""
 
     @property
-    def described(self) -> Any:
+    def described(self) -> object:
         """What the field of the source's type holds; None if it is not there.
 
         It is of the type that the field has, or a dict for types that packages register.

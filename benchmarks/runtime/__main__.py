@@ -16,7 +16,7 @@ import sys
 import time
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import aiohttp
 import click
@@ -322,9 +322,16 @@ def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str,
     return found
 
 
-async def run(backend: str, **options: Any) -> dict[str, Any]:
+class Options(TypedDict):
+    count: int
+    workers: int
+    turns: int
+    peer: str
+
+
+async def run(backend: str, base: Path | None, **options: Unpack[Options]) -> dict[str, Any]:
     async with target(backend) as at:
-        return await bench(at, **options)
+        return await bench(at, base=base, **options)
 
 
 @click.command()
@@ -334,7 +341,7 @@ async def run(backend: str, **options: Any) -> dict[str, Any]:
 @click.option("--base", default="none", help="A commit to compare processor time with, or none.")
 @click.option("--turns", default=1, help="How often each of the two runs.")
 @click.option("--peer", type=click.Choice(["", "kopf"]), default="")
-def main(backend: str, base: str, **options: Any) -> None:
+def main(backend: str, base: str, **options: Unpack[Options]) -> None:
     """Reconcile widgets, and count what that costs. Fails if a figure exceeds its bound."""
     code = None if base in ("", "none") else base_code.exported(base)
     for folder in filter(None, (base_code.REPOSITORY, code)):

@@ -24,6 +24,7 @@ from benchmarks.scale.bounds import ScaleFigures, exceeded
 from benchmarks.scale.stacks import DEPLOYMENT, FOLLOWED, Stack, Stacks, running
 from benchmarks.scale.tenants import has_workload, numbers_of, tenant
 from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.resource import KindRef
 from internal.fleet.pods import WORKLOADS
 
 CONFIG_MAP = FOLLOWED[0]
@@ -161,7 +162,7 @@ def _controllers(logs: list[Path]) -> list[Path]:
     return [log for log in logs if log.parent.name == "controllers"]
 
 
-async def _count(stack: Stack, kind: Any) -> int:
+async def _count(stack: Stack, kind: KindRef) -> int:
     client = stack.plane.client("envtest")
     return len(await client.list(kind, stack.namespace, metadata_only=True))
 

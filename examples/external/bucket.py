@@ -67,7 +67,7 @@ class Service:
         """Delete a bucket; one that is gone is no error. Raises NotEmpty."""
         await self._call("DELETE", name)
 
-    async def _call(self, method: str, name: str, body: Any = None) -> Any:
+    async def _call(self, method: str, name: str, body: object = None) -> dict[str, Any] | None:
         headers = {"Authorization": f"Bearer {self._token}"}
         timeout = aiohttp.ClientTimeout(total=10)
         async with (

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.manager import Group, Manager
@@ -283,7 +284,7 @@ class Console:
         return web.Response(status=204)
 
     @property
-    def _guarded(self) -> Any:
+    def _guarded(self) -> Middleware:
         @web.middleware
         async def guarded(request: web.Request, handler: Handler) -> web.StreamResponse:
             try:
