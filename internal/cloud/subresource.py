@@ -36,15 +36,15 @@ class Upstream:
     """Hash over the contents of the bundle's ConfigMaps."""
 
 
-def _no_secrets(_resource: Any) -> Sequence[SecretKeyRef]:
+def _no_secrets(_resource: object) -> Sequence[SecretKeyRef]:
     return ()
 
 
-def _no_names(_resource: Any) -> Sequence[str]:
+def _no_names(_resource: object) -> Sequence[str]:
     return ()
 
 
-def _defined(_resource: Any) -> float | None:
+def _defined(_resource: object) -> float | None:
     return None
 
 

@@ -42,7 +42,7 @@ async def _at_once() -> None:
     return
 
 
-async def _no_drift(_resource: Any) -> str:
+async def _no_drift(_resource: object) -> str:
     return ""
 
 

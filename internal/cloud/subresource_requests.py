@@ -13,6 +13,7 @@ from internal.cloud.taskdriver.record import is_live
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
+    from ctrlruntime.api.resource import Resource
     from ctrlruntime.client.client import Client
     from internal.cloud.subresource import Subresource
 
@@ -74,7 +75,7 @@ async def _subresources(
 
 
 async def _annotate(
-    client: Client, subresource: Subresource[Any], found: Any, key: str, value: str
+    client: Client, subresource: Subresource[Any], found: Resource[Any, Any], key: str, value: str
 ) -> bool:
     """Write the annotation. Return False if the object was deleted, and perhaps made again."""
     metadata = found.metadata

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from yarl import URL
 
@@ -80,7 +80,7 @@ def is_same(found: Manifest, wanted: Manifest) -> bool:
     return names == [hook["name"] for hook in wanted["webhooks"]] and _has(found, wanted)
 
 
-def _has(found: Any, wanted: Any) -> bool:
+def _has(found: object, wanted: object) -> bool:
     if isinstance(wanted, dict):
         return isinstance(found, dict) and all(
             _has(found.get(key), value) for key, value in wanted.items()

@@ -83,7 +83,7 @@ def build_stack(
     return desired
 
 
-def _object(mapping: RESTMapping, name: str, namespace: str, **fields: Any) -> Manifest:
+def _object(mapping: RESTMapping, name: str, namespace: str, **fields: object) -> Manifest:
     metadata = {"name": name, "namespace": namespace, "labels": _labels(name)}
     gvk = mapping.gvk
     return {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": metadata, **fields}

@@ -86,7 +86,7 @@ async def render_shown(
         raise RenderError(error.path, message) from None
 
 
-def _list(value: Any) -> Iterable[Any]:
+def _list(value: object) -> Iterable[Any]:
     """Return the elements of a rendered list. Raises RenderError."""
     if isinstance(value, str):
         text = value.strip()
@@ -107,7 +107,7 @@ def _between_commas(text: str) -> Iterator[str]:
     return (part.strip() for part in text.split(",") if part.strip())
 
 
-def _name(element: Any, key: str) -> str:
+def _name(element: object, key: str) -> str:
     """Return what tells an element apart. Raises RenderError."""
     named = element
     if isinstance(element, Mapping):
@@ -128,5 +128,5 @@ def _name(element: Any, key: str) -> str:
     return name
 
 
-def _text(element: Any) -> str:
+def _text(element: object) -> str:
     return element if isinstance(element, str) else orjson.dumps(element).decode()

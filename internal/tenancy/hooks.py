@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from apis.tenancy import Hook, HookMoment, Tenant
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -142,7 +142,7 @@ def _failed(tenant: Tenant, hook: Hook, why: str, *, retry: bool = False) -> Sto
     return Stopped(HOOK_FAILED, message, retry)
 
 
-def unreadable_hooks(spec: Any, annotations: Mapping[str, str]) -> Stopped | None:
+def unreadable_hooks(spec: object, annotations: Mapping[str, str]) -> Stopped | None:
     """Return what stops the removal of a tenant whose spec cannot be read, if that has hooks."""
     if not isinstance(spec, Mapping) or not spec.get("hooks"):
         return None

@@ -9,6 +9,8 @@ import copy
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from ctrlruntime.json import Json
+
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
 
@@ -90,7 +92,7 @@ def _compiled(path: str) -> JSONPath | CompoundJSONPath:
 
 
 def _write(
-    made: Manifest, live: Mapping[str, Any], source: Location, value: Any, *, add_missing: bool
+    made: Manifest, live: Mapping[str, Any], source: Location, value: object, *, add_missing: bool
 ) -> None:
     target: Any = made
     origin: Any = live
@@ -109,7 +111,7 @@ def _write(
             target[place] = value
 
 
-def _paired(target: Any, origin: Any, part: str | int) -> Any:
+def _paired(target: object, origin: object, part: str | int) -> Json:
     if isinstance(target, dict) and isinstance(part, str):
         return target.get(part, _ABSENT)
     if isinstance(target, list) and isinstance(origin, list) and isinstance(part, int):

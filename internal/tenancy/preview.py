@@ -5,11 +5,11 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.json import Json
 from ctrlruntime.resources.field_changes import MASK, MASKED
 from internal.tenancy.builder import BuiltResource, build
 from internal.tenancy.naming import tenant_name
@@ -150,7 +150,7 @@ def masked(manifest: Manifest, hidden: Mapping[str, str]) -> Manifest:
     return {**shown, "metadata": {**shown["metadata"], **named}}
 
 
-def _replaced(item: Any, values: list[str]) -> Any:
+def _replaced(item: object, values: list[str]) -> Json:
     if isinstance(item, dict):
         return {_replaced(key, values): _replaced(value, values) for key, value in item.items()}
     if isinstance(item, list):

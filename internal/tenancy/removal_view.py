@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from apis.tenancy import DeletionPolicy, PendingRemoval, Tenant, TenantStatus, resource_lists
 from ctrlruntime.api import parse_time
@@ -71,7 +70,7 @@ def _retained(tenant: Tenant, entry: Entry | None, template: Entry | None) -> fr
     )
 
 
-def retained_by(spec: Any) -> set[str]:
+def retained_by(spec: object) -> set[str]:
     """Ids of the entries with Retain in a spec on the wire, read without validation."""
     lists = spec.values() if isinstance(spec, Mapping) else ()
     return {

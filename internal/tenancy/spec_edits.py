@@ -36,7 +36,7 @@ def removal_patch(version: str, paths: list[Path]) -> list[dict[str, Any]]:
     return [test, *({"op": "remove", "path": _pointer(path)} for path in paths)]
 
 
-def _compare(path: Path, live: Any, wanted: Any, found: list[Path]) -> None:
+def _compare(path: Path, live: object, wanted: object, found: list[Path]) -> None:
     if isinstance(live, Mapping) and isinstance(wanted, Mapping):
         for key, value in live.items():
             if key in wanted:
@@ -53,7 +53,7 @@ def _compare(path: Path, live: Any, wanted: Any, found: list[Path]) -> None:
                 found.append((*path, place))
 
 
-def _is_default(path: Path, key: str, value: Any) -> bool:
+def _is_default(path: Path, key: str, value: object) -> bool:
     """Whether it is a field of an entry with the value that the server gives it."""
     return len(path) == 2 and key in _DEFAULTS and _DEFAULTS[key] == value
 

@@ -227,7 +227,7 @@ class PlannedChildren(Children):
         return True
 
 
-def _part(live: Any, patch: Any) -> Any:
+def _part(live: object, patch: object) -> object:
     """Return what a patch is about of an object."""
     if isinstance(live, dict) and isinstance(patch, dict):
         return {key: _part(live[key], patch[key]) for key in patch if key in live}

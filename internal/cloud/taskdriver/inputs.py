@@ -152,7 +152,7 @@ def _counts(key: str) -> bool:
     return not any(domain == name or domain.endswith(f".{name}") for name in FOREIGN_DOMAINS)
 
 
-def digest(value: Any) -> str:
+def digest(value: object) -> str:
     """SHA-1 of the canonical JSON, 40 hexadecimal digits. A name, not a protection."""
     return hashlib.sha1(canonical(value), usedforsecurity=False).hexdigest()
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from ctrlruntime.json import Json
 from internal.cloud.tasks.task import TaskRejected
 
 _PLACE: Final = re.compile(r"\$\$\{|\$\{([^{}]*)\}")
@@ -39,7 +40,7 @@ class Places:
 
         return _PLACE.sub(value, text)
 
-    def fill_data(self, data: Any, *, keep_unknown: bool = False, typed: bool = False) -> Any:
+    def fill_data(self, data: object, *, keep_unknown: bool = False, typed: bool = False) -> Json:
         """JSON data with the places in all its texts filled, names of fields excepted.
 
         With `typed`, a text that is nothing but one place becomes the value itself: `"${alerting}"`
@@ -47,7 +48,7 @@ class Places:
         """
         return _mapped(data, lambda text: self._filled(text, keep_unknown, typed))
 
-    def _filled(self, text: str, keep_unknown: bool, typed: bool) -> Any:
+    def _filled(self, text: str, keep_unknown: bool, typed: bool) -> Json:
         whole = _PLACE.fullmatch(text) if typed else None
         if whole is not None and whole.group(1) and self._ours(whole.group(1)):
             return self._value(whole.group(1))
@@ -85,7 +86,7 @@ def _written(value: str | bool) -> str:
     return value if isinstance(value, str) else str(value).lower()
 
 
-def _mapped(data: Any, change: Callable[[str], Any]) -> Any:
+def _mapped(data: object, change: Callable[[str], Any]) -> Json:
     if isinstance(data, str):
         return change(data)
     if isinstance(data, Mapping):

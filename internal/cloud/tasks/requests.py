@@ -12,7 +12,7 @@ import orjson
 
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
-from ctrlruntime.json import equal
+from ctrlruntime.json import Json, equal
 from ctrlruntime.outbound_http import displayed_url, outbound_session
 from internal.cloud.tasks.http import (
     BadAddress,
@@ -43,7 +43,7 @@ class Answer:
     """The code; 0 if there was no answer."""
     body: bytes = field(default=b"", repr=False)
 
-    def json(self) -> Any:
+    def json(self) -> Json:
         """Return the body as JSON. Raises ValueError."""
         return orjson.loads(self.body)
 
@@ -176,7 +176,7 @@ class _Expected:
             value=places.fill_data(expectation.equals, typed=True),
         )
 
-    def complaint(self, data: Any, censored: Callable[[str], str]) -> str | None:
+    def complaint(self, data: Json, censored: Callable[[str], str]) -> str | None:
         found = self.query.findall(data)
         if not found:
             return f"{self.path} is missing"
@@ -225,6 +225,6 @@ class _Prepared:
         return f"{reply.status}, and {'; '.join(found)}" if found else None
 
 
-def _brief(value: Any, censored: Callable[[str], str]) -> str:
+def _brief(value: object, censored: Callable[[str], str]) -> str:
     text = censored(orjson.dumps(value).decode())
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -217,11 +217,11 @@ def _default(classes: Sequence[Manifest]) -> Manifest | None:
     return next(filter(is_default, classes), None)
 
 
-def _bytes(quantity: Any) -> int:
+def _bytes(quantity: object) -> int:
     return int(Quantity(quantity).value)
 
 
-def _time(text: Any) -> datetime | None:
+def _time(text: object) -> datetime | None:
     try:
         return parse_time(text) if isinstance(text, str) else None
     except ValueError:

@@ -2,13 +2,15 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated, TypeVar
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
 from internal.cloud.tasks.task import Retries, TaskDefinition
+
+T = TypeVar("T")
 
 _Count = Annotated[int, Field(ge=0, le=100_000)]
 _Seconds = Annotated[float, Field(gt=0, le=7 * 24 * 3600)]
@@ -88,7 +90,7 @@ def with_settings(definition: TaskDefinition, settings: TaskSettings) -> TaskDef
     )
 
 
-def _or(given: Any, otherwise: Any) -> Any:
+def _or(given: T | None, otherwise: T) -> T:
     return otherwise if given is None else given
 
 

@@ -75,7 +75,7 @@ def check_increase(node_set: CosmosFullNode) -> None:
         raise invalid_field(field, f"{text} lets no disk grow; give more than 0")
 
 
-def check_quantities(resources: Any, path: str) -> None:
+def check_quantities(resources: object, path: str) -> None:
     """Raise InvalidSpec unless all limits and requests are quantities that are not negative."""
     if not isinstance(resources, Mapping):
         return
@@ -99,7 +99,7 @@ def check_ports(ports: Iterable[Mapping[str, Any]]) -> None:
         known[number] = name
 
 
-def amount(value: Any, path: str) -> Decimal:
+def amount(value: object, path: str) -> Decimal:
     """Return the amount of a quantity. Raises InvalidSpec for what is none."""
     try:
         return Quantity(value).value

@@ -1,6 +1,6 @@
 """What all builders return: a manifest, whose it is, and what it was built from. Pure."""
 
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -23,7 +23,7 @@ ROLE: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "Role")]
 ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]
 
 
-def inputs_of(*parts: Any) -> str:
+def inputs_of(*parts: object) -> str:
     """Return a short name for what a builder is given.
 
     It does not change with the builder, and what equals its default counts as absent: neither a new

@@ -94,7 +94,7 @@ def _in_order(ours: Mapping[str, Any], patch: dict[str, Any], schema: ListOrMap)
     return made
 
 
-def _is_keyed(given: Any, key: str) -> bool:
+def _is_keyed(given: object, key: str) -> bool:
     """Whether it is a list of items with their key; what else it may be, the merge tells."""
     return isinstance(given, list) and all(
         isinstance(item, dict) and isinstance(item.get(key), str | int) for item in given

@@ -12,10 +12,13 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any, Final, cast
+from typing import IO, TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import lz4.frame
+
+if TYPE_CHECKING:
+    from typing_extensions import Buffer
 
 if sys.version_info >= (3, 14):
     from compression import zstd
@@ -90,7 +93,7 @@ class MeteredReader(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: "Buffer") -> int:
         view = memoryview(buffer)
         content = self._stream.read(len(view))
         if not content and getattr(self._stream, "length", None):

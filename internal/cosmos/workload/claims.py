@@ -257,7 +257,7 @@ def _keep(wanted: Manifest, has: Mapping[str, Any], name: str) -> tuple[Immutabl
     return tuple(differing)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> object:
     return sorted(value) if isinstance(value, list) else value
 
 

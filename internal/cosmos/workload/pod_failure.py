@@ -79,7 +79,7 @@ def _status(entry: Entry) -> Mapping[str, Any]:
     return entry.field("status") or {}
 
 
-def _time(text: Any) -> datetime | None:
+def _time(text: object) -> datetime | None:
     try:
         return parse_time(text) if isinstance(text, str) else None
     except ValueError:

@@ -7,6 +7,7 @@ import operator
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
+from ctrlruntime.json import Json
 from internal.tenancy.cel.errors import CelError
 from internal.tenancy.cel.functions import FUNCTIONS, is_int, no_overload, whole
 from internal.tenancy.cel.nodes import (
@@ -38,7 +39,7 @@ _ORDERS: Final[Mapping[str, Callable[[Any, Any], bool]]] = {
 }
 
 
-def evaluate(node: Node, variables: Mapping[str, Any]) -> Any:
+def evaluate(node: Node, variables: Mapping[str, Any]) -> Json:
     """Return the value of an expression. Raises CelError, also when it costs more than MOST_COST."""
     return _Evaluation(variables).value(node)
 
@@ -55,7 +56,7 @@ class _Evaluation:
         self._left = MOST_COST
         self._characters = 0
 
-    def value(self, node: Node) -> Any:
+    def value(self, node: Node) -> Json:
         self._charge(1)
         match node:
             case Literal(value):
@@ -75,7 +76,7 @@ class _Evaluation:
             case _:
                 return self._operation(node)
 
-    def _operation(self, node: Unary | Binary | Conditional | Call | Macro) -> Any:
+    def _operation(self, node: Unary | Binary | Conditional | Call | Macro) -> Json:
         match node:
             case Unary(sign, operand):
                 return _signed(sign, self.value(operand))
@@ -121,7 +122,7 @@ class _Evaluation:
             raise
         return self._truth(right, sign)
 
-    def _binary(self, sign: str, left: Any, right: Any) -> Any:
+    def _binary(self, sign: str, left: Json, right: Json) -> Json:
         if sign == "==":
             return self._equal(left, right)
         if sign == "!=":
@@ -132,7 +133,7 @@ class _Evaluation:
             return self._ordered(sign, left, right)
         return self._arithmetic(sign, left, right)
 
-    def _equal(self, left: Any, right: Any) -> bool:
+    def _equal(self, left: Json, right: Json) -> bool:
         self._charge(1)
         if isinstance(left, bool) or isinstance(right, bool):
             return left is right
@@ -149,14 +150,14 @@ class _Evaluation:
             return left == right
         return left is None and right is None
 
-    def _contains(self, container: Any, item: Any) -> bool:
+    def _contains(self, container: Json, item: Json) -> bool:
         if isinstance(container, list):
             return any(self._equal(each, item) for each in container)
         if isinstance(container, Mapping):
             return _key(item) in container
         raise no_overload("in")
 
-    def _ordered(self, sign: str, left: Any, right: Any) -> bool:
+    def _ordered(self, sign: str, left: Json, right: Json) -> bool:
         if isinstance(left, str) and isinstance(right, str):
             self._charge_characters(min(len(left), len(right)))
         elif isinstance(left, bool) != isinstance(right, bool) or not (
@@ -165,7 +166,7 @@ class _Evaluation:
             raise no_overload(sign)
         return _ORDERS[sign](left, right)
 
-    def _arithmetic(self, sign: str, left: Any, right: Any) -> Any:
+    def _arithmetic(self, sign: str, left: Json, right: Json) -> Json:
         if is_int(left) and is_int(right):
             return _of_integers(sign, left, right)
         if isinstance(left, float) and isinstance(right, float):
@@ -178,7 +179,7 @@ class _Evaluation:
             return left + right
         raise no_overload(sign)
 
-    def _index(self, operand: Any, key: Any) -> Any:
+    def _index(self, operand: Json, key: Json) -> Json:
         if isinstance(operand, list):
             if not is_int(key):
                 raise no_overload("[]")
@@ -198,7 +199,7 @@ class _Evaluation:
             made[_key(self.value(key))] = self.value(value)
         return made
 
-    def _macro(self, node: Macro) -> Any:
+    def _macro(self, node: Macro) -> Json:
         operand = self.value(node.operand)
         if not isinstance(operand, list | Mapping):
             raise no_overload(node.name)
@@ -211,7 +212,7 @@ class _Evaluation:
             else:
                 self._scope[node.variable] = shadowed
 
-    def _over(self, node: Macro, items: Iterator[Any]) -> Any:
+    def _over(self, node: Macro, items: Iterator[Any]) -> Json:
         if node.name in {"all", "exists"}:
             return self._quantified(node, items, decisive=node.name == "exists")
         found: list[Any] = []
@@ -246,7 +247,7 @@ class _Evaluation:
 _ABSENT: Final = object()
 
 
-def _field(value: Any, name: str) -> Any:
+def _field(value: Json, name: str) -> Json:
     if not isinstance(value, Mapping):
         raise CelError(f"no such field: {name}")
     if name not in value:
@@ -254,20 +255,20 @@ def _field(value: Any, name: str) -> Any:
     return value[name]
 
 
-def _has(value: Any, name: str) -> bool:
+def _has(value: Json, name: str) -> bool:
     if not isinstance(value, Mapping):
         raise CelError(f"no such field: {name}")
     return name in value
 
 
-def _key(value: Any) -> Any:
+def _key(value: Json) -> Json:
     """Return a value as the key of a map. Raises CelError."""
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise CelError("the key of a map must be a text or a number")
     return value
 
 
-def _signed(sign: str, value: Any) -> Any:
+def _signed(sign: str, value: Json) -> Json:
     if sign == "!" and isinstance(value, bool):
         return not value
     if sign == "-" and is_int(value):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from ctrlruntime.json import Json
 from internal.tenancy.cel.errors import CelError
 
 LARGEST: Final = 2**63
@@ -39,14 +40,14 @@ def is_int(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _size(charge: Charge, value: Any) -> int:
+def _size(charge: Charge, value: Json) -> int:
     if not isinstance(value, str | list | Mapping):
         raise no_overload("size")
     return len(value)
 
 
 def _on_texts(name: str, run: Callable[[str, str], bool]) -> Function:
-    def check(charge: Charge, text: Any, other: Any) -> bool:
+    def check(charge: Charge, text: Json, other: Json) -> bool:
         if not (isinstance(text, str) and isinstance(other, str)):
             raise no_overload(name)
         charge(len(text) + len(other))
@@ -55,14 +56,14 @@ def _on_texts(name: str, run: Callable[[str, str], bool]) -> Function:
     return Function(2, check)
 
 
-def _lower(charge: Charge, text: Any) -> str:
+def _lower(charge: Charge, text: Json) -> str:
     if not isinstance(text, str):
         raise no_overload("lowerAscii")
     charge(len(text))
     return "".join(chr(ord(c) + 32) if "A" <= c <= "Z" else c for c in text)
 
 
-def _int(charge: Charge, value: Any) -> int:
+def _int(charge: Charge, value: Json) -> int:
     if is_int(value):
         return int(value)
     if isinstance(value, float) and abs(value) < LARGEST:
@@ -74,7 +75,7 @@ def _int(charge: Charge, value: Any) -> int:
     raise CelError("int(): the value is not a whole number of 64 bits")
 
 
-def _double(charge: Charge, value: Any) -> float:
+def _double(charge: Charge, value: Json) -> float:
     if is_int(value) or isinstance(value, float):
         return float(value)
     if isinstance(value, str) and len(value) <= 64 and value.isascii() and "_" not in value:
@@ -85,7 +86,7 @@ def _double(charge: Charge, value: Any) -> float:
     raise CelError("double(): the value is not a number")
 
 
-def _string(charge: Charge, value: Any) -> str:
+def _string(charge: Charge, value: Json) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):

@@ -55,7 +55,7 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
         optional.update(compiled.optional)
         return text
 
-    def visit(key: str, node: Any, path: str) -> None:
+    def visit(key: str, node: object, path: str) -> None:
         """Descend only where an error hides others, so that all are found."""
         try:
             walk({key: node}, leaf)

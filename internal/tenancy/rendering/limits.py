@@ -95,14 +95,14 @@ class Meter:
         if self._output < 0:
             raise LimitExceeded(f"the result is longer than {self._limits.output} characters")
 
-    def weigh(self, value: Any, cost: int = 1) -> None:
+    def weigh(self, value: object, cost: int = 1) -> None:
         """Charge for a value and everything in it, stopping as soon as the limit is passed."""
         before = self._work
         self._weigh(value)
         if cost > 1:
             self.work((before - self._work) * (cost - 1))
 
-    def _weigh(self, value: Any) -> None:
+    def _weigh(self, value: object) -> None:
         if isinstance(value, str | bytes):
             self.work(len(value))
             return

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import RenderError, TemplateError
 from internal.tenancy.rendering.limits import DEEPEST_VALUE
 from internal.tenancy.rendering.templates import Templates, is_template
@@ -68,7 +69,7 @@ def _check_shape(manifest: Mapping[str, Any]) -> None:
             raise RenderError(path, "this has to be an object with fields")
 
 
-def strings(manifest: Any) -> Iterator[str]:
+def strings(manifest: object) -> Iterator[str]:
     """All template strings, in no particular order."""
     waiting = [manifest]
     while waiting:
@@ -90,7 +91,7 @@ def render(
     What conversions lost is in `templates.meter.lost` then, with the places.
     """
 
-    def leaf(text: str, path: Path) -> Any:
+    def leaf(text: str, path: Path) -> Json:
         value = templates.render(text, variables)
         templates.meter.place_losses(lambda: locate(path))
         return value
@@ -108,7 +109,7 @@ def walk(manifest: Mapping[str, Any], leaf: Leaf) -> Manifest:
     }
 
 
-def _value(node: Any, path: Path, leaf: Leaf, *, text: bool) -> Any:
+def _value(node: object, path: Path, leaf: Leaf, *, text: bool) -> Json:
     if isinstance(node, str):
         return _leaf(node, path, leaf, text=text) if is_template(node) else node
     if len(path) > DEEPEST_VALUE:
@@ -125,7 +126,7 @@ def _value(node: Any, path: Path, leaf: Leaf, *, text: bool) -> Any:
     return node
 
 
-def _leaf(node: str, path: Path, leaf: Leaf, *, text: bool) -> Any:
+def _leaf(node: str, path: Path, leaf: Leaf, *, text: bool) -> Json:
     try:
         value = leaf(node, path)
         return to_text(value) if text else value
@@ -154,5 +155,5 @@ def locate(path: Path) -> str:
     return text
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}

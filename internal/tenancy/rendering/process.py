@@ -23,7 +23,7 @@ MOST_MEMORY = 768 * MIB
 LENGTH_BYTES = 4
 
 
-def frame(message: Any) -> bytes:
+def frame(message: object) -> bytes:
     """Return the message as it goes over the pipe."""
     body = orjson.dumps(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body

@@ -11,6 +11,7 @@ from jinja2.exceptions import SecurityError
 from jinja2.runtime import LoopContext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.functions import (
     COSTS,
@@ -70,7 +71,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.tests = {name: test for name, test in self.tests.items() if name in _TESTS}
         self.filters = self._filters()
 
-    def getitem(self, obj: Any, argument: Any) -> Any:
+    def getitem(self, obj: Json, argument: Json) -> object:
         """`obj[key]`: keys and places only; what is missing is undefined, never a method instead."""
         if isinstance(obj, Undefined):
             return obj
@@ -79,13 +80,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
         except (TypeError, LookupError, AttributeError):
             return self.undefined(obj=obj, name=argument)
 
-    def getattr(self, obj: Any, attribute: str) -> Any:
+    def getattr(self, obj: object, attribute: str) -> object:
         """`obj.name`: a mapping's key before its methods, so that data wins."""
         if isinstance(obj, Mapping) and attribute in obj:
             return obj[attribute]
         return super().getattr(obj, attribute)
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+    def is_safe_attribute(self, obj: object, attr: str, value: object) -> bool:
         """Return whether an attribute may be read: listed methods of text, lists and mappings, and fields of `loop`."""
         if isinstance(obj, Undefined):
             return True
@@ -93,13 +94,19 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return attr in _LOOP
         return attr in _METHODS.get(type(obj), ())
 
-    def is_safe_callable(self, obj: Any) -> bool:
+    def is_safe_callable(self, obj: object) -> bool:
         """Only bound methods that `is_safe_attribute` let through."""
         return isinstance(obj, BuiltinMethodType) and obj.__name__ in _METHODS.get(
             type(obj.__self__), ()
         )
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(
+        __self,  # noqa: N805
+        __context: object,
+        __obj: BuiltinMethodType | Undefined,
+        *args: object,
+        **kwargs: object,
+    ) -> object:
         """Call a listed method; its owner and its arguments count as work."""
         if isinstance(__obj, Undefined):
             return __obj()
@@ -112,7 +119,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             check_list_length(len(result))
         return list(result) if __obj.__name__ in {"items", "keys", "values"} else result
 
-    def call_binop(self, context: Any, operator: str, left: Any, right: Any) -> Any:
+    def call_binop(self, context: object, operator: str, left: object, right: object) -> object:
         """Arithmetic in 64 bits; texts and lists only by `+`, within their limits."""
         if isinstance(left, int | float) and isinstance(right, int | float):
             return _arithmetic(operator, left, right)
@@ -152,7 +159,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         strict = name not in TAKES_UNDEFINED
         lost_of = LOSSY.get(name)
 
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             for value in args:
                 if isinstance(value, Undefined):
                     if strict:
@@ -174,7 +181,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return run
 
-    def _count_steps(self, items: Any) -> Any:
+    def _count_steps(self, items: object) -> list[object]:
         if isinstance(items, Undefined):
             items._fail_with_undefined_error()
         if isinstance(items, Mapping):
@@ -208,7 +215,7 @@ def _finalizing(meter: Meter) -> Callable[..., Any]:
     """Return what an expression inside a text puts out. Takes a context, so that nothing runs at compile time."""
 
     @pass_eval_context
-    def finalize(_: Any, value: Any) -> Any:
+    def finalize(_: object, value: object) -> str | Undefined:
         if isinstance(value, str | Undefined):
             return value
         meter.weigh(value)
@@ -217,7 +224,7 @@ def _finalizing(meter: Meter) -> Callable[..., Any]:
     return finalize
 
 
-def _arithmetic(operator: str, left: Any, right: Any) -> int | float:
+def _arithmetic(operator: str, left: int | float, right: object) -> int | float:
     if operator == "**":
         if not isinstance(right, int) or not 0 <= right <= 64 or abs(left) > 2**32:
             raise TemplateError("** needs a small base and an exponent from 0 to 64")

@@ -12,6 +12,7 @@ from typing import Any
 from jinja2 import Template, TemplateSyntaxError, Undefined, UndefinedError
 from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
+from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import LimitExceeded, TemplateError
 from internal.tenancy.rendering.golang import ROOT, actions_length, translate
 from internal.tenancy.rendering.limits import INLINE, KIB, Meter
@@ -91,7 +92,7 @@ class Templates:
             raise type(found)(*found.args)
         return found
 
-    def render(self, text: str, variables: Mapping[str, Any]) -> Any:
+    def render(self, text: str, variables: Mapping[str, Any]) -> Json:
         """Return the text rendered with `variables`, which `namespace` has prepared.
 
         A template that is one expression yields that expression's value as plain JSON, any other a
@@ -114,7 +115,7 @@ class Templates:
         except TemplateRuntimeError:
             raise TemplateError("the template failed at run time") from None
 
-    def _run(self, compiled: Compiled, variables: Mapping[str, Any]) -> Any:
+    def _run(self, compiled: Compiled, variables: Mapping[str, Any]) -> Json:
         program = compiled.program
         if compiled.mutates:
             # What it changes is its own: no other template of the manifest sees it.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 import orjson
 from jinja2 import StrictUndefined
 
+from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.limits import DEEPEST_VALUE
 from internal.tenancy.rendering.moments import Moment
@@ -23,16 +23,16 @@ class Missing(StrictUndefined):
 
     __slots__ = ()
 
-    def __getattr__(self, name: str) -> Any:
+    def __getattr__(self, name: str) -> Missing:
         if name.startswith("__"):
             raise AttributeError(name)
         return self
 
-    def __getitem__(self, key: Any) -> Any:
+    def __getitem__(self, key: object) -> Missing:  # type: ignore[override]  # jinja's fails
         return self
 
 
-def to_text(value: Any) -> str:
+def to_text(value: object) -> str:
     """Return the value as it appears inside a text: `true`, not `True`; nothing for None; JSON for collections."""
     if isinstance(value, str):
         return value
@@ -49,7 +49,7 @@ def to_text(value: Any) -> str:
     return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
 
 
-def to_plain(value: Any, depth: int = 0) -> Any:
+def to_plain(value: object, depth: int = 0) -> Json:
     """Return the value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
     if value is None or isinstance(value, str | bool | int):
         return value
@@ -68,7 +68,7 @@ def to_plain(value: Any, depth: int = 0) -> Any:
     raise TemplateError("the expression yields neither text, number, boolean, list nor mapping")
 
 
-def is_empty(value: Any) -> bool:
+def is_empty(value: object) -> bool:
     """Whether sprig calls the value empty: undefined, None, false, 0, "", [] or {}."""
     if value is None or value is False:
         return True
@@ -77,7 +77,7 @@ def is_empty(value: Any) -> bool:
     return isinstance(value, int | float) and value == 0
 
 
-def same(left: Any, right: Any) -> bool:
+def same(left: object, right: object) -> bool:
     """Whether two values are equal in type and content, as Go's DeepEqual has it."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         return len(left) == len(right) and all(

@@ -36,7 +36,7 @@ class Version:
     Metadata: str
     Original: str
 
-    def __getitem__(self, name: str) -> Any:
+    def __getitem__(self, name: str) -> object:
         """Return a field. Raises KeyError for any other name."""
         if name not in _FIELDS:
             raise KeyError(name)

@@ -1,7 +1,7 @@
 """Data sources behind one small interface: MySQL-compatible databases, PostgreSQL, SQLite files, and what packages register."""
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from internal.tenancy.sources.catalog import SourceTypes, UnusableSourceType
 from internal.tenancy.sources.errors import SourceError
@@ -45,7 +45,7 @@ _MODULES: Final = {
 }
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     """Load a driver on first use: a manager needs those of its registries."""
     if name in _MODULES:
         return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)

@@ -7,6 +7,7 @@ import importlib
 import json
 from collections.abc import Iterator, Mapping
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Final
 
 from apis.tenancy import MySQLSource, PostgreSQLSource, SQLiteSource
@@ -34,7 +35,7 @@ async def _sqlite(fields: SQLiteSource, context: SourceContext) -> Settings:
     return settings
 
 
-async def _loaded(name: str) -> Any:
+async def _loaded(name: str) -> ModuleType:
     """Import a source with its driver once it is used, in a thread: an import takes longer than the loop may stand still."""
     return await asyncio.to_thread(importlib.import_module, f"internal.tenancy.sources.{name}")
 

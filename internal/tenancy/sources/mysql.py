@@ -144,13 +144,13 @@ class MySQLSource:
             if not clean:
                 await _closed([writer])
 
-    def _check_encryption(self, connection: Any) -> None:
+    def _check_encryption(self, connection: aiomysql.Connection) -> None:
         writer = connection._writer
         if self._settings.tls and (writer is None or writer.get_extra_info("cipher") is None):
             raise InsecureConnection("the database offers no TLS, which the registry requires")
 
     async def _read(
-        self, connection: Any, statement: str, columns: Sequence[str]
+        self, connection: aiomysql.Connection, statement: str, columns: Sequence[str]
     ) -> AsyncGenerator[Page, None]:
         cursor = await connection.cursor(aiomysql.SSCursor)
         async with self._errors(self._settings.read_timeout, "answer"):
@@ -163,7 +163,7 @@ class MySQLSource:
             yield page
         await cursor.close()
 
-    async def _page(self, cursor: Any, columns: Sequence[str]) -> Page:
+    async def _page(self, cursor: aiomysql.SSCursor, columns: Sequence[str]) -> Page:
         page: Page = []
         weight = 0
         while len(page) < self._settings.page_size and weight < LARGEST_PAGE:

@@ -7,7 +7,7 @@ demands it as it is, and the handshake of before 4.1 sends it in a form that can
 from __future__ import annotations
 
 import ssl
-from typing import Any, Final
+from typing import Final
 
 import aiomysql
 from pymysql.constants import CLIENT
@@ -30,7 +30,7 @@ class GuardedConnection(aiomysql.Connection):  # type: ignore[misc]
             self._check("mysql_old_password")
         await super()._request_authentication()
 
-    async def _process_auth(self, plugin_name: bytes, auth_packet: Any) -> Any:
+    async def _process_auth(self, plugin_name: bytes, auth_packet: object) -> object:
         """Check the plugin that the server switches to."""
         self._check(plugin_name.decode("ascii", "replace"))
         return await super()._process_auth(plugin_name, auth_packet)

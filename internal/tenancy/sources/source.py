@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from internal.tenancy.rows import Row
 
@@ -29,7 +29,7 @@ class Source(Protocol):
         """Close all connections."""
 
 
-def text(value: Any) -> str | None:
+def text(value: object) -> str | None:
     """Return a column's value as templates see it: text; base64 for bytes that are not UTF-8; NULL is None."""
     if value is None or isinstance(value, str):
         return value

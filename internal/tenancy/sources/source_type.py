@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from pydantic import BaseModel
 
@@ -55,7 +55,7 @@ def secret_refs(fields: BaseModel) -> Iterator[SecretKeyRef]:
         yield from _refs_in(value)
 
 
-def _refs_in(value: Any) -> Iterator[SecretKeyRef]:
+def _refs_in(value: object) -> Iterator[SecretKeyRef]:
     if isinstance(value, SecretKeyRef):
         yield value
     elif isinstance(value, BaseModel):

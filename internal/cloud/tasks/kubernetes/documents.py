@@ -101,7 +101,7 @@ def _check(document: Document) -> None:
         raise TaskRejected(f"{document.source}: {error}") from error
 
 
-def _odd_keys(value: Any) -> Iterator[Any]:
+def _odd_keys(value: object) -> Iterator[Any]:
     """Keys that YAML takes for something else than text, such as `on`."""
     if isinstance(value, dict):
         yield from (key for key in value if not isinstance(key, str))

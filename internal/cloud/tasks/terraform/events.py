@@ -92,5 +92,5 @@ def split(found: Iterable[Output], wanted: frozenset[str], sensitive: frozenset[
     return Outputs(plain=dict(sorted(plain.items())), secret=dict(sorted(secret.items())))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from apis.cloud import InstanceTerraformSpec
+from ctrlruntime.api import ApiModel
+from ctrlruntime.json import Json
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.tasks.task import TaskRejected
 
@@ -15,7 +17,7 @@ https://developer.hashicorp.com/terraform/language/values/variables, Declaring a
 _MODES: Final = ("blueOnly", "bluePrimary", "greenOnly", "greenPrimary")
 
 
-def literal(value: Any) -> Any:
+def literal(value: object) -> Json:
     """Return the value so that Terraform takes it word for word: no text, and no key, is interpolated.
 
     https://developer.hashicorp.com/terraform/language/syntax/json, Expression Mapping: texts are parsed
@@ -114,6 +116,6 @@ def _private(spec: InstanceTerraformSpec) -> dict[str, Any]:
     return found
 
 
-def _plain(model: Any) -> Any:
+def _plain(model: ApiModel) -> dict[str, Any]:
     """Under its names in Python, which are Terraform's style; defaults written out."""
     return model.model_dump(mode="json", by_alias=False, exclude_none=True)

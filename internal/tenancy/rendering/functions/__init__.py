@@ -27,7 +27,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def set_cell(value: Any, cell: list[Any]) -> str:
+def set_cell(value: object, cell: list[Any]) -> str:
     """Assign to a variable that is kept in a list of one."""
     cell[0] = value
     return ""

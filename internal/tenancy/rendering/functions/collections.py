@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from jinja2 import Undefined
 
@@ -13,22 +13,22 @@ from internal.tenancy.rendering.limits import check_list_length, check_text_leng
 from internal.tenancy.rendering.values import Missing, is_empty, same, to_text
 
 
-def default(fallback: Any, value: Any = None, *, boolean: bool = True) -> Any:
+def default(fallback: object, value: object = None, *, boolean: bool = True) -> object:
     """Return the value, or the fallback where it is undefined or empty, as sprig has it."""
     return fallback if empty(value) else value
 
 
-def empty(value: Any) -> bool:
+def empty(value: object) -> bool:
     """Whether the value is undefined, None, false, 0 or without content."""
     return isinstance(value, Undefined) or is_empty(value)
 
 
-def coalesce(*values: Any) -> Any:
+def coalesce(*values: object) -> object:
     """Return the first value that is not empty, or None."""
     return next((value for value in values if not empty(value)), None)
 
 
-def ternary(if_true: Any, if_false: Any, condition: Any) -> Any:
+def ternary(if_true: object, if_false: object, condition: object) -> object:
     """One of two values."""
     return if_true if condition else if_false
 
@@ -44,7 +44,7 @@ def bounded_range(*bounds: int) -> list[int]:
     return list(span)
 
 
-def join(separator: Any, items: Any) -> str:
+def join(separator: object, items: object) -> str:
     """Return the items as text, separated."""
     parts = texts_of(items)
     between = to_text(separator)
@@ -52,7 +52,7 @@ def join(separator: Any, items: Any) -> str:
     return between.join(parts)
 
 
-def texts_of(items: Any) -> list[str]:
+def texts_of(items: object) -> list[str]:
     """Return the elements as text, without nil; of a single value a list of one."""
     if items is None:
         return []
@@ -61,19 +61,19 @@ def texts_of(items: Any) -> list[str]:
     return [to_text(item) for item in elements(items) if item is not None]
 
 
-def until(stop: Any) -> list[int]:
+def until(stop: object) -> list[int]:
     """Return the whole numbers from 0 up or down to, not including, the given one."""
     end = exact_int(stop)
     return bounded_range(0, end, 1 if end >= 0 else -1)
 
 
-def until_step(start: Any, stop: Any, step: Any) -> list[int]:
+def until_step(start: object, stop: object, step: object) -> list[int]:
     """Return the whole numbers from `start` to `stop`, not included; none if the step leads away."""
     first, end, by = map(exact_int, (start, stop, step))
     return bounded_range(first, end, by) if by else []
 
 
-def seq(*bounds: Any) -> str:
+def seq(*bounds: object) -> str:
     """Numbers as text: `seq 5`, `seq first last` or `seq first step last`, all inclusive."""
     numbers = [exact_int(bound) for bound in bounds]
     if not 1 <= len(numbers) <= 3:
@@ -87,12 +87,12 @@ def seq(*bounds: Any) -> str:
     return " ".join(map(str, bounded_range(first, end + towards, step)))
 
 
-def prepend(items: Any, value: Any) -> list[Any]:
+def prepend(items: object, value: object) -> list[Any]:
     """Return the list with one more element at its start."""
     return [value, *elements(items)]
 
 
-def chunk(size: Any, items: Any) -> list[list[Any]]:
+def chunk(size: object, items: object) -> list[list[Any]]:
     """Return the list in lists of the given size; the last may be shorter."""
     width, found = exact_int(size), elements(items)
     if width < 1:
@@ -100,13 +100,13 @@ def chunk(size: Any, items: Any) -> list[list[Any]]:
     return [found[start : start + width] for start in range(0, len(found), width)]
 
 
-def without(items: Any, *left_out: Any) -> list[Any]:
+def without(items: object, *left_out: object) -> list[Any]:
     """Return the list without any of the values."""
     unwanted = set(map(_identity, left_out))
     return [item for item in elements(items) if _identity(item) not in unwanted]
 
 
-def cut(items: Any, *bounds: Any) -> Any:
+def cut(items: object, *bounds: object) -> str | list[Any]:
     """Return the part of a list, or of a text's characters, from the first bound up to the second."""
     whole = items if isinstance(items, str) else elements(items)
     if len(bounds) > 2:
@@ -118,12 +118,12 @@ def cut(items: Any, *bounds: Any) -> Any:
     return whole[start:end]
 
 
-def split(separator: Any, text: Any) -> dict[str, str]:
+def split(separator: object, text: object) -> dict[str, str]:
     """Return the parts of a text as a mapping: `_0`, `_1` and so on."""
     return _numbered(split_list(separator, text))
 
 
-def splitn(separator: Any, most: Any, text: Any) -> dict[str, str]:
+def splitn(separator: object, most: object, text: object) -> dict[str, str]:
     """Like `split`, with at most so many parts; all when the number is negative."""
     count, between, whole = exact_int(most), to_text(separator), to_text(text)
     if count == 0:
@@ -142,14 +142,14 @@ def _numbered(parts: Sequence[str]) -> dict[str, str]:
     return {f"_{place}": part for place, part in enumerate(parts)}
 
 
-def split_list(separator: Any, text: Any) -> list[str]:
+def split_list(separator: object, text: object) -> list[str]:
     """Return the parts of a text between separators; its characters when the separator is empty."""
     whole, between = to_text(text), to_text(separator)
     check_list_length(whole.count(between) + 1 if between else len(whole))
     return whole.split(between) if between else list(whole)
 
 
-def index(collection: Any, *keys: Any) -> Any:
+def index(collection: object, *keys: object) -> object:
     """`collection[key]...`; a missing key is undefined, an index out of range an error."""
     value = collection
     for key in keys:
@@ -164,7 +164,7 @@ def index(collection: Any, *keys: Any) -> Any:
     return value
 
 
-def elements(items: Any) -> list[Any]:
+def elements(items: object) -> list[Any]:
     """Return what a loop passes through: a list's elements, or a mapping's values in the order of its keys."""
     if isinstance(items, Mapping):
         return [items[key] for key in sorted(items, key=to_text)]
@@ -177,26 +177,26 @@ def elements(items: Any) -> list[Any]:
     raise TemplateError("a list or a mapping is needed here")
 
 
-def pairs(items: Any) -> list[tuple[Any, Any]]:
+def pairs(items: object) -> list[tuple[Any, Any]]:
     """`(index, element)` of a list, or `(key, value)` of a mapping in the order of its keys."""
     if isinstance(items, Mapping):
         return [(key, items[key]) for key in sorted(items, key=to_text)]
     return list(enumerate(elements(items)))
 
 
-def first(items: Any) -> Any:
+def first(items: object) -> object:
     """Return the first element, or None of an empty list."""
     found = items[:1] if isinstance(items, str) else elements(items)[:1]
     return found[0] if found else None
 
 
-def last(items: Any) -> Any:
+def last(items: object) -> object:
     """Return the last element, or None of an empty list."""
     found = items[-1:] if isinstance(items, str) else elements(items)[-1:]
     return found[0] if found else None
 
 
-def unique(items: Any) -> list[Any]:
+def unique(items: object) -> list[Any]:
     """Return the elements without repetitions, in their first order."""
     seen: dict[str, Any] = {}
     for item in elements(items):
@@ -204,30 +204,30 @@ def unique(items: Any) -> list[Any]:
     return list(seen.values())
 
 
-def _identity(value: Any) -> str:
+def _identity(value: object) -> str:
     return f"{type(value).__name__}:{to_text(value)}"
 
 
-def append(items: Any, value: Any) -> list[Any]:
+def append(items: object, value: object) -> list[Any]:
     """Return the list with one more element."""
     return [*elements(items), value]
 
 
-def concat(*lists: Any) -> list[Any]:
+def concat(*lists: object) -> list[Any]:
     """All lists in one."""
     joined = [item for items in lists for item in elements(items)]
     check_list_length(len(joined))
     return joined
 
 
-def length(value: Any) -> int:
+def length(value: object) -> int:
     """How many characters, elements or keys."""
     if isinstance(value, str | Mapping | list | tuple):
         return len(value)
     raise TemplateError("len: the value has no length")
 
 
-def equal(value: Any, *others: Any) -> bool:
+def equal(value: object, *others: object) -> bool:
     """Whether the value equals any of the others; text is never compared with a number."""
     return any(_comparable("eq", value, other) and value == other for other in others)
 
@@ -235,14 +235,14 @@ def equal(value: Any, *others: Any) -> bool:
 def ordered(name: str, decide: Callable[[Any, Any], bool]) -> Callable[[Any, Any], bool]:
     """Return a comparison of two numbers or two texts."""
 
-    def compare(left: Any, right: Any) -> bool:
+    def compare(left: object, right: object) -> bool:
         _comparable(name, left, right)
         return decide(left, right)
 
     return compare
 
 
-def _comparable(name: str, left: Any, right: Any) -> bool:
+def _comparable(name: str, left: object, right: object) -> bool:
     numbers = isinstance(left, int | float), isinstance(right, int | float)
     texts = isinstance(left, str), isinstance(right, str)
     if numbers[0] != numbers[1] and (texts[0] or texts[1]):
@@ -250,7 +250,7 @@ def _comparable(name: str, left: Any, right: Any) -> bool:
     return True
 
 
-def fail(message: Any) -> Any:
+def fail(message: object) -> NoReturn:
     """End the rendering. The message is what is literal in the template, never a value: see `syntax`."""
     text = to_text(message)
     raise TemplateError(f"fail: {text}" if text else "the template calls fail")

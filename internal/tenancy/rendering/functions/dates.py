@@ -14,24 +14,24 @@ _UTC = frozenset({"", "UTC", "Local"})
 _HTML = "2006-01-02"
 
 
-def to_date(layout: Any, text: Any) -> Moment:
+def to_date(layout: object, text: object) -> Moment:
     """Return the date that a text spells in a layout."""
     return read(to_text(text), to_text(layout))
 
 
-def date(layout: Any, value: Any) -> str:
+def date(layout: object, value: object) -> str:
     """Return a date, or a number of seconds since 1970, in a layout."""
     return written(_moment("date", value), to_text(layout))
 
 
-def date_in_zone(layout: Any, value: Any, zone: Any) -> str:
+def date_in_zone(layout: object, value: object, zone: object) -> str:
     """Like `date`; the zone is UTC."""
     if to_text(zone) not in _UTC:
         raise TemplateError("dateInZone: templates know UTC only; have the source convert the date")
     return date(layout, value)
 
 
-def date_modify(duration: Any, value: Any) -> Moment:
+def date_modify(duration: object, value: object) -> Moment:
     """Return the date a duration such as `-1.5h` later."""
     length = nanoseconds(to_text(duration))
     if length is None:
@@ -39,12 +39,12 @@ def date_modify(duration: Any, value: Any) -> Moment:
     return moved(_moment("dateModify", value), length)
 
 
-def unix_epoch(value: Any) -> str:
+def unix_epoch(value: object) -> str:
     """Return the seconds of a date since 1970."""
     return str(int(_moment("unixEpoch", value).at.timestamp() // 1))
 
 
-def _moment(name: str, value: Any) -> Moment:
+def _moment(name: str, value: object) -> Moment:
     if isinstance(value, Moment):
         return value
     if isinstance(value, int) and not isinstance(value, bool):

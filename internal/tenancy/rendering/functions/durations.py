@@ -22,7 +22,7 @@ _COARSE = (
 )  # fmt: skip
 
 
-def duration(seconds: Any) -> str:
+def duration(seconds: object) -> str:
     """Return a number of seconds as Go writes it: `1m35s`; what is no number is `0s`."""
     text = to_text(seconds)
     total = int(text) if re.fullmatch(r"[+-]?\d{1,10}", text, re.ASCII) else 0
@@ -34,7 +34,7 @@ def duration(seconds: Any) -> str:
     return f"{sign}{minutes}m{left}s" if minutes else f"{sign}{left}s"
 
 
-def duration_round(value: Any) -> str:
+def duration_round(value: object) -> str:
     """Return a duration in its largest unit: `2400h10m5s` is `3mo`. A number is one of nanoseconds."""
     spent = abs(value if isinstance(value, int) else nanoseconds(to_text(value)) or 0)
     for unit, seconds in _COARSE:

@@ -18,7 +18,7 @@ _TYPES = {
 }
 
 
-def kind_of(value: Any) -> str:
+def kind_of(value: object) -> str:
     """Return the kind: string, int, float64, bool, slice, map, ptr for versions, struct for dates, invalid for nil."""
     if value is None:
         return "invalid"
@@ -37,13 +37,13 @@ def kind_of(value: Any) -> str:
     return "map" if isinstance(value, Mapping) else "slice"
 
 
-def type_of(value: Any) -> str:
+def type_of(value: object) -> str:
     """Return the type: like the kind, with what lists and mappings contain."""
     kind = kind_of(value)
     return _TYPES.get(kind, kind)
 
 
-def type_is_like(name: Any, value: Any) -> bool:
+def type_is_like(name: object, value: object) -> bool:
     """Whether the type has the name, with or without a `*` before it."""
     return type_of(value) in {to_text(name), f"*{to_text(name)}"}
 

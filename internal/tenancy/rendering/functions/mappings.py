@@ -19,19 +19,19 @@ MUTATING = frozenset(
 """Functions that change an argument."""
 
 
-def make_dict(*pairs: Any) -> dict[str, Any]:
+def make_dict(*pairs: object) -> dict[str, Any]:
     """Return a mapping of `key value key value ...`."""
     if len(pairs) % 2:
         raise TemplateError("dict: the last key has no value")
     return {to_text(pairs[i]): pairs[i + 1] for i in range(0, len(pairs), 2)}
 
 
-def get(mapping: Any, key: Any) -> Any:
+def get(mapping: object, key: object) -> object:
     """Return the value of the key, or nothing."""
     return _mapping("get", mapping).get(to_text(key), "")
 
 
-def set_key(mapping: Any, key: Any, value: Any) -> Any:
+def set_key(mapping: object, key: object, value: object) -> dict[str, Any]:
     """Return the mapping itself, with one key changed."""
     found = _own(_mapping("set", mapping))
     found[to_text(key)] = value
@@ -39,43 +39,44 @@ def set_key(mapping: Any, key: Any, value: Any) -> Any:
     return found
 
 
-def unset(mapping: Any, key: Any) -> Any:
+def unset(mapping: object, key: object) -> dict[str, Any]:
     """Return the mapping itself, without the key."""
     found = _own(_mapping("unset", mapping))
     found.pop(to_text(key), None)
     return found
 
 
-def keys(*mappings: Any) -> list[str]:
+def keys(*mappings: object) -> list[str]:
     """Return the keys of all mappings, those of each in order."""
     return [key for mapping in mappings for key in sorted(map(to_text, _mapping("keys", mapping)))]
 
 
-def values(mapping: Any) -> list[Any]:
+def values(mapping: object) -> list[Any]:
     """Return the values in the order of their keys."""
     found = _mapping("values", mapping)
     return [found[key] for key in sorted(found, key=to_text)]
 
 
-def pluck(key: Any, *mappings: Any) -> list[Any]:
+def pluck(key: object, *mappings: object) -> list[Any]:
     """Return the values of one key in all mappings that have it."""
     name = to_text(key)
-    return [mapping[name] for mapping in mappings if name in _mapping("pluck", mapping)]
+    found = [_mapping("pluck", mapping) for mapping in mappings]
+    return [mapping[name] for mapping in found if name in mapping]
 
 
-def pick(mapping: Any, *names: Any) -> dict[str, Any]:
+def pick(mapping: object, *names: object) -> dict[str, Any]:
     """Return a new mapping with these keys only."""
     found = _mapping("pick", mapping)
     return {name: found[name] for name in map(to_text, names) if name in found}
 
 
-def omit(mapping: Any, *names: Any) -> dict[str, Any]:
+def omit(mapping: object, *names: object) -> dict[str, Any]:
     """Return a new mapping without these keys."""
     left_out = set(map(to_text, names))
     return {name: item for name, item in _mapping("omit", mapping).items() if name not in left_out}
 
 
-def dig(*arguments: Any) -> Any:
+def dig(*arguments: object) -> object:
     """`dig "a" "b" fallback mapping`: the value at a.b, or the fallback where a key is missing."""
     if len(arguments) < 3:
         raise TemplateError("dig: it needs keys, a fallback and a mapping")
@@ -88,27 +89,27 @@ def dig(*arguments: Any) -> Any:
     return node
 
 
-def merge(target: Any, *sources: Any) -> Any:
+def merge(target: object, *sources: object) -> object:
     """Return the first mapping itself, with what it lacks or has empty from the others, deeply."""
     return _merged("merge", target, sources, overwrite=False)
 
 
-def merge_overwrite(target: Any, *sources: Any) -> Any:
+def merge_overwrite(target: object, *sources: object) -> object:
     """Return the first mapping itself, with everything that the others have, deeply."""
     return _merged("mergeOverwrite", target, sources, overwrite=True)
 
 
-def deep_copy(value: Any) -> Any:
+def deep_copy(value: object) -> object:
     """Return the value with fresh lists and mappings all the way down."""
     return _copy(value, 0)
 
 
-def has_key(mapping: Any, key: Any) -> bool:
+def has_key(mapping: object, key: object) -> bool:
     """Whether the mapping has the key."""
     return to_text(key) in _mapping("hasKey", mapping)
 
 
-def _merged(name: str, target: Any, sources: Iterable[Any], *, overwrite: bool) -> Any:
+def _merged(name: str, target: object, sources: Iterable[Any], *, overwrite: bool) -> object:
     for source in sources:
         _merge_into(_own(_mapping(name, target)), _mapping(name, source), overwrite, 0)
     return target
@@ -128,7 +129,7 @@ def _merge_into(
     check_list_length(len(target))
 
 
-def _copy(value: Any, depth: int) -> Any:
+def _copy(value: object, depth: int) -> object:
     if depth > DEEPEST_VALUE:
         raise TemplateError(f"deepCopy: a value is nested deeper than {DEEPEST_VALUE} levels")
     if isinstance(value, Mapping):
@@ -138,7 +139,7 @@ def _copy(value: Any, depth: int) -> Any:
     return value
 
 
-def _mapping(name: str, value: Any) -> Mapping[str, Any]:
+def _mapping(name: str, value: object) -> Mapping[str, Any]:
     if isinstance(value, Missing):
         value._fail_with_undefined_error()
     if not isinstance(value, Mapping):

@@ -22,7 +22,7 @@ _SIXTEEN_PLACES = Decimal("1e-16")
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?")
 
 
-def to_int(value: Any) -> int:
+def to_int(value: object) -> int:
     """Return the whole number a value spells; fractions are cut off, and what is no number is 0."""
     if isinstance(value, int):
         return check_integer(int(value))
@@ -30,7 +30,7 @@ def to_int(value: Any) -> int:
     return check_integer(int(number))
 
 
-def to_float(value: Any) -> float:
+def to_float(value: object) -> float:
     """Return the number a value spells; what is no number is 0."""
     if isinstance(value, int | float):
         return _finite(float(value))
@@ -40,14 +40,14 @@ def to_float(value: Any) -> float:
     return _finite(float(text))
 
 
-def to_bool(value: Any) -> bool:
+def to_bool(value: object) -> bool:
     """Return True for true, 1, yes, on, t and y in any case, and for numbers other than 0."""
     if isinstance(value, int | float):
         return value != 0
     return to_text(value).strip().lower() in TRUE_WORDS
 
 
-def exact_int(text: Any) -> int:
+def exact_int(text: object) -> int:
     """Like `to_int`, keeping all 64 bits of a number written as text."""
     if isinstance(text, str):
         digits = text.strip()
@@ -56,22 +56,22 @@ def exact_int(text: Any) -> int:
     return to_int(text)
 
 
-def add(*values: Any) -> int:
+def add(*values: object) -> int:
     """Return the sum of whole numbers."""
     return check_integer(sum(_whole("add", value) for value in values))
 
 
-def sub(left: Any, right: Any) -> int:
+def sub(left: object, right: object) -> int:
     """`left - right` in whole numbers."""
     return check_integer(_whole("sub", left) - _whole("sub", right))
 
 
-def mul(*values: Any) -> int:
+def mul(*values: object) -> int:
     """Return the product of whole numbers."""
     return reduce(lambda product, value: check_integer(product * _whole("mul", value)), values, 1)
 
 
-def div(left: Any, right: Any) -> int:
+def div(left: object, right: object) -> int:
     """`left / right` in whole numbers, cut towards zero."""
     dividend, divisor = _whole("div", left), _whole("div", right)
     if divisor == 0:
@@ -80,7 +80,7 @@ def div(left: Any, right: Any) -> int:
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 
 
-def mod(left: Any, right: Any) -> int:
+def mod(left: object, right: object) -> int:
     """Return the remainder of `div`, with the sign of `left`."""
     dividend, divisor = _whole("mod", left), _whole("mod", right)
     if divisor == 0:
@@ -89,17 +89,17 @@ def mod(left: Any, right: Any) -> int:
     return -rest if dividend < 0 else rest
 
 
-def largest(*values: Any) -> int:
+def largest(*values: object) -> int:
     """Return the largest of whole numbers."""
     return max(_whole("max", value) for value in values)
 
 
-def smallest(*values: Any) -> int:
+def smallest(*values: object) -> int:
     """Return the smallest of whole numbers."""
     return min(_whole("min", value) for value in values)
 
 
-def round_to(value: Any, places: int = 0, up_from: Any = 0.5) -> float:
+def round_to(value: object, places: int = 0, up_from: object = 0.5) -> float:
     """Return the number rounded to so many decimal places; a fraction of `up_from` or more goes up."""
     factor = 10.0 ** max(min(places, 12), 0)
     scaled = abs(_number("round", value)) * factor
@@ -108,18 +108,18 @@ def round_to(value: Any, places: int = 0, up_from: Any = 0.5) -> float:
     return math.copysign(whole / factor, _number("round", value))
 
 
-def absolute(value: Any) -> int | float:
+def absolute(value: object) -> int | float:
     """Return the number without its sign."""
     return abs(_number("abs", value))
 
 
-def to_decimal(value: Any) -> int:
+def to_decimal(value: object) -> int:
     """Return the number that octal digits spell, as in Unix permissions; 0 for anything else."""
     text = to_text(value)
     return check_integer(int(text, 8)) if OCTAL.fullmatch(text) else 0
 
 
-def _decimals(name: str, apply: Callable[[Decimal, Decimal], Decimal], *values: Any) -> float:
+def _decimals(name: str, apply: Callable[[Decimal, Decimal], Decimal], *values: object) -> float:
     """Decimal arithmetic from left to right, as a float in the end."""
     numbers = [Decimal(repr(_number(name, value))) for value in values]
     with localcontext(_EXACT):
@@ -134,11 +134,11 @@ def _quotient(left: Decimal, right: Decimal) -> Decimal:
     return (left / right).quantize(_SIXTEEN_PLACES, ROUND_HALF_UP)
 
 
-def _whole(name: str, value: Any) -> int:
+def _whole(name: str, value: object) -> int:
     return check_integer(int(_number(name, value)))
 
 
-def _number(name: str, value: Any) -> int | float:
+def _number(name: str, value: object) -> int | float:
     if isinstance(value, int | float):
         return value
     text = to_text(value).strip()
@@ -153,7 +153,7 @@ def _finite(value: float) -> float:
     return value
 
 
-def loses_number(text: Any) -> str:
+def loses_number(text: object) -> str:
     """Return what `int` or `float` drops of a text; empty if nothing."""
     if not isinstance(text, str) and text is not None:
         return ""
@@ -161,7 +161,7 @@ def loses_number(text: Any) -> str:
     return "" if _is_number(spelled) else "a value that is not a number became 0"
 
 
-def loses_whole(text: Any) -> str:
+def loses_whole(text: object) -> str:
     """Return what `int` drops of a text; empty if nothing."""
     lost = loses_number(text)
     if lost or not isinstance(text, str):
@@ -169,14 +169,14 @@ def loses_whole(text: Any) -> str:
     return "" if float(text).is_integer() else "the fraction of a number was cut off"
 
 
-def loses_bool(text: Any) -> str:
+def loses_bool(text: object) -> str:
     """Return what `bool` drops of a text; empty if nothing."""
     if not isinstance(text, str) or text.strip().lower() in TRUE_WORDS | FALSE_WORDS:
         return ""
     return "a value that is neither true nor false became false"
 
 
-def loses_octal(text: Any) -> str:
+def loses_octal(text: object) -> str:
     """Return what `toDecimal` drops; empty if nothing."""
     return "" if OCTAL.fullmatch(to_text(text)) else "a value that is not octal became 0"
 

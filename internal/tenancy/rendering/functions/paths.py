@@ -15,7 +15,7 @@ _PARTS = ("scheme", "userinfo", "host", "path", "opaque", "query", "fragment")
 _PATH_SAFE = "$&+,/:;=@~!*'()"
 
 
-def base(path: Any) -> str:
+def base(path: object) -> str:
     """Return the last element of a path."""
     text = to_text(path)
     if not text:
@@ -23,25 +23,25 @@ def base(path: Any) -> str:
     return posixpath.basename(text.rstrip("/")) or "/"
 
 
-def clean(path: Any) -> str:
+def clean(path: object) -> str:
     """Return the shortest path that means the same."""
     text = posixpath.normpath(to_text(path) or ".")
     return "/" + text.lstrip("/") if text.startswith("/") else text
 
 
-def directory(path: Any) -> str:
+def directory(path: object) -> str:
     """All but the last element, cleaned."""
     return clean(posixpath.split(to_text(path))[0])
 
 
-def extension(path: Any) -> str:
+def extension(path: object) -> str:
     """From the last dot of the last element on, or nothing."""
     name = to_text(path).rpartition("/")[2]
     dot = name.rfind(".")
     return name[dot:] if dot >= 0 else ""
 
 
-def url_parse(url: Any) -> dict[str, str]:
+def url_parse(url: object) -> dict[str, str]:
     """Return the parts of a URL: scheme, userinfo, host, hostname, path, opaque, query, fragment."""
     text = to_text(url)
     try:
@@ -68,7 +68,7 @@ def url_parse(url: Any) -> dict[str, str]:
     }
 
 
-def url_join(parts: Any) -> str:
+def url_join(parts: object) -> str:
     """Return the URL of the parts that `urlParse` gives; what is missing is left out."""
     if not isinstance(parts, Mapping):
         raise TemplateError("urlJoin: the value is not a mapping")
@@ -91,7 +91,7 @@ def url_join(parts: Any) -> str:
     )
 
 
-def quote_meta(text: Any) -> str:
+def quote_meta(text: object) -> str:
     """Return the text with everything escaped that means something in a pattern."""
     return re.sub(r"([\\.+*?()|\[\]{}^$])", r"\\\1", to_text(text))
 

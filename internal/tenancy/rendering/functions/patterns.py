@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, MutableSequence, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias, cast
 
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.functions.numbers import exact_int, to_float
@@ -48,18 +48,18 @@ _CLASSES = {
 }  # fmt: skip
 
 
-def regex_match(pattern: Any, text: Any) -> bool:
+def regex_match(pattern: object, text: object) -> bool:
     """Whether the pattern is found anywhere in the text."""
     return _compiled(to_text(pattern)).search(_subject(text)) is not None
 
 
-def regex_find(pattern: Any, text: Any) -> str:
+def regex_find(pattern: object, text: object) -> str:
     """Return the first match, or nothing."""
     found = _compiled(to_text(pattern)).search(_subject(text))
     return found.group() if found else ""
 
 
-def regex_find_all(pattern: Any, text: Any, most: Any) -> list[str]:
+def regex_find_all(pattern: object, text: object, most: object) -> list[str]:
     """All matches, or the first so many when the number is not negative."""
     limit = exact_int(most)
     found: list[str] = []
@@ -71,7 +71,7 @@ def regex_find_all(pattern: Any, text: Any, most: Any) -> list[str]:
     return found
 
 
-def regex_split(pattern: Any, text: Any, most: Any) -> list[str]:
+def regex_split(pattern: object, text: object, most: object) -> list[str]:
     """Return the parts between matches; at most so many when the number is not negative."""
     limit, subject, source = exact_int(most), _subject(text), to_text(pattern)
     if limit == 0:
@@ -93,17 +93,17 @@ def regex_split(pattern: Any, text: Any, most: Any) -> list[str]:
     return parts
 
 
-def regex_replace_literal(pattern: Any, text: Any, replacement: Any) -> str:
+def regex_replace_literal(pattern: object, text: object, replacement: object) -> str:
     """Every match replaced by the text as it is."""
     return _replaced(pattern, text, [(False, to_text(replacement))])
 
 
-def regex_replace_all(pattern: Any, text: Any, replacement: Any) -> str:
+def regex_replace_all(pattern: object, text: object, replacement: object) -> str:
     """Every match replaced; `$1` and `${name}` in the replacement are groups, `$$` a dollar sign."""
     return _replaced(pattern, text, _replacement_parts(to_text(replacement)))
 
 
-def _replaced(pattern: Any, text: Any, parts: list[tuple[bool, str]]) -> str:
+def _replaced(pattern: object, text: object, parts: list[tuple[bool, str]]) -> str:
     subject = _subject(text)
     pieces: list[str] = []
     made = end = 0
@@ -125,7 +125,7 @@ def _matches(pattern: re.Pattern[str], subject: str) -> Iterator[re.Match[str]]:
         end = match.end()
 
 
-def printf(layout: Any, *values: Any) -> str:
+def printf(layout: object, *values: object) -> str:
     """Go's `printf` for %s %v %d %q %t %f %e %g %x %X %o %c %% with flags, widths up to 256."""
     waiting = list(values)
 
@@ -146,7 +146,7 @@ def printf(layout: Any, *values: Any) -> str:
     return made
 
 
-def _formatted(flags: str, width: str, precision: str | None, verb: str, value: Any) -> str:
+def _formatted(flags: str, width: str, precision: str | None, verb: str, value: object) -> str:
     if verb in "svqt":
         text = quote(value) if verb == "q" else to_text(value)
         if precision is not None:
@@ -160,11 +160,15 @@ def _formatted(flags: str, width: str, precision: str | None, verb: str, value: 
     raise TemplateError(f"printf: the verb %{verb} is not supported")
 
 
-def _subject(text: Any) -> str:
+def _subject(text: object) -> str:
     subject = to_text(text)
     if len(subject) > LONGEST_SUBJECT:
         raise TemplateError(f"a text for a pattern is longer than {LONGEST_SUBJECT} characters")
     return subject
+
+
+Parsed: TypeAlias = MutableSequence[tuple[object, Any]]
+"""A pattern as Python's own parser has it: operations and their arguments."""
 
 
 @lru_cache(maxsize=256)
@@ -183,7 +187,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         raise TemplateError("a pattern is not a valid regular expression") from None
 
 
-def _end_at_end(tree: Any) -> None:
+def _end_at_end(tree: Parsed) -> None:
     """Make `$` match at the end only, as in Go, and not before a last line break."""
     for place, (operation, argument) in enumerate(tree):
         if str(operation) == "AT" and str(argument) == "AT_END":
@@ -201,7 +205,7 @@ def _python_escape(found: re.Match[str]) -> str:
     return r"\Z" if found[1] == "z" else found[0]
 
 
-def _refuse_dangerous(tree: Any, *, repeated: bool) -> None:
+def _refuse_dangerous(tree: Parsed, *, repeated: bool) -> None:
     for operation, argument in tree:
         name = str(operation)
         if name in _REFUSED:
@@ -218,7 +222,7 @@ def _refuse_dangerous(tree: Any, *, repeated: bool) -> None:
             _refuse_dangerous(child, repeated=inside)
 
 
-def _children(name: str, argument: Any) -> Iterator[Any]:
+def _children(name: str, argument: Sequence[Any]) -> Iterator[Parsed]:
     if name in _REPEATS:
         yield argument[2]
     elif name == "SUBPATTERN":
@@ -226,7 +230,7 @@ def _children(name: str, argument: Any) -> Iterator[Any]:
     elif name == "BRANCH":
         yield from argument[1]
     elif name == "ATOMIC_GROUP":
-        yield argument
+        yield cast("Parsed", argument)
 
 
 def _class_members(found: re.Match[str]) -> str:

@@ -10,17 +10,17 @@ from internal.tenancy.rendering.values import to_text
 from internal.tenancy.rendering.versions import Version, compare, parse, satisfies
 
 
-def semver(text: Any) -> Version:
+def semver(text: object) -> Version:
     """Return the version that a text spells; its fields are Major, Minor, Patch, Prerelease, Metadata."""
     return text if isinstance(text, Version) else parse(to_text(text))
 
 
-def semver_compare(constraint: Any, version: Any) -> bool:
+def semver_compare(constraint: object, version: object) -> bool:
     """Whether the version is within the constraint."""
     return satisfies(to_text(constraint), semver(version))
 
 
-def compare_method(other: Any, version: Any) -> int:
+def compare_method(other: object, version: object) -> int:
     """`(semver "1.2.3").Compare other`: -1, 0 or 1."""
     if not isinstance(other, Version) or not isinstance(version, Version):
         raise TemplateError("Compare: both values have to be made by semver")

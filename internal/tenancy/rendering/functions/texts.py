@@ -24,7 +24,7 @@ _JS = str.maketrans(
 )  # fmt: skip
 
 
-def to_host(url: Any) -> str:
+def to_host(url: object) -> str:
     """Return the host of a URL or of `host:port`, without port, path and brackets."""
     text = to_text(url).strip()
     if not text:
@@ -35,19 +35,19 @@ def to_host(url: Any) -> str:
         raise TemplateError("toHost: the value is not a URL") from None
 
 
-def trunc63(text: Any) -> str:
+def trunc63(text: object) -> str:
     """At most 63 bytes of UTF-8, never half a character, without a trailing `-`, `.` or `_`."""
     cut = to_text(text).encode("utf-8", "surrogatepass")[:DNS_LABEL_BYTES]
     return cut.decode("utf-8", "ignore").rstrip("-._")
 
 
-def trunc(length: int, text: Any) -> str:
+def trunc(length: int, text: object) -> str:
     """Return the first `length` characters, or the last when `length` is negative."""
     whole = to_text(text)
     return whole[length:] if length < 0 else whole[:length]
 
 
-def abbrev(width: int, text: Any) -> str:
+def abbrev(width: int, text: object) -> str:
     """Return the text, or its beginning with `...` when it is longer than `width`."""
     whole = to_text(text)
     if width < 4 or len(whole) <= width:
@@ -55,14 +55,14 @@ def abbrev(width: int, text: Any) -> str:
     return whole[: width - 3] + "..."
 
 
-def substr(start: int, end: int, text: Any) -> str:
+def substr(start: int, end: int, text: object) -> str:
     """Characters from `start` up to `end`; a negative end means the rest."""
     whole = to_text(text)
     first = max(start, 0)
     return whole[first:] if end < 0 else whole[first:end]
 
 
-def title(text: Any) -> str:
+def title(text: object) -> str:
     """Return the first letter of every word in upper case, the rest untouched; words end at `-` and `.` too."""
     made: list[str] = []
     start = True
@@ -72,27 +72,27 @@ def title(text: Any) -> str:
     return "".join(made)
 
 
-def untitle(text: Any) -> str:
+def untitle(text: object) -> str:
     """Return the first letter of every word in lower case, the rest untouched."""
     return re.sub(r"(^|\s)(\S)", lambda m: m.group(1) + m.group(2).lower(), to_text(text))
 
 
-def swapcase(text: Any) -> str:
+def swapcase(text: object) -> str:
     """Upper case to lower, lower to upper."""
     return to_text(text).swapcase()
 
 
-def initials(text: Any) -> str:
+def initials(text: object) -> str:
     """Return the first letter of every word."""
     return "".join(word[0] for word in to_text(text).split())
 
 
-def plural(one: Any, many: Any, count: Any) -> Any:
+def plural(one: object, many: object, count: object) -> object:
     """One of two texts, by whether the count is 1."""
     return one if exact_int(count) == 1 else many
 
 
-def abbrevboth(left: Any, right: Any, text: Any) -> str:
+def abbrevboth(left: object, right: object, text: object) -> str:
     """Return the text without its beginning and end where it is too long, `...` in their places."""
     offset, width, whole = exact_int(left), exact_int(right), to_text(text)
     if width < 4 or (offset > 0 and width < 7) or len(whole) <= width:
@@ -105,12 +105,12 @@ def abbrevboth(left: Any, right: Any, text: Any) -> str:
     return "..." + whole[-(width - 3) :]
 
 
-def wrap(width: Any, text: Any) -> str:
+def wrap(width: object, text: object) -> str:
     """Lines of at most so many characters, broken at blanks; longer words stay whole."""
     return _wrapped(exact_int(width), "\n", to_text(text), cut_words=False)
 
 
-def wrap_with(width: Any, separator: Any, text: Any) -> str:
+def wrap_with(width: object, separator: object, text: object) -> str:
     """Like `wrap`, with another separator; longer words are cut."""
     return _wrapped(exact_int(width), to_text(separator) or "\n", to_text(text), cut_words=True)
 
@@ -135,7 +135,7 @@ def _wrapped(width: int, separator: str, text: str, *, cut_words: bool) -> str:
     return separator.join([*lines, text[place:]])
 
 
-def print_values(*values: Any) -> str:
+def print_values(*values: object) -> str:
     """Return the values one after the other, a blank between two of which neither is text."""
     parts: list[str] = []
     for place, value in enumerate(values):
@@ -146,19 +146,19 @@ def print_values(*values: Any) -> str:
     return "".join(parts)
 
 
-def println(*values: Any) -> str:
+def println(*values: object) -> str:
     """Return the values with blanks between them, and a line break."""
     parts = [to_text(value) for value in values]
     check_text_length(sum(map(len, parts)) + len(parts))
     return " ".join(parts) + "\n"
 
 
-def html(*values: Any) -> str:
+def html(*values: object) -> str:
     """Return the values as HTML text."""
     return _escaped(print_values(*values), _HTML)
 
 
-def js(*values: Any) -> str:
+def js(*values: object) -> str:
     """Return the values as they stand inside a JavaScript string."""
     text = _escaped(print_values(*values), _JS)
     return re.sub(r"[\x00-\x1f]", lambda m: f"\\u{ord(m.group()):04X}", text)
@@ -169,17 +169,17 @@ def _escaped(text: str, table: Mapping[int, str]) -> str:
     return text.translate(table)
 
 
-def capitalize(text: Any) -> str:
+def capitalize(text: object) -> str:
     """Return the first letter in upper case, the others in lower case."""
     return to_text(text).capitalize()
 
 
-def trim_all(characters: Any, text: Any) -> str:
+def trim_all(characters: object, text: object) -> str:
     """Return the text without any of the characters at both ends."""
     return to_text(text).strip(to_text(characters))
 
 
-def replace(old: Any, new: Any, text: Any) -> str:
+def replace(old: object, new: object, text: object) -> str:
     """Every `old` replaced by `new`."""
     whole, gone, comes = to_text(text), to_text(old), to_text(new)
     times = whole.count(gone)
@@ -187,14 +187,14 @@ def replace(old: Any, new: Any, text: Any) -> str:
     return whole.replace(gone, comes)
 
 
-def repeat(times: int, text: Any) -> str:
+def repeat(times: int, text: object) -> str:
     """Return the text so many times over."""
     whole = to_text(text)
     check_text_length(len(whole) * max(times, 0))
     return whole * max(times, 0)
 
 
-def indent(width: int, text: Any) -> str:
+def indent(width: int, text: object) -> str:
     """Every line, the first included, moved right by `width` blanks."""
     whole = to_text(text)
     check_text_length(len(whole) + max(width, 0) * (whole.count("\n") + 1))
@@ -202,37 +202,37 @@ def indent(width: int, text: Any) -> str:
     return blanks + whole.replace("\n", "\n" + blanks)
 
 
-def nindent(width: int, text: Any) -> str:
+def nindent(width: int, text: object) -> str:
     """Return a line break, then `indent`."""
     return "\n" + indent(width, text)
 
 
-def cat(*values: Any) -> str:
+def cat(*values: object) -> str:
     """Return the values with a blank between them; None is left out."""
     return " ".join(to_text(value) for value in values if value is not None)
 
 
-def quote(*values: Any) -> str:
+def quote(*values: object) -> str:
     """Each value in double quotes, special characters escaped."""
     return " ".join(_double_quoted(to_text(value)) for value in values if value is not None)
 
 
-def squote(*values: Any) -> str:
+def squote(*values: object) -> str:
     """Each value in single quotes, nothing escaped."""
     return " ".join(f"'{to_text(value)}'" for value in values if value is not None)
 
 
-def kebabcase(text: Any) -> str:
+def kebabcase(text: object) -> str:
     """`FirstName` as `first-name`."""
     return "-".join(_words(to_text(text))).lower()
 
 
-def snakecase(text: Any) -> str:
+def snakecase(text: object) -> str:
     """`FirstName` as `first_name`."""
     return "_".join(_words(to_text(text))).lower()
 
 
-def camelcase(text: Any) -> str:
+def camelcase(text: object) -> str:
     """`first_name` as `FirstName`: a blank, `-` or `_` goes, and the other letters become lower case."""
     whole = to_text(text)
     bare = re.sub(r"^[\s_-]+", "", whole)
@@ -245,7 +245,7 @@ def camelcase(text: Any) -> str:
     return made
 
 
-def concat_text(*values: Any) -> str:
+def concat_text(*values: object) -> str:
     """Return the values one after the other: Jinja's `~`."""
     parts = [to_text(value) for value in values]
     check_text_length(sum(map(len, parts)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
 from asyncpg import Connection
 from asyncpg.connect_utils import (
@@ -37,7 +37,7 @@ HEADER: Final = 5
 class GuardedProtocol(Protocol):  # type: ignore[misc]
     """The driver's protocol, which sees a request for authentication only if it may be answered."""
 
-    def __init__(self, refuse: Callable[[int], Exception | None], *args: Any) -> None:
+    def __init__(self, refuse: Callable[[int], Exception | None], *args: object) -> None:
         """`refuse` returns the error for a request of this number, None if it may be answered."""
         super().__init__(*args)
         self._refuse = refuse
@@ -46,7 +46,7 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         self._connection_made_on: asyncio.Transport | None = None
         self.refusal: Exception | None = None
 
-    def connection_made(self, transport: Any) -> None:
+    def connection_made(self, transport: asyncio.Transport) -> None:
         self._connection_made_on = transport
         super().connection_made(transport)
 
@@ -90,7 +90,7 @@ async def connect(
     password: str,
     database: str,
     context: ssl.SSLContext | None,
-) -> Any:
+) -> Connection:
     """Return a connection of the driver. Raises InsecureConnection, the driver's errors and OSError."""
     loop = asyncio.get_running_loop()
     connected = loop.create_future()

@@ -76,7 +76,7 @@ class Listener:
             await asyncio.sleep(exponential(FIRST_RETRY, LONGEST_RETRY, failures))
             failures = min(failures + 1, 16)
 
-    async def _until_lost(self, connection: Any, lost: asyncio.Event) -> None:
+    async def _until_lost(self, connection: asyncpg.Connection, lost: asyncio.Event) -> None:
         """Wait for the end of a connection. One whose server is gone silently is detected."""
         while not lost.is_set():
             try:

@@ -167,7 +167,7 @@ class PostgreSQLSource:
             else:
                 await _close(connection)
 
-    async def _connected(self) -> Any:
+    async def _connected(self) -> asyncpg.Connection:
         settings = self._settings
         tls = None if settings.tls is None else client_context(settings.tls)
         async with self._errors(settings.connect_timeout, "connect"):
@@ -180,7 +180,7 @@ class PostgreSQLSource:
                 context=tls,
             )
 
-    async def _caught_up(self, connection: Any) -> None:
+    async def _caught_up(self, connection: asyncpg.Connection) -> None:
         """Wait until the server has what was read before. Raises ReplicaBehind."""
         read_up_to = self.read_up_to
         if read_up_to is None:
@@ -195,7 +195,7 @@ class PostgreSQLSource:
                 )
             await asyncio.sleep(CATCH_UP_PERIOD)
 
-    async def _position(self, connection: Any) -> Position | None:
+    async def _position(self, connection: asyncpg.Connection) -> Position | None:
         """Return the server's position; None for one that has none, such as a database like PostgreSQL."""
         async with self._errors(self._settings.read_timeout, "answer"):
             try:
@@ -203,7 +203,9 @@ class PostgreSQLSource:
             except (asyncpg.SyntaxOrAccessError, asyncpg.FeatureNotSupportedError):
                 return None
 
-    async def _begin(self, connection: Any, columns: Sequence[str]) -> dict[str, ColumnKind]:
+    async def _begin(
+        self, connection: asyncpg.Connection, columns: Sequence[str]
+    ) -> dict[str, ColumnKind]:
         """Begin the snapshot, and return the kinds of the columns."""
         settings = self._settings
         milliseconds = int(settings.statement_timeout * 1000)
@@ -234,7 +236,7 @@ class PostgreSQLSource:
         return {column: found[column] for column in columns}
 
     async def _copy(
-        self, connection: Any, kinds: dict[str, ColumnKind]
+        self, connection: asyncpg.Connection, kinds: dict[str, ColumnKind]
     ) -> AsyncGenerator[Page, None]:
         """Rows as they arrive. The server waits while a page is worked on."""
         chunks: asyncio.Queue[bytes | Exception | None] = asyncio.Queue(1)
@@ -346,7 +348,7 @@ class _Pages:
 
 
 async def _send(
-    connection: Any, statement: str, chunks: asyncio.Queue[bytes | Exception | None]
+    connection: asyncpg.Connection, statement: str, chunks: asyncio.Queue[bytes | Exception | None]
 ) -> None:
     """Put what the server sends into a queue; then None, or the error."""
     end: Exception | None = None
@@ -357,7 +359,7 @@ async def _send(
     await chunks.put(end)
 
 
-async def _close(connection: Any) -> None:
+async def _close(connection: asyncpg.Connection) -> None:
     """Close a connection, after what it may still be doing was cancelled."""
     try:
         await connection.close(timeout=CLOSE_SECONDS)
