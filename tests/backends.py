@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, TypedDict, Unpack
 
 import pytest
 
@@ -22,11 +22,26 @@ from ctrlruntime.envtest.backends import (
     Version,
     existing,
 )
+from ctrlruntime.envtest.proxy import ProxyOptions
+from ctrlruntime.envtest.users import User
 
 SKIP_REAL = "CTRLRUNTIME_SKIP_REAL"
 """Set to 1 by a developer without the binaries; never in CI."""
 
 RealBackend = KubeApiserverBackend | ApiextensionsBackend
+
+
+class EnvironmentOptions(TypedDict, total=False):
+    """Options of an environment around a server that is there."""
+
+    tls: bool
+    authorization: Literal["AlwaysAllow", "RBAC"] | None
+    users: Iterable[str | User]
+    proxy: bool | ProxyOptions
+    nodes: bool
+    pods: bool
+    run_local: bool
+    folder: Path | None
 
 
 class SharedServer:
@@ -38,7 +53,7 @@ class SharedServer:
     def __init__(self, backend: RealBackend) -> None:
         self.backend = backend
 
-    def environment(self, **options: Any) -> Environment:
+    def environment(self, **options: Unpack[EnvironmentOptions]) -> Environment:
         """An environment around this server: users, proxy and nodes of the caller's own."""
         return Environment(existing(self.backend), **options)
 
@@ -53,7 +68,7 @@ class SharedServer:
 
 
 @contextmanager
-def kube_apiserver(folder: Path, **settings: Any) -> Iterator[SharedServer]:
+def kube_apiserver(folder: Path, **settings: object) -> Iterator[SharedServer]:
     """One kube-apiserver, by default with kube-controller-manager.
 
     Without the metrics of flow control, which an idle server spends half of its time on.

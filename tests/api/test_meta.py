@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
-from ctrlruntime.api import ApiModel, ObjectMeta, Resource, meta
+from ctrlruntime.api import ApiModel, Manifest, ObjectMeta, Resource, meta
+from ctrlruntime.api.meta import AnyObject
 
 
 class Spec(ApiModel):
@@ -17,7 +16,7 @@ class Thing(Resource[Spec], group="test.example.com", version="v1"):
     """A thing."""
 
 
-def manifest(name: str = "obj", namespace: str | None = "ns", uid: str = "u-obj") -> Any:
+def manifest(name: str = "obj", namespace: str | None = "ns", uid: str = "u-obj") -> Manifest:
     space = {"namespace": namespace} if namespace else {}
     return {
         "apiVersion": "apps/v1",
@@ -34,17 +33,17 @@ objects = pytest.mark.parametrize("obj", [manifest(), thing()], ids=["manifest",
 
 
 @pytest.fixture(params=["manifest", "typed"])
-def obj(request: pytest.FixtureRequest) -> Any:
+def obj(request: pytest.FixtureRequest) -> AnyObject:
     return manifest() if request.param == "manifest" else thing()
 
 
 @pytest.fixture(params=["manifest", "typed"])
-def owner(request: pytest.FixtureRequest) -> Any:
+def owner(request: pytest.FixtureRequest) -> AnyObject:
     make = manifest if request.param == "manifest" else thing
     return make("owner", "ns", "u-owner")
 
 
-def test_names(obj: Any) -> None:
+def test_names(obj: AnyObject) -> None:
     assert meta.name(obj) == "obj"
     assert meta.namespace(obj) == "ns"
     assert meta.uid(obj) == "u-obj"
@@ -53,7 +52,7 @@ def test_names(obj: Any) -> None:
     assert not meta.is_deleting(obj)
 
 
-def test_labels_and_annotations_report_changes(obj: Any) -> None:
+def test_labels_and_annotations_report_changes(obj: AnyObject) -> None:
     assert meta.set_label(obj, "a", "1")
     assert not meta.set_label(obj, "a", "1")
     assert meta.labels(obj) == {"a": "1"}
@@ -65,7 +64,7 @@ def test_labels_and_annotations_report_changes(obj: Any) -> None:
 
 
 @pytest.mark.criterion("HE-04")
-def test_finalizers_report_changes(obj: Any) -> None:
+def test_finalizers_report_changes(obj: AnyObject) -> None:
     assert meta.add_finalizer(obj, "example.com/a")
     assert meta.add_finalizer(obj, "example.com/b")
     assert not meta.add_finalizer(obj, "example.com/a")
@@ -76,14 +75,14 @@ def test_finalizers_report_changes(obj: Any) -> None:
     assert meta.finalizers(obj) == ("example.com/b",)
 
 
-def test_a_finalizer_needs_a_domain(obj: Any) -> None:
+def test_a_finalizer_needs_a_domain(obj: AnyObject) -> None:
     with pytest.raises(ValueError, match="needs a domain"):
         meta.add_finalizer(obj, "cleanup")
 
 
 @pytest.mark.criterion("HE-01")
 class TestControllerReference:
-    def test_it_names_the_owner(self, owner: Any, obj: Any) -> None:
+    def test_it_names_the_owner(self, owner: AnyObject, obj: AnyObject) -> None:
         assert meta.set_controller_reference(owner, obj)
         (reference,) = meta.owner_references(obj)
         gvk = meta.group_version_kind(owner)
@@ -98,39 +97,41 @@ class TestControllerReference:
         assert meta.has_controller_reference(obj, owner)
         assert meta.has_owner_reference(obj, owner)
 
-    def test_setting_it_again_changes_nothing(self, owner: Any, obj: Any) -> None:
+    def test_setting_it_again_changes_nothing(self, owner: AnyObject, obj: AnyObject) -> None:
         meta.set_controller_reference(owner, obj)
         assert not meta.set_controller_reference(owner, obj)
         assert len(meta.owner_references(obj)) == 1
 
-    def test_a_renewed_owner_of_the_same_uid_is_updated(self, obj: Any) -> None:
+    def test_a_renewed_owner_of_the_same_uid_is_updated(self, obj: AnyObject) -> None:
         meta.set_controller_reference(manifest("old", uid="u-owner"), obj)
         assert meta.set_controller_reference(manifest("new", uid="u-owner"), obj)
         assert [item.name for item in meta.owner_references(obj)] == ["new"]
 
-    def test_a_second_controller_is_refused(self, owner: Any, obj: Any) -> None:
+    def test_a_second_controller_is_refused(self, owner: AnyObject, obj: AnyObject) -> None:
         meta.set_controller_reference(manifest("first", uid="u-first"), obj)
         with pytest.raises(meta.AlreadyOwned, match="already controlled by Deployment 'first'"):
             meta.set_controller_reference(owner, obj)
         assert len(meta.owner_references(obj)) == 1
 
-    def test_an_owner_in_another_namespace_is_refused(self, obj: Any) -> None:
+    def test_an_owner_in_another_namespace_is_refused(self, obj: AnyObject) -> None:
         with pytest.raises(meta.OwnerNotAllowed, match="across namespaces"):
             meta.set_controller_reference(manifest("owner", "elsewhere", "u"), obj)
 
-    def test_a_namespaced_owner_of_a_cluster_scoped_object_is_refused(self, owner: Any) -> None:
+    def test_a_namespaced_owner_of_a_cluster_scoped_object_is_refused(
+        self, owner: AnyObject
+    ) -> None:
         with pytest.raises(meta.OwnerNotAllowed, match="cluster-scoped"):
             meta.set_controller_reference(owner, manifest(namespace=None))
 
-    def test_a_cluster_scoped_owner_may_own_anything(self, obj: Any) -> None:
+    def test_a_cluster_scoped_owner_may_own_anything(self, obj: AnyObject) -> None:
         assert meta.set_controller_reference(manifest("owner", None, "u"), obj)
 
-    def test_an_owner_without_uid_is_refused(self, obj: Any) -> None:
+    def test_an_owner_without_uid_is_refused(self, obj: AnyObject) -> None:
         with pytest.raises(meta.OwnerNotAllowed, match="no uid"):
             meta.set_controller_reference(manifest("owner", uid=""), obj)
 
 
-def test_further_owners_live_beside_the_controller(owner: Any, obj: Any) -> None:
+def test_further_owners_live_beside_the_controller(owner: AnyObject, obj: AnyObject) -> None:
     meta.set_controller_reference(manifest("controller", uid="u-controller"), obj)
     assert meta.set_owner_reference(owner, obj)
     assert not meta.set_owner_reference(owner, obj)
@@ -143,7 +144,9 @@ def test_further_owners_live_beside_the_controller(owner: Any, obj: Any) -> None
     assert len(meta.owner_references(obj)) == 1
 
 
-def test_an_owner_reference_leaves_the_controller_what_it_is(owner: Any, obj: Any) -> None:
+def test_an_owner_reference_leaves_the_controller_what_it_is(
+    owner: AnyObject, obj: AnyObject
+) -> None:
     meta.set_controller_reference(owner, obj)
     assert not meta.set_owner_reference(owner, obj)
     assert meta.has_controller_reference(obj, owner)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, TypedDict, Unpack
 
 import pytest
 from hypothesis import given
@@ -23,6 +23,7 @@ from ctrlruntime.api import (
     Time,
     set_condition,
 )
+from ctrlruntime.json import Json
 
 
 class Port(ApiModel):
@@ -70,13 +71,21 @@ class Defaulted(Resource[Lazy], group="test.example.com", version="v1"):
     """A kind whose spec needs nothing."""
 
 
-def service(**spec: Any) -> Service:
+class SpecFields(TypedDict, total=False):
+    replicas: int
+    note: str | None
+    owner: str | None
+    raw: dict[str, Any]
+    since: datetime | None
+
+
+def service(**spec: Unpack[SpecFields]) -> Service:
     return Service(
         metadata=ObjectMeta(name="x", namespace="ns"), spec=ServiceSpec(host_name="h", **spec)
     )
 
 
-def written(obj: Service) -> Any:
+def written(obj: Service) -> Json:
     return obj.to_manifest()["spec"]
 
 

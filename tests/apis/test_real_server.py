@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api import Resource
 from ctrlruntime.envtest import administrator
+from ctrlruntime.json import Json
 from tests.backends import SharedServer
 from tests.limits import CRD_SECONDS
 
@@ -32,7 +34,7 @@ class Oracle:
         self._context = ssl.create_default_context(cadata=(server.backend.ca_data or b"").decode())
         server.backend.add_users([self._user])
 
-    def call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    def call(self, method: str, path: str, body: object = None) -> tuple[int, Any]:
         request = urllib.request.Request(
             self._url + path,
             method=method,
@@ -49,13 +51,13 @@ class Oracle:
             with error:
                 return error.code, json.loads(error.read())
 
-    def until(self, method: str, path: str, wanted: set[int], body: Any = None) -> Any:
+    def until(self, method: str, path: str, wanted: set[int], body: object = None) -> Json:
         code, answer = self._retried(method, path, body, lambda code: code in wanted)
         assert code in wanted, answer
         return answer
 
     def _retried(
-        self, method: str, path: str, body: Any, holds: Callable[[int], bool]
+        self, method: str, path: str, body: object, holds: Callable[[int], bool]
     ) -> tuple[int, Any]:
         """The first answer whose code holds, or the last one within the limit."""
         deadline = time.monotonic() + CRD_SECONDS
@@ -65,7 +67,7 @@ class Oracle:
                 return code, answer
             time.sleep(0.2)
 
-    def create(self, kind: Any, spec: Any) -> tuple[int, Any]:
+    def create(self, kind: type[Resource[Any, Any]], spec: object) -> tuple[int, Any]:
         """A dry run, once the server serves the kind."""
         manifest = {
             "apiVersion": f"{GROUP}/v1",
@@ -106,7 +108,7 @@ REGISTRY: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_schema_is_structural(oracle: Oracle, kind: Any) -> None:
+def test_the_schema_is_structural(oracle: Oracle, kind: type[Resource[Any, Any]]) -> None:
     crd = oracle.until("GET", f"{CRDS}/{kind.mapping().plural}.{GROUP}", {200})
     conditions = {item["type"]: item["status"] for item in crd["status"]["conditions"]}
     assert conditions.get("Established") == "True"

@@ -21,8 +21,10 @@ from apis.tenancy import (
     TResource,
     resource_lists,
 )
+from ctrlruntime.api import Resource
 from ctrlruntime.generate import crd_files, drift
 from ctrlruntime.generate.discovery import find_kinds, load
+from ctrlruntime.json import Json
 
 CONFIG = Path(__file__).parents[2] / "config"
 
@@ -114,24 +116,26 @@ LISTS = [
 ]
 
 
-def schema_of(kind: Any) -> Any:
+def schema_of(kind: type[Resource[Any, Any]]) -> Json:
     return kind.crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
 
 
-def with_source(**source: Any) -> dict[str, Any]:
+def with_source(**source: object) -> dict[str, Any]:
     spec = {**REGISTRY["spec"], "source": {**REGISTRY["spec"]["source"], **source}}
     return {**REGISTRY, "spec": spec}
 
 
 @each_kind
 def test_the_manifests_of_the_seed_are_read_and_written_unchanged(
-    kind: Any, manifest: dict[str, Any]
+    kind: type[Resource[Any, Any]], manifest: dict[str, Any]
 ) -> None:
     assert kind.from_manifest(manifest).to_manifest() == manifest
 
 
 @each_kind
-def test_the_manifests_of_the_seed_are_valid(kind: Any, manifest: dict[str, Any]) -> None:
+def test_the_manifests_of_the_seed_are_valid(
+    kind: type[Resource[Any, Any]], manifest: dict[str, Any]
+) -> None:
     assert jsonschema_rs.is_valid(schema_of(kind), manifest)
 
 
@@ -186,7 +190,7 @@ class TestRegistry:
     @pytest.mark.parametrize(
         "mapping", ["", "x" * 65, {"col": "x"}, {"column": "x", "sensitive": True, "more": 1}]
     )
-    def test_a_mapping_of_another_form_is_not_valid(self, mapping: Any) -> None:
+    def test_a_mapping_of_another_form_is_not_valid(self, mapping: object) -> None:
         spec = {**REGISTRY["spec"], "extraValueMappings": {"v": mapping}}
         assert not jsonschema_rs.is_valid(schema_of(TenantRegistry), {**REGISTRY, "spec": spec})
 
@@ -291,7 +295,7 @@ class TestResources:
         ),
     ],
 )
-def test_columns(kind: Any, columns: list[str]) -> None:
+def test_columns(kind: type[Resource[Any, Any]], columns: list[str]) -> None:
     version = kind.crd()["spec"]["versions"][0]
     assert [column["name"] for column in version["additionalPrinterColumns"]] == columns
     assert version["subresources"] == {"status": {}}

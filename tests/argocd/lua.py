@@ -4,6 +4,8 @@ from typing import Any, Final
 
 from lupa import lua51
 
+from ctrlruntime.json import Json
+
 _WITHOUT_LIBRARIES: Final = """
 for _, name in ipairs({
     "string", "io", "os", "math", "table", "package", "debug", "coroutine", "require", "module",
@@ -15,7 +17,7 @@ getmetatable("").__index = nil
 """
 
 
-def evaluate(script: str, obj: dict[str, Any]) -> Any:
+def evaluate(script: str, obj: dict[str, Any]) -> Json:
     """What the script returns for a manifest, tables as dicts and lists."""
     runtime = lua51.LuaRuntime(register_eval=False, register_builtins=False)
     runtime.execute(_WITHOUT_LIBRARIES)
@@ -23,7 +25,7 @@ def evaluate(script: str, obj: dict[str, Any]) -> Any:
     return _to_python(runtime.execute(script))
 
 
-def _to_lua(runtime: Any, value: Any) -> Any:
+def _to_lua(runtime: lua51.LuaRuntime, value: object) -> object:
     if isinstance(value, dict):
         return runtime.table_from({k: _to_lua(runtime, v) for k, v in value.items()})
     if isinstance(value, list):
@@ -31,8 +33,8 @@ def _to_lua(runtime: Any, value: Any) -> Any:
     return value
 
 
-def _to_python(value: Any) -> Any:
-    if lua51.lua_type(value) != "table":
+def _to_python(value: lua51._LuaTable | str | float | None) -> Json:
+    if isinstance(value, str | float) or value is None or lua51.lua_type(value) != "table":
         return value
     keys = list(value)
     if keys and all(isinstance(key, int) for key in keys):

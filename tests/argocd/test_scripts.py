@@ -8,6 +8,7 @@ import yaml
 
 from apis import cloud, cosmos, tenancy
 from ctrlruntime.generate.discovery import find_kinds, load
+from ctrlruntime.json import Json
 from manager.argocd import argocd_files
 from tests.argocd.lua import evaluate
 
@@ -30,7 +31,7 @@ def config_map() -> dict[str, str]:
     return data
 
 
-def obj(kind: str, *, generation: int = 3, **parts: Any) -> dict[str, Any]:
+def obj(kind: str, *, generation: int = 3, **parts: Json) -> dict[str, Any]:
     metadata = {"name": "acme", "generation": generation, **parts.pop("metadata", {})}
     return {"kind": kind, "metadata": metadata, "spec": {}, **parts}
 

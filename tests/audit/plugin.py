@@ -7,8 +7,9 @@ that nobody used, where the suite that has to use it ran as a whole.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -65,7 +66,7 @@ def folder_of(config: pytest.Config) -> Path:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Any:
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
     ledger = ledger_of(item.config)
     ledger.turn(item.nodeid)
     result = yield
@@ -86,6 +87,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
         judge_of_run.gather()
 
 
+class Worker(Protocol):
+    """A worker of xdist as its controller knows it."""
+
+    workerinput: dict[str, object]
+
+
 class Judge:
     """Puts together what all workers wrote, and says what is wrong with it."""
 
@@ -98,7 +105,7 @@ class Judge:
         self._lines: list[Line] = []
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_configure_node(self, node: Any) -> None:
+    def pytest_configure_node(self, node: Worker) -> None:
         """A worker of xdist is told where to write."""
         node.workerinput[_FOLDER] = str(folder_of(self._config))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pytest
 
@@ -33,9 +33,26 @@ def request(
     return RequestInfo(user, verb, resource, namespace, "", acting_as=acting_as)
 
 
-def asked(verb: str, resource: str, code: int = 200, **more: Any) -> Asked:
-    at, test, suite = more.pop("at", ""), more.pop("test", "test"), more.pop("suite", "s")
-    server = more.pop("server", "x")
+class Details(TypedDict, total=False):
+    count: int
+    group: str
+    subresource: str
+    expected: bool
+    acting_as: str
+    streams_list: bool
+
+
+def asked(
+    verb: str,
+    resource: str,
+    code: int = 200,
+    *,
+    at: str = "",
+    test: str = "test",
+    suite: str = "s",
+    server: str = "x",
+    **more: Unpack[Details],
+) -> Asked:
     return Asked(suite, server, test, "manager", verb, resource, at, code, **more)
 
 

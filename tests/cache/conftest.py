@@ -8,11 +8,12 @@ import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.json import Json
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 
 
-def manifest(name: str, namespace: str = "ns", **metadata: Any) -> dict[str, Any]:
+def manifest(name: str, namespace: str = "ns", **metadata: Json) -> dict[str, Any]:
     """Metadata in wire names; ``data`` and other top-level fields under ``top``."""
     top = metadata.pop("top", {"data": {"k": "v"}})
     return {
@@ -27,7 +28,7 @@ def manifest(name: str, namespace: str = "ns", **metadata: Any) -> dict[str, Any
 def entry_of() -> Callable[..., Entry]:
     decoder = EntryDecoder(CONFIG_MAP)
 
-    def make(name: str, namespace: str = "ns", **metadata: Any) -> Entry:
+    def make(name: str, namespace: str = "ns", **metadata: object) -> Entry:
         return decoder.decode(orjson.dumps(manifest(name, namespace, **metadata)))
 
     return make

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
+from ctrlruntime.cache import Entry
 from ctrlruntime.cache.informer import Informer
 
 
@@ -23,14 +23,14 @@ class LaggingWatch:
         self._overlay.observe = self._hold_event  # type: ignore[method-assign]
         self._overlay.bookmark = self._hold_bookmark  # type: ignore[method-assign]
 
-    def _hold_event(self, *args: Any, **options: Any) -> None:
-        self._held.append(lambda: self._deliver(*args, **options))
+    def _hold_event(self, scope: str, entry: Entry, *, deleted: bool = False) -> None:
+        self._held.append(lambda: self._deliver(scope, entry, deleted))
 
     def _hold_bookmark(self, scope: str, resource_version: str) -> None:
         self._held.append(lambda: self._bookmark(scope, resource_version))
 
-    def _deliver(self, *args: Any, **options: Any) -> None:
-        event = self._observe(*args, **options)
+    def _deliver(self, scope: str, entry: Entry, deleted: bool) -> None:
+        event = self._observe(scope, entry, deleted=deleted)
         if event is not None:
             self._informer._emit(event)
 

@@ -1,8 +1,8 @@
 """Declared informers over HTTP: what can be read, what is told, and that own writes are seen at once."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from collections.abc import AsyncGenerator, Callable, Mapping
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -23,6 +23,7 @@ from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import InternalError, NotFound, WriteOutcomeUnknown
+from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 from ctrlruntime.client.transport import Response
 from tests.cache.lagging_watch import LaggingWatch
 from tests.client.support import (
@@ -37,6 +38,14 @@ from tests.client.support import (
     install_widgets,
     widget_crd,
 )
+
+
+class ListOptions(TypedDict, total=False):
+    labels: LabelSelector | None
+    fields: FieldSelector | None
+    index: Mapping[str, str] | None
+    limit: int | None
+
 
 MakeCache = Callable[..., Cache]
 
@@ -185,8 +194,9 @@ class TestReads:
             await client.create(manifest)
         await started(cache)
 
-        def names(*args: Any, **options: Any) -> list[str]:
-            return [m["metadata"]["name"] for m in cache.list(CONFIG_MAP, *args, **options)]
+        def names(namespace: str | None = None, **options: Unpack[ListOptions]) -> list[str]:
+            found = cache.list(CONFIG_MAP, namespace, **options)
+            return [manifest["metadata"]["name"] for manifest in found]
 
         assert names(labels={"test": "1"}) == ["a", "b", "c"]
         assert names("default", labels={"test": "1", "colour": "red"}) == ["a"]

@@ -140,7 +140,9 @@ def test_what_is_not_an_object_is_refused(body: bytes) -> None:
         EntryDecoder(DEPLOYMENT).decode(body)
 
 
-def managed(manager: str, operation: str, fields: Any, subresource: str | None = None) -> Any:
+def managed(
+    manager: str, operation: str, fields: object, subresource: str | None = None
+) -> dict[str, object]:
     item = {"manager": manager, "operation": operation, "fieldsV1": fields}
     return item if subresource is None else {**item, "subresource": subresource}
 
@@ -148,7 +150,7 @@ def managed(manager: str, operation: str, fields: Any, subresource: str | None =
 class TestOwned:
     """The fields of the tracked manager's own apply, kept as bytes."""
 
-    def decode(self, *items: Any, tracker: EntryDecoder | None = None) -> Entry:
+    def decode(self, *items: object, tracker: EntryDecoder | None = None) -> Entry:
         metadata = {"name": "a", "managedFields": list(items)}
         decoder = tracker or EntryDecoder(DEPLOYMENT, track_manager="me")
         return decoder.decode(orjson.dumps({"metadata": metadata}))

@@ -1,15 +1,14 @@
 """The whole way from a misbehaving HTTP server to the store."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from typing import Any
+from collections.abc import AsyncGenerator, Callable
 
 import orjson
 import pytest
 from aiohttp import web
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
-from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.informer import Informer, InformerOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
@@ -42,7 +41,7 @@ async def peer() -> AsyncGenerator[Peer, None]:
         yield peer
 
 
-async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Any:
+async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Informer:
     """Run a cache until its store holds these names; backoff and patience are short."""
     peer.answers = [script]
     options = ReflectorOptions(
@@ -76,7 +75,9 @@ async def follow(peer: Peer, script: ListAndWatch, *, until: set[str]) -> Any:
         pytest.param(lambda peer: streams(), id="ended at once"),
     ],
 )
-async def test_a_troubled_watch_is_taken_up_again_without_a_list(peer: Peer, trouble: Any) -> None:
+async def test_a_troubled_watch_is_taken_up_again_without_a_list(
+    peer: Peer, trouble: Callable[[Peer], Answer]
+) -> None:
     good = streams(lines(event("ADDED", obj("b", 20))), then=peer.released.wait)
     listed = says(page(10, obj("a", 3)))
     script = ListAndWatch([listed], [trouble(peer), trouble(peer), good])

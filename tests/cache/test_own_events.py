@@ -17,19 +17,19 @@ pytestmark = pytest.mark.criterion("PF-2")
 KIND = GroupVersionKind("", "v1", "ConfigMap")
 
 
-def manifest(name: str = "a", version: str = "7", **more: Any) -> dict[str, Any]:
+def manifest(name: str = "a", version: str = "7", **more: object) -> dict[str, Any]:
     metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}", "resourceVersion": version}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {**metadata, **more}}
 
 
-def annotated(annotation: str, **what: Any) -> dict[str, Any]:
+def annotated(annotation: str, version: str = "7") -> dict[str, Any]:
     """Annotations come first, as the server writes them for custom resources."""
-    found = manifest(**what)
+    found = manifest(version=version)
     return {"metadata": {"annotations": {"resourceVersion": annotation}, **found["metadata"]}}
 
 
-def written(**what: Any) -> Entry:
-    return EntryDecoder(KIND).decode_manifest(manifest(**what))
+def written(version: str = "7") -> Entry:
+    return EntryDecoder(KIND).decode_manifest(manifest(version=version))
 
 
 def event(change: str, obj: dict[str, Any]) -> bytes:

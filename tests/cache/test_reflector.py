@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import orjson
 import pytest
@@ -13,9 +13,15 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.backoff import Backoff, BackoffOptions
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.informer import Informer, InformerDeps, InformerOptions, Selection
+from ctrlruntime.cache.informer import (
+    Informer,
+    InformerDeps,
+    InformerOptions,
+    Selection,
+    Transform,
+)
 from ctrlruntime.cache.listwatch import WatchRequest
-from ctrlruntime.cache.observe import NoInformerObserver
+from ctrlruntime.cache.observe import InformerObserver, NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.errors import (
     APIError,
@@ -74,7 +80,7 @@ class ScriptedServer:
 
     news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def _record(self, request: Any) -> None:
+    def _record(self, request: object) -> None:
         self.news.set()
         self.requests.append((asyncio.get_running_loop().time(), request))
 
@@ -111,15 +117,31 @@ class ScriptedServer:
                 yield step
 
 
+class WatchedOptions(TypedDict, total=False):
+    resync: float | None
+    on_error: Callable[[GroupVersionKind, Exception], None] | None
+    transform: Transform | None
+    observer: InformerObserver | None
+    streaming: bool
+    random: Callable[[], float]
+
+
 class Watched:
     """An informer that follows a scripted server, and what its handler was told."""
 
-    def __init__(self, server: ScriptedServer, **options: Any) -> None:
+    def __init__(
+        self,
+        server: ScriptedServer,
+        *,
+        resync: float | None = None,
+        on_error: Callable[[GroupVersionKind, Exception], None] | None = None,
+        transform: Transform | None = None,
+        observer: InformerObserver | None = None,
+        streaming: bool = False,
+        random: Callable[[], float] = lambda: 0.0,
+    ) -> None:
         loop = asyncio.get_running_loop()
-        resync, on_error = options.pop("resync", None), options.pop("on_error", None)
-        transform = options.pop("transform", None)
-        observer = options.pop("observer", None) or NoInformerObserver()
-        options = {"streaming": False, "random": lambda: 0.0, "clock": loop.time, **options}
+        reflector = ReflectorOptions(streaming=streaming, random=random, clock=loop.time)
 
         async def resolve() -> RESTMapping:
             return MAPPING
@@ -131,10 +153,8 @@ class Watched:
             InformerDeps(
                 resolve=resolve,
                 list_watch=lambda _informer, _namespace: server,
-                options=InformerOptions(
-                    reflector=ReflectorOptions(**options), resync=resync, on_error=on_error
-                ),
-                observer=observer,
+                options=InformerOptions(reflector=reflector, resync=resync, on_error=on_error),
+                observer=observer or NoInformerObserver(),
             ),
             transform=transform,
         )
@@ -167,7 +187,7 @@ Follow = Callable[..., Watched]
 async def follow() -> AsyncGenerator[Follow, None]:
     made: list[Watched] = []
 
-    def start(server: ScriptedServer, **options: Any) -> Watched:
+    def start(server: ScriptedServer, **options: Unpack[WatchedOptions]) -> Watched:
         made.append(Watched(server, **options))
         return made[-1]
 

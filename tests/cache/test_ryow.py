@@ -1,8 +1,7 @@
 """Read your own writes: whatever the interleaving, the store never steps back behind an answered write."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -19,15 +18,29 @@ from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, StaleList,
 EntryOf = Callable[..., Entry]
 
 
-def ledger_of(**options: Any) -> tuple[WriteOverlay, Store]:
+def ledger_of(
+    matches: Callable[[Entry], bool] = lambda _: True,
+    *,
+    namespaces: Collection[str] = (),
+    selective: bool = False,
+) -> tuple[WriteOverlay, Store]:
     store = Store()
-    return WriteOverlay(store, clock=lambda: 0.0, **options), store
+    ledger = WriteOverlay(
+        store, clock=lambda: 0.0, matches=matches, namespaces=namespaces, selective=selective
+    )
+    return ledger, store
 
 
 def take_over(
-    ledger: WriteOverlay, entries: list[Entry], version: str, **options: Any
+    ledger: WriteOverlay,
+    entries: list[Entry],
+    version: str,
+    *,
+    consistent: bool = True,
+    trusted: bool = False,
 ) -> list[Event]:
-    return list(ledger.replace(ledger.begin_list(), entries, version, **options))
+    ticket = ledger.begin_list()
+    return list(ledger.replace(ticket, entries, version, consistent=consistent, trusted=trusted))
 
 
 @pytest.mark.criterion("CL-14")

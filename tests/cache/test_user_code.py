@@ -76,9 +76,10 @@ async def make_cache(
 ) -> AsyncGenerator[Callable[..., Cache], None]:
     made: list[Cache] = []
 
-    def make(**reflector: Any) -> Cache:
+    def make(**reflector: object) -> Cache:
         quick = BackoffOptions(initial=0.01, cap=0.05)
-        options = InformerOptions(reflector=ReflectorOptions(backoff=quick, **reflector))
+        given: dict[str, Any] = {"backoff": quick, **reflector}
+        options = InformerOptions(reflector=ReflectorOptions(**given))
         made.append(Cache(client, CacheOptions(informers=options), counter))
         return made[-1]
 
@@ -182,7 +183,7 @@ async def test_an_index_function_that_begins_to_raise_leaves_no_value_behind(
     ids=["none", "unhashable", "late"],
 )
 async def test_an_index_function_of_the_wrong_type_costs_the_value_too(
-    client: Client, cache: Cache, index: Any
+    client: Client, cache: Cache, index: Callable[[Entry], Any]
 ) -> None:
     await client.create(plan("a", "good"))
     cache.declare(CONFIG_MAP, namespaces=["default"], indexes={"plan": index})

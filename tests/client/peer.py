@@ -49,7 +49,9 @@ class Peer:
         return web.Response()
 
 
-def says(body: Any = None, *, status: int = 200, headers: dict[str, str] | None = None) -> Answer:
+def says(
+    body: object = None, *, status: int = 200, headers: dict[str, str] | None = None
+) -> Answer:
     async def answer(_request: web.Request) -> web.StreamResponse:
         if isinstance(body, bytes):
             return web.Response(body=body, status=status, headers=headers)
@@ -58,7 +60,7 @@ def says(body: Any = None, *, status: int = 200, headers: dict[str, str] | None 
     return answer
 
 
-def fails(code: int, reason: str, *, retry_after: int | None = None, **details: Any) -> Answer:
+def fails(code: int, reason: str, *, retry_after: int | None = None, **details: object) -> Answer:
     body = {"kind": "Status", "code": code, "reason": reason, "message": "no", "details": details}
     headers = {} if retry_after is None else {"Retry-After": str(retry_after)}
     return says(body, status=code, headers=headers)

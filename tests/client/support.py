@@ -65,7 +65,7 @@ def widget_crd() -> dict[str, Any]:
     }
 
 
-def config_map(name: str, data: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+def config_map(name: str, data: dict[str, str] | None = None, **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

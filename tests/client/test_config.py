@@ -23,7 +23,7 @@ TLS_NAME: dict[str, Any] = {"tls-server-name": "name"}
 
 
 def kubeconfig(
-    path: Path, server: str, *, user: dict[str, Any] | None = None, **cluster: Any
+    path: Path, server: str, *, user: dict[str, Any] | None = None, **cluster: object
 ) -> Path:
     document = {
         "apiVersion": "v1",
@@ -197,11 +197,18 @@ async def test_a_token_file_is_read_again_every_minute(tmp_path: Path) -> None:
 
 
 class TestExec:
-    def plugin(self, tmp_path: Path, script: str, **options: Any) -> ExecPlugin:
+    def plugin(
+        self,
+        tmp_path: Path,
+        script: str,
+        *,
+        env: dict[str, str] | None = None,
+        timeout: float = 60.0,
+    ) -> ExecPlugin:
         path = tmp_path / "plugin"
         path.write_text(f"#!{sys.executable}\n{textwrap.dedent(script)}")
         path.chmod(path.stat().st_mode | stat.S_IXUSR)
-        return ExecPlugin(command=str(path), **options)
+        return ExecPlugin(command=str(path), env=env or {}, timeout=timeout)
 
     COUNTING = """
         import json, os, pathlib

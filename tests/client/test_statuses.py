@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -211,7 +211,7 @@ async def test_an_emptied_text_goes_away(
 ) -> None:
     """Servers of 1.20 refuse an empty one."""
 
-    def told(text: str) -> Any:
+    def told(text: str) -> Callable[[Any], None]:
         return lambda status: setattr(status, "note", text)
 
     await statuses.sync_update("board", told("busy"), namespace="default")

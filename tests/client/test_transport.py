@@ -2,10 +2,11 @@
 
 import asyncio
 import socket
+from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
+from aiohttp import web
 
 from ctrlruntime.client.auth import FileAuth
 from ctrlruntime.client.config import Config
@@ -21,6 +22,7 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.line_splitter import LineSplitter
+from ctrlruntime.client.metrics import RequestObserver
 from ctrlruntime.client.transport import Transport, TransportOptions
 from ctrlruntime.client.warnings import warnings_of
 from tests.client.peer import Answer, Peer, fails, hangs_up, says, streams
@@ -38,8 +40,16 @@ class Slept:
         self.seconds.append(seconds)
 
 
-def transport(peer: Peer, **options: Any) -> Transport:
-    return Transport(Config(host=peer.url), **options)
+def transport(
+    peer: Peer,
+    options: TransportOptions | None = None,
+    *,
+    observer: RequestObserver | None = None,
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    on_warning: Callable[[str], None] | None = None,
+) -> Transport:
+    config = Config(host=peer.url)
+    return Transport(config, options, observer=observer, sleep=sleep, on_warning=on_warning)
 
 
 async def test_bodies_are_bytes_and_headers_say_who_asks() -> None:
@@ -268,7 +278,7 @@ async def test_a_refused_token_is_read_again_once(tmp_path: Path) -> None:
 async def test_no_more_requests_at_once_than_allowed() -> None:
     at_once = most = 0
 
-    async def answer(_request: Any) -> Any:
+    async def answer(_request: web.Request) -> web.StreamResponse:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)

@@ -1,12 +1,14 @@
 """Every verb of the client, against an API server over HTTP."""
 
 import copy
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 from aiohttp import web
 
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.client import Client, PatchType
@@ -468,7 +470,7 @@ async def test_interceptors_see_each_verb_and_can_replace_or_delegate(client: Cl
 class TestUpsert:
     @pytest.mark.criterion("HE-02")
     async def test_create_or_update(self, client: Client, seen: Seen) -> None:
-        def set_k(value: str) -> Any:
+        def set_k(value: str) -> Callable[[Manifest], None]:
             return lambda obj: obj["data"].update(k=value)
 
         _, outcome = await create_or_update(client, config_map("a"), set_k("1"))
@@ -486,7 +488,7 @@ class TestUpsert:
 
     @pytest.mark.criterion("HE-03")
     async def test_create_or_patch(self, client: Client, widgets: None) -> None:
-        def want(size: int, ready: bool) -> Any:
+        def want(size: int, ready: bool) -> Callable[[Widget], None]:
             def mutate(widget: Widget) -> None:
                 widget.spec.size = size
                 widget.status.ready = ready
@@ -575,7 +577,7 @@ class TestConflicts:
 
         disturbed = client.intercepted(interfere)
 
-        def mutate(obj: Any) -> None:
+        def mutate(obj: Manifest) -> None:
             obj["data"]["k"] = "2"
 
         with pytest.raises(Conflict) as error:

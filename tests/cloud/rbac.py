@@ -15,7 +15,7 @@ SUITE = "cloud"
 
 @asynccontextmanager
 async def embedded(
-    *managers: str, people: Collection[str] = ("admin",), **options: Any
+    *managers: str, people: Collection[str] = ("admin",), **options: object
 ) -> AsyncIterator[Environment]:
     """An embedded server with a proxy. `managers`: users with the rights of the cloud controllers;
     `people` have all."""

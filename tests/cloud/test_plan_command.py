@@ -63,7 +63,7 @@ def in_file(folder: Path, manifest: Mapping[str, Any]) -> str:
     return str(path)
 
 
-def rollout(**spec: Any) -> dict[str, Any]:
+def rollout(**spec: object) -> dict[str, Any]:
     return {
         "apiVersion": FleetRollout.gvk().api_version,
         "kind": "FleetRollout",
@@ -230,11 +230,11 @@ async def test_a_new_version_is_an_upgrade_and_a_workload_of_the_new_version(
     await stage.apply(changed)
     made = await stage.upgrade("5.2.0")
     assert made == upgrade["members"][0]["name"]
-    before = await stage.get("InstanceTerraform")
+    before = await stage.read("InstanceTerraform")
     await stage.carry_out("UpgradeInstanceTask", made)
     workload_now = await stage.until("InstanceKubernetes", lambda k: k.spec.version == "5.2.0")
     assert workload_now.spec.outputs == {"project": "p-1"}
-    after = await stage.get("InstanceTerraform")
+    after = await stage.read("InstanceTerraform")
     assert before.metadata.generation == after.metadata.generation
 
 

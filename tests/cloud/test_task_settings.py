@@ -103,7 +103,7 @@ def test_h_b8_timeouts_and_attempts_are_flags() -> None:
 
     @click.command()
     @cloud_options
-    def command(**given: Any) -> None:
+    def command(**given: object) -> None:
         seen.append(take_cloud_options(given, in_cluster=False))
 
     flags = ["--task-timeout", "terraform=7200", "--task-attempts", "terraform=0"]

@@ -16,6 +16,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound, TransportError
 from ctrlruntime.cluster import Cluster, ClusterNotFound, ClusterSet
+from ctrlruntime.cluster.selection import ClusterRef
 from ctrlruntime.controller import (
     Builder,
     BuilderError,
@@ -27,6 +28,8 @@ from ctrlruntime.controller import (
     reconcile_context,
 )
 from ctrlruntime.controller.cluster_controllers import DropGoneCluster
+from ctrlruntime.controller.controller import Controller
+from ctrlruntime.controller.reconcile import ReconcileFunc
 from ctrlruntime.envtest.proxy import LoseReply, Match, Proxy, ProxyOptions, SilenceWatch
 from ctrlruntime.manager import LeaderElectionLost, Manager, StoppingError
 from ctrlruntime.resources import Action, Control, Desired, Owner
@@ -42,7 +45,9 @@ SECRET = GroupVersionKind("", "v1", "Secret")
 SELECTOR = "test=clusters"
 
 
-def watching(subject: Manager, reconcile: Any, cluster: Any = ClusterSet.ENGAGED) -> Any:
+def watching(
+    subject: Manager, reconcile: ReconcileFunc[Request], cluster: ClusterRef = ClusterSet.ENGAGED
+) -> Controller[Request]:
     """A controller with one worker for each cluster."""
     options = ControllerOptions(max_concurrent_reconciles=1)
     builder = Builder(subject).for_(CONFIG_MAP, labels=SELECTOR, cluster=cluster)
@@ -79,7 +84,7 @@ async def test_a_controller_built_later_is_in_the_clusters_engaged_before(config
 
 
 @pytest.mark.parametrize("ref", ["east", ClusterSet.ALL, ClusterSet.LOCAL, ""])
-async def test_a_watch_is_for_the_clusters_that_it_names(config: Config, ref: Any) -> None:
+async def test_a_watch_is_for_the_clusters_that_it_names(config: Config, ref: ClusterRef) -> None:
     expected = {"east": {"east:a"}, ClusterSet.ALL: {":a", "east:a", "west:a"}}.get(ref, {":a"})
     async with servers(2) as (east, west):
         subject, reconciled = manager(config), Reconciled()
@@ -347,7 +352,7 @@ async def test_a_manager_that_stops_engages_no_more_clusters(config: Config) -> 
 
 
 async def test_rights_in_other_clusters_are_no_part_of_the_managers_role(config: Config) -> None:
-    def groups(cluster: Any) -> set[str]:
+    def groups(cluster: ClusterRef) -> set[str]:
         subject = manager(config)
         watching(subject, Reconciled(), cluster)
         found = {plural for _group, plural, _verbs in subject.permissions()}

@@ -38,7 +38,7 @@ SECRET_KIND = GroupVersionKind("", "v1", "Secret")
 LABEL = {"cluster.ctrlruntime.dev/kubeconfig": "true"}
 
 
-def kubeconfig(host: str, **user: Any) -> str:
+def kubeconfig(host: str, **user: object) -> str:
     return yaml.safe_dump(
         {
             "clusters": [{"name": "c", "cluster": {"server": host}}],

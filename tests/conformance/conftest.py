@@ -16,12 +16,12 @@ tokens of an administrator and of a user `alice` without rights, name servers th
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from typing import Any
 
 import pytest
 
 from ctrlruntime.envtest import User, administrator
 from ctrlruntime.envtest.server import ServerOptions
+from ctrlruntime.json import Json
 from tests.backends import SharedServer
 from tests.oracles import apiextensions_is_separate
 
@@ -131,7 +131,7 @@ async def shaped(api: Api, backend: str, connect: Connect) -> str:
     return await _shared(api, backend, connect, shapes(either=api.has("apply by schema")))
 
 
-async def _shared(api: Api, backend: str, connect: Connect, crd: Any) -> str:
+async def _shared(api: Api, backend: str, connect: Connect, crd: Json) -> str:
     """The path of a kind whose definition all tests share and none changes."""
     names = crd["spec"]["names"]
     known = set() if backend == EMBEDDED else connect(backend).definitions
@@ -141,7 +141,7 @@ async def _shared(api: Api, backend: str, connect: Connect, crd: Any) -> str:
     return f"/apis/{GROUP}/v1/namespaces/{api.namespace}/{names['plural']}"
 
 
-async def define(api: Api, crd: Any, version: str = "v1", *, keep: bool = False) -> str:
+async def define(api: Api, crd: Json, version: str = "v1", *, keep: bool = False) -> str:
     """Create a definition and wait until its objects can be written; their path.
 
     A real server learns of its own definitions with a delay.
@@ -167,6 +167,6 @@ async def served(api: Api, path: str) -> None:
     await api.until(path, lambda found: found is not None)
 
 
-def _established(found: Any) -> bool:
+def _established(found: Json) -> bool:
     conditions = (found.get("status") or {}).get("conditions") or ()
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)

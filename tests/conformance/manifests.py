@@ -10,7 +10,7 @@ GROUP: Final = "conformance.example.com"
 DEFINITIONS: Final = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 
-def configmap(name: str, data: dict[str, str] | None = None, **metadata: Any) -> dict[str, Any]:
+def configmap(name: str, data: dict[str, str] | None = None, **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -19,7 +19,7 @@ def configmap(name: str, data: dict[str, str] | None = None, **metadata: Any) ->
     }
 
 
-def secret(name: str, value: str = "MQ==", **metadata: Any) -> dict[str, Any]:
+def secret(name: str, value: str = "MQ==", **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -28,7 +28,7 @@ def secret(name: str, value: str = "MQ==", **metadata: Any) -> dict[str, Any]:
     }
 
 
-def deployment(name: str, image: str = "nginx:1", **metadata: Any) -> dict[str, Any]:
+def deployment(name: str, image: str = "nginx:1", **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
@@ -43,7 +43,7 @@ def deployment(name: str, image: str = "nginx:1", **metadata: Any) -> dict[str, 
     }
 
 
-def pod(name: str, **metadata: Any) -> dict[str, Any]:
+def pod(name: str, **metadata: object) -> dict[str, Any]:
     spec = {"containers": [{"name": "c", "image": "nginx:1"}]}
     return {
         "apiVersion": "v1",
@@ -53,7 +53,9 @@ def pod(name: str, **metadata: Any) -> dict[str, Any]:
     }
 
 
-def widget(name: str, spec: Any = None, *, group: str = GROUP, **metadata: Any) -> dict[str, Any]:
+def widget(
+    name: str, spec: object = None, *, group: str = GROUP, **metadata: object
+) -> dict[str, Any]:
     return {
         "apiVersion": f"{group}/v1",
         "kind": "Widget",
@@ -103,7 +105,7 @@ _SUBRESOURCES: Final[dict[str, Any]] = {
 }
 
 
-def definition(group: str = GROUP, **version: Any) -> dict[str, Any]:
+def definition(group: str = GROUP, **version: object) -> dict[str, Any]:
     """The CustomResourceDefinition of Widget."""
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
@@ -217,7 +219,7 @@ def shapes(group: str = GROUP, *, either: bool = True) -> dict[str, Any]:
     return crd
 
 
-def shape(name: str, spec: Any = None, **metadata: Any) -> dict[str, Any]:
+def shape(name: str, spec: object = None, **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": f"{GROUP}/v1",
         "kind": "Shape",

@@ -15,6 +15,7 @@ import pytest
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server.certificates import Authority
+from ctrlruntime.json import Json
 
 from .manifests import configmap, pod
 from .servers import TOKENS
@@ -41,7 +42,7 @@ def options(clock: Clock) -> ServerOptions:
     return ServerOptions(tokens=TOKENS, authorization="RBAC", clock=clock)
 
 
-def role(*rules: tuple[str, str, str], kind: str = "Role", **more: Any) -> dict[str, Any]:
+def role(*rules: tuple[str, str, str], kind: str = "Role", **more: object) -> dict[str, Any]:
     listed = [
         {"apiGroups": [group], "resources": resources.split(), "verbs": verbs.split()}
         for group, resources, verbs in rules
@@ -263,7 +264,7 @@ async def test_an_apply_that_creates_needs_the_right_to_create(api: Api, alice: 
         assert 'User "alice" cannot create resource "configmaps" in API group ""' in message
 
 
-async def granted(api: Api, *rules: tuple[str, str, str], to: Any = USER) -> None:
+async def granted(api: Api, *rules: tuple[str, str, str], to: Json = USER) -> None:
     """A role in the namespace, bound; back when the server heeds it."""
     base = f"{RBAC}/namespaces/{api.namespace}"
     await api.create(f"{base}/roles", role(*rules))

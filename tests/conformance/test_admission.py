@@ -55,7 +55,7 @@ class Hook:
         last = {(asked["operation"], asked.get("subResource")): asked for asked in self.asked}
         return list(last.values())
 
-    def config(self, api: Api, **more: Any) -> dict[str, Any]:
+    def config(self, api: Api, **more: object) -> dict[str, Any]:
         """Of a webhook for the ConfigMaps of the test's namespace."""
         webhook = {
             "name": "hook.example.com",

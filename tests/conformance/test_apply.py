@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from ctrlruntime.api.scalars import format_time
+from ctrlruntime.json import Json
 
 from .manifests import GROUP, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, Api
@@ -15,7 +15,7 @@ from .wire import APPLY, JSON_PATCH, MERGE, Api
 pytestmark = pytest.mark.custom
 
 
-def entries(obj: Any) -> list[tuple[str, str, str]]:
+def entries(obj: Json) -> list[tuple[str, str, str]]:
     """Manager, operation and subresource of each entry of managedFields."""
     return [
         (entry["manager"], entry["operation"], entry.get("subresource", ""))
@@ -23,7 +23,7 @@ def entries(obj: Any) -> list[tuple[str, str, str]]:
     ]
 
 
-def owned(obj: Any, manager: str, operation: str = "Apply", subresource: str = "") -> Any:
+def owned(obj: Json, manager: str, operation: str = "Apply", subresource: str = "") -> Json:
     """What the manager owns; None where it has no entry."""
     for entry in obj["metadata"].get("managedFields") or ():
         found = (entry["manager"], entry["operation"], entry.get("subresource", ""))
@@ -32,7 +32,7 @@ def owned(obj: Any, manager: str, operation: str = "Apply", subresource: str = "
     return None
 
 
-async def conflict(api: Api, path: str, obj: Any, manager: str) -> list[tuple[str, str]]:
+async def conflict(api: Api, path: str, obj: object, manager: str) -> list[tuple[str, str]]:
     """Message and field of each cause of a conflict."""
     answer = await api.refusal("PATCH", f"{path}?fieldManager={manager}", obj, APPLY)
     assert (answer["code"], answer["reason"]) == (409, "Conflict")
@@ -102,7 +102,7 @@ async def test_lists_and_maps_are_owned_by_their_kind(api: Api, shaped: str) -> 
     ],
 )  # fmt: skip
 async def test_conflicts_name_manager_and_field(
-    api: Api, shaped: str, first: Any, second: Any, fields: list[str]
+    api: Api, shaped: str, first: Json, second: Json, fields: list[str]
 ) -> None:
     path = f"{shaped}/s"
     await api.apply(path, shape("s", first), "one")

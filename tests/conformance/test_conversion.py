@@ -73,7 +73,7 @@ async def ropes(api: Api, converter: Converter) -> str:
     return await define(api, {"metadata": {"name": f"ropes.{api.group}"}, "spec": spec})
 
 
-def rope(api: Api, name: str, **metadata: Any) -> dict[str, Any]:
+def rope(api: Api, name: str, **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": f"{api.group}/v2",
         "kind": "Rope",

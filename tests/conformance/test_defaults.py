@@ -42,7 +42,7 @@ async def test_deployment(api: Api) -> None:
         pytest.param({"maxSurge": 1}, marks=pytest.mark.since("structures given up")),
     ],
 )
-async def test_an_apply_changes_a_rolling_strategy_to_recreate(api: Api, rolling: Any) -> None:
+async def test_an_apply_changes_a_rolling_strategy_to_recreate(api: Api, rolling: object) -> None:
     """What the server filled in beside the given-up members of rollingUpdate goes with them."""
     path = api.path("apps/v1", "deployments") + "/d"
     obj = deployment("d")

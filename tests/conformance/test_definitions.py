@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+
+from ctrlruntime.json import Json
 
 from .conftest import define
 from .manifests import DEFINITIONS, GROUP, WIDGET_SCHEMA, definition, widget
@@ -14,7 +17,7 @@ from .wire import MERGE, Api
 pytestmark = pytest.mark.custom
 
 
-def conditions(obj: Any) -> dict[str, str]:
+def conditions(obj: Json) -> dict[str, str]:
     found = (obj.get("status") or {}).get("conditions") or ()
     return {item["type"]: item["status"] for item in found}
 
@@ -115,7 +118,9 @@ async def test_selectable_fields(api: Api) -> None:
         (lambda spec: spec.update(group="other.com"), "metadata.name"),
     ],
 )
-async def test_bad_definitions_are_refused(api: Api, change: Any, field: str) -> None:
+async def test_bad_definitions_are_refused(
+    api: Api, change: Callable[[Json], object], field: str
+) -> None:
     wrong = copy.deepcopy(definition(api.group))
     change(wrong["spec"])
     status, answer, _ = await api.send("POST", DEFINITIONS, wrong)
@@ -125,7 +130,7 @@ async def test_bad_definitions_are_refused(api: Api, change: Any, field: str) ->
 
 
 @pytest.mark.parametrize("names", [{"kind": "Widget"}, {"kind": "Gadget", "shortNames": ["wd"]}])
-async def test_names_in_use_are_not_accepted(api: Api, names: Any) -> None:
+async def test_names_in_use_are_not_accepted(api: Api, names: dict[str, Any]) -> None:
     await define(api, definition(api.group))
     rival = definition(api.group)
     rival["metadata"]["name"] = f"gadgets.{api.group}"
@@ -262,13 +267,13 @@ COLUMNS = [
 async def test_what_a_definition_must_be(api: Api) -> None:
     """More than the schema: names, versions, columns, conversion, subresources."""
 
-    def with_(**spec: Any) -> Any:
+    def with_(**spec: object) -> Callable[[Json], object]:
         return lambda crd: crd["spec"].update(spec)
 
-    def version(**parts: Any) -> Any:
+    def version(**parts: object) -> Callable[[Json], object]:
         return lambda crd: crd["spec"]["versions"][0].update(parts)
 
-    def names(**parts: Any) -> Any:
+    def names(**parts: object) -> Callable[[Json], object]:
         return lambda crd: crd["spec"]["names"].update(parts)
 
     cases: list[tuple[Any, str]] = [

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.json import Json
+
 from .conftest import define
 from .manifests import (
     DEFINITIONS,
@@ -23,7 +25,7 @@ from .wire import JSON_PATCH, MERGE, Api
 FINALIZER = "example.com/hold"
 
 
-def owned(name: str, *owners: Any, block: bool = False) -> dict[str, Any]:
+def owned(name: str, *owners: Json, block: bool = False) -> dict[str, Any]:
     references = [
         {
             "apiVersion": "v1",
@@ -236,7 +238,7 @@ async def _conditions(api: Api, path: str) -> None:
         assert (conditions[type_]["reason"], conditions[type_]["message"]) == (reason, message)
 
 
-def _remains(namespace: Any) -> bool:
+def _remains(namespace: Json) -> bool:
     """Whether its conditions are written, by a look that no definition of others went during."""
     conditions = {c["type"]: c["status"] for c in namespace["status"].get("conditions") or ()}
     discovered = conditions.get("NamespaceDeletionDiscoveryFailure") == "False"

@@ -15,7 +15,7 @@ from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 HUGE = 99_999_999_999
 
 
-def sized(replicas: Any) -> dict[str, Any]:
+def sized(replicas: object) -> dict[str, Any]:
     body: dict[str, Any] = deployment("d")
     body["spec"]["replicas"] = replicas
     return body

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.json import Json
+
 from .manifests import configmap, deployment, shape, widget
 from .wire import APPLY, JSON_PATCH, MERGE, STRATEGIC, Api
 
 
-def owners(obj: Any) -> dict[tuple[str, str], Any]:
+def owners(obj: Json) -> dict[tuple[str, str], Any]:
     return {
         (entry["manager"], entry["operation"]): entry["fieldsV1"]
         for entry in obj["metadata"]["managedFields"]
@@ -283,10 +285,10 @@ async def test_directives_of_strategic_merge(api: Api) -> None:
     body["metadata"]["finalizers"] = ["example.com/a", "example.com/b"]
     await api.create(api.path("apps/v1", "deployments"), body)
 
-    async def strategic(patch: Any) -> Any:
+    async def strategic(patch: object) -> Json:
         return await api.call("PATCH", path, patch, STRATEGIC)
 
-    def template(**spec: Any) -> dict[str, Any]:
+    def template(**spec: object) -> dict[str, Any]:
         return {"spec": {"template": {"spec": spec}}}
 
     after = await strategic(template(containers=[{"name": "s", "$patch": "delete"}]))

@@ -257,7 +257,7 @@ async def test_rules(api: Api) -> None:
     """One definition, since a new one takes a current server two seconds."""
     path = await define(api, ruled(api.group))
 
-    def rule(name: str, **spec: Any) -> dict[str, Any]:
+    def rule(name: str, **spec: object) -> dict[str, Any]:
         return {
             "apiVersion": f"{api.group}/v1",
             "kind": "Rule",

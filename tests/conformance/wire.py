@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import orjson
 
+from ctrlruntime.json import Json
+
 from .releases import CHANGES
 
 if TYPE_CHECKING:
@@ -78,7 +80,7 @@ class Api:
         self,
         method: str,
         path: str,
-        body: Any = None,
+        body: object = None,
         content_type: str = "application/json",
         **headers: str,
     ) -> tuple[int, Any, Any]:
@@ -98,8 +100,10 @@ class Api:
                 self._note(method, path.partition("?")[0], found)
             return answer.status, found, answer.headers
 
-    def _note(self, method: str, path: str, found: Any) -> None:
-        name = (found.get("metadata") or {}).get("name") if isinstance(found, dict) else None
+    def _note(self, method: str, path: str, found: object) -> None:
+        if not isinstance(found, dict):
+            return
+        name = (found.get("metadata") or {}).get("name")
         if name and found["kind"] not in {"Binding", "Eviction", "Status", "TokenRequest"}:
             self.made.append(f"{path}/{name}" if method == "POST" else path)
 
@@ -123,16 +127,16 @@ class Api:
         return bool(found["kind"] == "CustomResourceDefinition")
 
     async def call(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
-    ) -> Any:
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Json:
         """The answer to a request that must succeed."""
         status, answer, _ = await self.send(method, path, body, content_type)
         assert status < 300, answer if isinstance(answer, bytes) else answer["message"]
         return answer
 
     async def refusal(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
-    ) -> Any:
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
+    ) -> Json:
         """The Status of a request that must fail."""
         status, answer, _ = await self.send(method, path, body, content_type)
         assert status >= 400, answer
@@ -141,14 +145,14 @@ class Api:
         return answer
 
     async def fails(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> tuple[int, str, str]:
         """Code, reason and message of a request that must fail."""
         answer = await self.refusal(method, path, body, content_type)
         return answer["code"], answer.get("reason", ""), answer["message"]
 
     async def causes(
-        self, method: str, path: str, body: Any = None, content_type: str = "application/json"
+        self, method: str, path: str, body: object = None, content_type: str = "application/json"
     ) -> list[tuple[str, str, str]]:
         """Field, reason and message of each cause of a 422, in order of fields."""
         answer = await self.refusal(method, path, body, content_type)
@@ -156,16 +160,16 @@ class Api:
         found = answer["details"].get("causes") or ()
         return sorted((item.get("field", ""), item["reason"], item["message"]) for item in found)
 
-    async def get(self, path: str) -> Any:
+    async def get(self, path: str) -> Json:
         return await self.call("GET", path)
 
-    async def create(self, path: str, obj: Any) -> Any:
+    async def create(self, path: str, obj: object) -> Json:
         return await self.call("POST", path, obj)
 
-    async def merge(self, path: str, patch: Any) -> Any:
+    async def merge(self, path: str, patch: object) -> Json:
         return await self.call("PATCH", path, patch, MERGE)
 
-    async def apply(self, path: str, obj: Any, manager: str = "m", **query: str) -> Any:
+    async def apply(self, path: str, obj: object, manager: str = "m", **query: str) -> Json:
         extra = "".join(f"&{name}={value}" for name, value in query.items())
         return await self.call("PATCH", f"{path}?fieldManager={manager}{extra}", obj, APPLY)
 
@@ -173,7 +177,7 @@ class Api:
         """Wait until the object is not there any more."""
         await self.until(path, lambda found: found is None)
 
-    async def until(self, path: str, true: Callable[[Any], bool]) -> Any:
+    async def until(self, path: str, true: Callable[[Any], bool]) -> Json:
         """Wait until the object (None: absent) satisfies the condition."""
         pause = 0.002 if self.server is not None else 0.02
         async with asyncio.timeout(_PATIENCE):
@@ -216,7 +220,7 @@ class Stream:
     def __init__(self, answer: aiohttp.ClientResponse) -> None:
         self._answer = answer
 
-    async def next(self) -> Any:
+    async def next(self) -> Json:
         async with asyncio.timeout(_PATIENCE):
             line = await self._answer.content.readline()
         return orjson.loads(line) if line else None

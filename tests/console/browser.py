@@ -13,6 +13,7 @@ from typing import Any
 
 import aiohttp
 
+from ctrlruntime.json import Json
 from tests.private_server import find_binary
 from tests.support.waiting import eventually
 
@@ -43,7 +44,7 @@ class Browser:
         self._reading.cancel()
         await asyncio.gather(self._reading, return_exceptions=True)
 
-    async def call(self, method: str, **params: Any) -> dict[str, Any]:
+    async def call(self, method: str, **params: object) -> dict[str, Any]:
         """Call a method of the protocol, and return its result."""
         number = next(self._numbers)
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
@@ -54,7 +55,7 @@ class Browser:
         result: dict[str, Any] = found["result"]
         return result
 
-    async def evaluate(self, script: str) -> Any:
+    async def evaluate(self, script: str) -> Json:
         """The value of an expression on the page."""
         found = await self.call("Runtime.evaluate", expression=script, returnByValue=True)
         assert "exceptionDetails" not in found, found

@@ -12,8 +12,8 @@ import aiohttp
 from apis.cloud import FleetRollout, Instance, InstanceTerraform
 from apis.fleet import FleetConfig
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api import Resource
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -103,7 +103,9 @@ class Harness:
 
 @contextlib.asynccontextmanager
 async def running(
-    options: ConsoleOptions | None = None, *kinds: Any, server: SharedServer | None = None
+    options: ConsoleOptions | None = None,
+    *kinds: type[Resource[Any, Any]],
+    server: SharedServer | None = None,
 ) -> AsyncIterator[Harness]:
     """A console and all that it needs; `server`: a real one, in place of an embedded one."""
     if server is None:

@@ -6,7 +6,6 @@ import re
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -41,7 +40,7 @@ def page_of(namespace: str = "default") -> str:
     return f"/runs/instanceterraforms/{namespace}/acme"
 
 
-async def begin(console: Harness, namespace: str = "default", **run: Any) -> Path:
+async def begin(console: Harness, namespace: str = "default", **run: object) -> Path:
     """Make a run under way, and return the file of its log."""
     given = {"runID": RUN, "state": "Started", "logs": "/anywhere", **run}
     status = {"phase": "Running", "run": given}

@@ -58,7 +58,7 @@ class Runs:
         return await asyncio.wait_for(self.seen.get(), 60)
 
 
-def manager(config: Config, **options: Any) -> Manager:
+def manager(config: Config, **options: object) -> Manager:
     quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0"}
     return Manager(config, ManagerOptions(**{**quiet, **options}), logger=structlog.get_logger())
 
@@ -69,7 +69,7 @@ async def client(config: Config) -> AsyncIterator[Client]:
         yield client
 
 
-def config_map(name: str, **metadata: Any) -> Manifest:
+def config_map(name: str, **metadata: object) -> Manifest:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable, Coroutine
 from itertools import pairwise
 from typing import Any
 
@@ -255,7 +255,7 @@ async def test_without_recovery_an_ordinary_error_is_still_retried() -> None:
         await script.until(2)
 
 
-def sleeping(seconds: float) -> Any:
+def sleeping(seconds: float) -> Callable[[], Coroutine[Any, Any, None]]:
     async def sleep() -> None:
         await asyncio.sleep(seconds)
 
@@ -298,11 +298,11 @@ async def test_a_timeout_of_the_reconciler_itself_is_not_counted_as_ours() -> No
     ],
 )
 async def test_priority_is_kept_unless_the_result_says_otherwise(
-    outcome: Any, expected: int
+    outcome: Exception | Result, expected: int
 ) -> None:
     seen: list[int] = []
 
-    def note() -> Awaitable[None]:
+    def note() -> Awaitable[Result | None]:
         seen.append(reconcile_context().priority)
         if len(seen) == 1:
             if isinstance(outcome, Exception):

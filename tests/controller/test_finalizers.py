@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 import pytest
 from pydantic import Field
@@ -48,7 +47,7 @@ def calls(
     return finalizer
 
 
-def registry(log: list[str], **outcomes: Any) -> Finalizers[Manifest]:
+def registry(log: list[str], **outcomes: str | Exception) -> Finalizers[Manifest]:
     finalizers: Finalizers[Manifest] = Finalizers()
     for name in NAMES:
         finalizers.register(name, calls(log, name, outcomes.get(name.rpartition("/")[2])))

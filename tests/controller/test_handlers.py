@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import Any, NoReturn, cast
 
 import pytest
 import structlog
@@ -39,7 +39,7 @@ DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 
 
-def entry(name: str = "a", *, rv: str = "1", **metadata: Any) -> Entry:
+def entry(name: str = "a", *, rv: str = "1", **metadata: object) -> Entry:
     metadata = {"namespace": "default", "uid": f"uid-{name}", **metadata}
     manifest = {
         "apiVersion": "v1",
@@ -132,7 +132,7 @@ class TestHandlers:
         adds: list[Request] = []
 
         class Counting(EventQueue):
-            def add(self, request: Request, **_: Any) -> None:
+            def add(self, request: Request, **_: object) -> None:
                 adds.append(request)
 
         def to_team(entry: Entry) -> list[Request]:
@@ -367,13 +367,13 @@ class TestChannel:
 @pytest.mark.criterion("LV-1")
 @pytest.mark.parametrize("wrong", ["a", {"metadata": {"name": "a"}}, ("default", "a")], ids=repr)
 async def test_an_event_of_a_channel_that_names_no_object_costs_itself(
-    queue: PriorityQueue, wrong: Any
+    queue: PriorityQueue, wrong: object
 ) -> None:
     channel, metrics = Channel(), ControllerSeries("test", 1)
     source = ChannelSource(channel, enqueue_object)
     await source.start(EventDispatcher(queue, structlog.get_logger(), metrics=metrics))
     with capture_logs() as logs:
-        await channel.send(GenericEvent(entry=wrong))
+        await channel.send(GenericEvent(entry=cast("Entry", wrong)))
         await channel.send(GenericEvent(entry("good")))
         assert (await asyncio.wait_for(queue.get(), 60)).request.name == "good"
     assert metrics.lost_events == 1
@@ -418,7 +418,7 @@ async def test_a_func_source_gets_the_queue(intake: EventDispatcher, queue: Prio
 async def test_user_code_that_raises_costs_that_event_and_is_counted(
     queue: PriorityQueue, part: str, error: BaseException
 ) -> None:
-    def fail(*_arguments: object) -> Any:
+    def fail(*_arguments: object) -> NoReturn:
         raise error
 
     metrics = ControllerSeries("test", 1)

@@ -42,9 +42,9 @@ class Planet(
     """A kind of another team: cluster-scoped, and of an irregular plural."""
 
 
-def manager(config: Config, **options: Any) -> Manager:
-    quiet = ManagerOptions(metrics_bind_address="0", health_bind_address="0", **options)
-    return Manager(config, quiet, logger=structlog.get_logger())
+def manager(config: Config, **options: object) -> Manager:
+    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
+    return Manager(config, ManagerOptions(**quiet), logger=structlog.get_logger())
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.cache import Entry
 from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import WriteOutcomeUnknown
@@ -47,7 +48,7 @@ async def test_the_live_read_before_a_reconcile_shows_what_a_lost_answer_wrote(
     informer = subject.cache.informer(CONFIG_MAP)
     refresh = informer.refresh
 
-    async def counted(key: tuple[str, str]) -> Any:
+    async def counted(key: tuple[str, str]) -> Entry | None:
         reads.append(key[1])
         return await refresh(key)
 

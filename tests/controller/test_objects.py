@@ -29,8 +29,10 @@ from ctrlruntime import (
     enqueue_map_func,
     logger_from_context,
 )
+from ctrlruntime.controller.event_dispatch import Handler
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
+from ctrlruntime.json import Json
 
 pytestmark = pytest.mark.criterion("DX-4")
 
@@ -53,7 +55,7 @@ class Recorder:
     def __init__(self) -> None:
         self.seen: asyncio.Queue[Any] = asyncio.Queue()
 
-    async def next(self) -> Any:
+    async def next(self) -> Json:
         return await asyncio.wait_for(self.seen.get(), LIMIT)
 
 
@@ -64,9 +66,9 @@ async def environment() -> AsyncIterator[Environment]:
         yield environment
 
 
-def manager(config: Config, **options: Any) -> Manager:
-    quiet = ManagerOptions(metrics_bind_address="0", health_bind_address="0", **options)
-    return Manager(config, quiet, logger=structlog.get_logger())
+def manager(config: Config, **options: object) -> Manager:
+    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
+    return Manager(config, ManagerOptions(**quiet), logger=structlog.get_logger())
 
 
 def shop(name: str, **labels: str) -> Shop:
@@ -286,7 +288,7 @@ async def test_one_kind_is_watched_in_several_selections_with_a_handler_each(
     async def reconcile(request: Request) -> None:
         runs.seen.put_nowait(request.name)
 
-    def of(prefix: str) -> Any:
+    def of(prefix: str) -> Handler[Any, Request]:
         return enqueue_map_func(lambda entry: [Request(f"{prefix}-{entry.name}")])
 
     builder = Builder(subject)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from typing import Any
+from collections.abc import Coroutine
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import KindRef
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.events import Event
 from ctrlruntime.client.client import Client
@@ -23,6 +25,7 @@ from ctrlruntime.controller import (
     Result,
     enqueue_object,
 )
+from ctrlruntime.controller.reconcile import ReconcileFunc
 from ctrlruntime.resources import Action, Control, Desired, Owner, UntrackedKind
 from tests.client.support import config_map
 
@@ -39,9 +42,9 @@ UNREACHABLE = Config(host="http://127.0.0.1:9")
 
 @pytest.mark.parametrize("recover", [True, False], ids=["recovery", "no recovery"])
 @pytest.mark.parametrize("wrong", [True, 0, "soon", {"requeue_after": 5}, (None, None)], ids=repr)
-async def test_a_wrong_result_is_a_failed_reconcile(wrong: Any, recover: bool) -> None:
-    async def answer() -> Any:
-        return wrong
+async def test_a_wrong_result_is_a_failed_reconcile(wrong: object, recover: bool) -> None:
+    async def answer() -> Result | None:
+        return cast("Result", wrong)
 
     script, counts = Script(answer), series()
     subject = controller(script, ControllerOptions(recover_panic=recover), metrics=counts)
@@ -56,8 +59,8 @@ async def test_a_wrong_result_is_a_failed_reconcile(wrong: Any, recover: bool) -
 
 
 async def test_the_message_of_a_wrong_result_has_the_fix_and_not_its_contents() -> None:
-    async def answer() -> Any:
-        return {"password": "hunter2"}
+    async def answer() -> Result | None:
+        return cast("Result", {"password": "hunter2"})
 
     with capture_logs() as logs:
         script = Script(answer)
@@ -106,7 +109,7 @@ class Plain:
 
 
 @functools.wraps(asynchronous)
-def wrapped(request: Request) -> Any:
+def wrapped(request: Request) -> Coroutine[Any, Any, None]:
     return asynchronous(request)
 
 
@@ -128,7 +131,9 @@ async def two(request: Request, logger: object) -> None: ...
     ],
     ids=["def", "method", "class", "arguments", "none", "text"],
 )
-async def test_a_reconciler_that_cannot_be_awaited_is_refused(reconciler: Any, fix: str) -> None:
+async def test_a_reconciler_that_cannot_be_awaited_is_refused(
+    reconciler: ReconcileFunc[Request], fix: str
+) -> None:
     subject = manager(UNREACHABLE)
     with pytest.raises(BuilderError, match=fix):
         Builder(subject).for_(CONFIG_MAP).build(reconciler)
@@ -147,7 +152,7 @@ async def test_a_reconciler_that_cannot_be_awaited_is_refused(reconciler: Any, f
     ],
     ids=["def", "object", "callable", "wrapped", "partial", "bound"],
 )
-async def test_what_can_be_awaited_is_taken(reconciler: Any) -> None:
+async def test_what_can_be_awaited_is_taken(reconciler: ReconcileFunc[Request]) -> None:
     Builder(manager(UNREACHABLE)).for_(CONFIG_MAP).build(reconciler)
 
 
@@ -156,7 +161,7 @@ async def test_what_can_be_awaited_is_taken(reconciler: Any) -> None:
     ["Deployment", "apps/v1", dict, None, object()],
     ids=["a kind", "a version", "a class", "nothing", "an object"],
 )
-async def test_what_is_no_kind_is_refused_with_what_to_pass(kind: Any) -> None:
+async def test_what_is_no_kind_is_refused_with_what_to_pass(kind: KindRef) -> None:
     builder = Builder(manager(UNREACHABLE))
     match = r'is not a kind: pass a Resource class.*GroupVersionKind\("apps", "v1", "Deployment"\)'
     with pytest.raises(ValueError, match=match):

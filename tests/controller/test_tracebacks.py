@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Literal
 
 import pytest
 from structlog.testing import capture_logs
@@ -71,7 +72,7 @@ async def test_lv_7_an_unexpected_exception_is_logged_with_its_traceback_once(
     assert local.printed == 0
 
 
-def caught(raiser: Any) -> Exception:
+def caught(raiser: Callable[[], object]) -> Exception:
     try:
         raiser()
     except Exception as error:  # noqa: BLE001 - it is what the test is about
@@ -143,7 +144,7 @@ def test_lv_7_a_deep_recursion_is_cut() -> None:
 
 @pytest.mark.criterion("LV-7")
 @pytest.mark.parametrize("format_", ["json", "console"])
-def test_lv_7_names_of_objects_are_never_redacted(format_: Any) -> None:
+def test_lv_7_names_of_objects_are_never_redacted(format_: Literal["json", "console"]) -> None:
     out = io.StringIO()
     request = Request("mine", namespace="default")
     logger = make_logger(stream=out, format=format_).bind(Secret=request.log_key())
@@ -162,7 +163,7 @@ def test_lv_7_names_of_objects_are_never_redacted(format_: Any) -> None:
 
 @pytest.mark.criterion("LV-7")
 @pytest.mark.parametrize("format_", ["json", "console"])
-def test_lv_7_a_traceback_in_the_log_has_no_locals(format_: Any) -> None:
+def test_lv_7_a_traceback_in_the_log_has_no_locals(format_: Literal["json", "console"]) -> None:
     """Those of user functions and of runnables are written by the log's renderer."""
     out, local = io.StringIO(), Silent()
 

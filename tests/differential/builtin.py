@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from tests.differential.subject import Manifest, Part, Subject, items, pick
 
@@ -30,7 +29,7 @@ def _condition(name: str, status: str) -> Manifest:
     }
 
 
-def _container(name: str, **more: Any) -> Manifest:
+def _container(name: str, **more: object) -> Manifest:
     return {"name": name, "image": "i:1", **more}
 
 

@@ -17,7 +17,7 @@ PROMISED: Final = (
 """What the custom kinds are there for."""
 
 
-def touched(value: Any, schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
+def touched(value: object, schema: Mapping[str, Any], depth: int = 0) -> Iterator[str]:
     """Names of the features of all fields that the value sets, `PROMISED` and others."""
     if isinstance(value, list):
         yield str(schema.get("x-kubernetes-list-type", "atomic list"))

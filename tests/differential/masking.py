@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ctrlruntime.json import Json
 from tests.differential.requests import Step
 from tests.differential.servers import Answer
 from tests.differential.subject import Subject
@@ -64,7 +65,7 @@ class Masking:
         told = answer.body.get("message", "") if isinstance(answer.body, dict) else ""
         return answer.code >= 400 and "field not declared in schema" in told
 
-    def _content(self, subject: Subject, body: Any) -> Any:
+    def _content(self, subject: Subject, body: object) -> Json:
         if not isinstance(body, dict):
             return body
         if body.get("kind") == "Status":
@@ -73,7 +74,7 @@ class Masking:
             return [self._object(subject, item) for item in body["items"]]
         return self._object(subject, body)
 
-    def _object(self, subject: Subject, obj: Mapping[str, Any]) -> Any:
+    def _object(self, subject: Subject, obj: Mapping[str, Any]) -> Json:
         metadata = dict(obj.get("metadata") or {})
         for name in _VOLATILE:
             if name in metadata:
@@ -82,11 +83,11 @@ class Masking:
         rest = {**obj, "metadata": metadata}
         return {**self.settled(subject, rest), "managers": self._managers(subject, managed)}
 
-    def settled(self, subject: Subject, obj: Any) -> Any:
+    def settled(self, subject: Subject, obj: object) -> Json:
         del subject
         return _assigned_masked(obj)
 
-    def _managers(self, subject: Subject, managed: Any) -> Any:
+    def _managers(self, subject: Subject, managed: Json) -> Json:
         found = [
             (self._writer(entry), "time" in entry, self._fields(subject, entry))
             for entry in managed
@@ -97,11 +98,11 @@ class Masking:
         where = entry.get("subresource", "")
         return (entry["manager"], entry["operation"], entry["apiVersion"], where)
 
-    def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Any:
+    def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Json:
         del subject
         return entry["fieldsV1"]
 
-    def _status(self, subject: Subject, status: Mapping[str, Any]) -> Any:
+    def _status(self, subject: Subject, status: Mapping[str, Any]) -> Json:
         details = dict(status.get("details") or {})
         if "uid" in details:
             details["uid"] = "present"
@@ -131,7 +132,7 @@ class Masking:
         return text
 
 
-def _assigned_masked(value: Any) -> Any:
+def _assigned_masked(value: object) -> Json:
     """Addresses and ports that a server hands out."""
     if isinstance(value, dict):
         return {

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import orjson
 
+from ctrlruntime.json import Json
 from tests.differential.masking import Masking, View
 from tests.differential.requests import STATUS, Step
 from tests.differential.servers import Answer
@@ -119,7 +120,7 @@ class OlderMasking(Masking):
             if entry["operation"] == "Update"
         )
 
-    def settled(self, subject: Subject, obj: Any) -> Any:
+    def settled(self, subject: Subject, obj: object) -> Json:
         shown = super().settled(subject, _without(obj, subject.newer))
         if subject.reorders:
             # A list in another order is a change of the spec, and of the template.
@@ -128,7 +129,7 @@ class OlderMasking(Masking):
                     holder[name] = "present"
         return shown
 
-    def _managers(self, subject: Subject, managed: Any) -> Any:
+    def _managers(self, subject: Subject, managed: object) -> Json:
         # "times of owners"
         return [
             (writer, timed or writer[1] == "Apply", fields)
@@ -139,14 +140,14 @@ class OlderMasking(Masking):
         # "subresource of managers"
         return (entry["manager"], entry["operation"], entry["apiVersion"])
 
-    def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Any:
+    def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Json:
         newer = frozenset(f"f:{name}" for name in subject.newer)
         fields = _collapsed(_without(entry["fieldsV1"], newer))
         if not entry["manager"].startswith(STATUS):
             fields.pop("f:status", None)  # "owners of resets"
         return fields
 
-    def _status(self, subject: Subject, status: Mapping[str, Any]) -> Any:
+    def _status(self, subject: Subject, status: Mapping[str, Any]) -> Json:
         view = super()._status(subject, status)
         # How often a finding is repeated differs.
         if subject.custom and view["reason"] == "Invalid":
@@ -174,7 +175,7 @@ class OlderMasking(Masking):
         return _BELOW_REFERENCE.sub(r"\1", text)
 
 
-def _without(value: Any, names: frozenset[str]) -> Any:
+def _without(value: object, names: frozenset[str]) -> Json:
     """Without what later releases fill in, and the nulls that they leave out."""
     if isinstance(value, dict):
         kept = {}
@@ -191,7 +192,7 @@ def _without(value: Any, names: frozenset[str]) -> Any:
     return value
 
 
-def _emptied(fields: Any, value: Any) -> bool:
+def _emptied(fields: Json, value: object) -> bool:
     for key, below in fields.items():
         name = key[2:]
         inside = value.get(name) if key.startswith("f:") and isinstance(value, dict) else None
@@ -207,7 +208,7 @@ def _emptied(fields: Any, value: Any) -> bool:
     return False
 
 
-def _collapsed(fields: Any, *, reference: bool = False) -> Any:
+def _collapsed(fields: Json, *, reference: bool = False) -> Json:
     kept: dict[str, Any] = {}
     for key, below in fields.items():
         if key.startswith(f"f:{_JOB_LABELS}"):

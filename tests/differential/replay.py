@@ -6,7 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 import orjson
 
@@ -37,7 +37,7 @@ class Difference:
         return "\n".join(lines)
 
 
-def _apart(path: str, real: Any, ours: Any) -> Iterator[str]:
+def _apart(path: str, real: object, ours: object) -> Iterator[str]:
     """Where two values differ, one line for each place."""
     if isinstance(real, dict) and isinstance(ours, dict):
         for key in sorted(real.keys() | ours.keys()):

@@ -71,7 +71,7 @@ class Server:
         wrote = None if step.method == "DELETE" else self._wrote(place, body)
         return Answer(answer.status, body, wrote, warnings)
 
-    def _wrote(self, place: str, body: Any) -> bool | None:
+    def _wrote(self, place: str, body: object) -> bool | None:
         if not isinstance(body, dict) or body.get("kind") == "Status" or "items" in body:
             return None
         version: str | None = (body.get("metadata") or {}).get("resourceVersion")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctrlruntime.json import Json
 from tests.differential.choices import Choices
 
 Manifest = dict[str, Any]
@@ -74,7 +75,7 @@ class Subject:
         return made
 
 
-def laid_over(below: Any, above: Any) -> Any:
+def laid_over(below: object, above: object) -> Json:
     """`above` over `below`: objects member by member, everything else replaced."""
     if not isinstance(below, dict) or not isinstance(above, dict):
         return above
@@ -84,22 +85,22 @@ def laid_over(below: Any, above: Any) -> Any:
     return merged
 
 
-def pick(path: str, *values: Any) -> Part:
+def pick(path: str, *values: object) -> Part:
     """A part that sets the field at a dotted path to one of the values."""
     return lambda choices: at(path, choices.one(values))
 
 
-def items(path: str, *values: Any) -> Part:
+def items(path: str, *values: object) -> Part:
     """A part that sets the list at a dotted path to some of the values, in any order."""
     return lambda choices: at(path, choices.some(values, 3))
 
 
-def more(path: str, first: Any, *values: Any) -> Part:
+def more(path: str, first: object, *values: object) -> Part:
     """A part that sets the list at a dotted path to one item and some of the values."""
     return lambda choices: at(path, [first, *choices.some(values, 3)])
 
 
-def at(path: str, content: Any) -> Manifest:
+def at(path: str, content: Json) -> Manifest:
     for name in reversed(path.split(".")):
         content = {name: content}
     made: Manifest = content

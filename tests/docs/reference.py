@@ -79,9 +79,10 @@ def _shown(value: object) -> str:
     return f"`{getattr(value, '__name__', value)}`"
 
 
-def _found(path: str) -> Any:
+def _found(path: str) -> type:
     module, _, name = path.rpartition(".")
-    return getattr(importlib.import_module(module), name)
+    found: type = getattr(importlib.import_module(module), name)
+    return found
 
 
 def _summary(package: ModuleType, name: str) -> str:

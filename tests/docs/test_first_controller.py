@@ -6,17 +6,20 @@ import asyncio
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, TypeVar
 
 import pytest
 
-from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.manager import Manager, ManagerOptions
+
+T = TypeVar("T")
 
 pytestmark = pytest.mark.criterion("documents")
 
@@ -25,7 +28,7 @@ DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
 
 
 @pytest.fixture(scope="module")
-def website() -> Any:
+def website() -> ModuleType:
     found = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     assert found is not None
     module = types.ModuleType("website")
@@ -35,7 +38,7 @@ def website() -> Any:
 
 
 @pytest.fixture
-async def client(website: Any) -> AsyncIterator[Client]:
+async def client(website: ModuleType) -> AsyncIterator[Client]:
     async with Environment() as env:
         await env.install_crds(website.Website)
         options = ManagerOptions(name="website", metrics_bind_address="0", health_bind_address="0")
@@ -45,7 +48,7 @@ async def client(website: Any) -> AsyncIterator[Client]:
             yield env.client("admin")
 
 
-async def eventually(look: Callable[[], Any]) -> Any:
+async def eventually(look: Callable[[], Awaitable[T]]) -> T:
     """The first true answer; AssertionError after twenty seconds."""
     async with asyncio.timeout(60):
         while True:
@@ -57,13 +60,15 @@ async def eventually(look: Callable[[], Any]) -> Any:
             await asyncio.sleep(0.02)
 
 
-async def test_a_website_gets_a_deployment_and_a_status(website: Any, client: Client) -> None:
+async def test_a_website_gets_a_deployment_and_a_status(
+    website: ModuleType, client: Client
+) -> None:
     site = website.Website.from_manifest(
         {"metadata": {"name": "hello", "namespace": "default"}, "spec": {"image": "nginx:1.27"}}
     )
     await client.create(site)
 
-    async def deployed() -> Any:
+    async def deployed() -> Manifest:
         return await client.get(DEPLOYMENT, "hello", namespace="default")
 
     deployment = await eventually(deployed)
@@ -71,7 +76,7 @@ async def test_a_website_gets_a_deployment_and_a_status(website: Any, client: Cl
     patch = {"status": {"replicas": 1, "readyReplicas": 1}}
     await client.patch_status(DEPLOYMENT, "hello", patch, namespace="default")
 
-    async def ready() -> Any:
+    async def ready() -> list[Any]:
         found = await client.get(website.Website, "hello", namespace="default")
         return [c for c in found.status.conditions if c.type == "Ready" and c.status == "True"]
 
@@ -81,7 +86,8 @@ async def test_a_website_gets_a_deployment_and_a_status(website: Any, client: Cl
     change = {"spec": {"replicas": 5}}
     await client.patch(DEPLOYMENT, "hello", change, namespace="default")
 
-    async def reverted() -> Any:
-        return (await client.get(DEPLOYMENT, "hello", namespace="default"))["spec"]["replicas"] == 1
+    async def reverted() -> bool:
+        found = await client.get(DEPLOYMENT, "hello", namespace="default")
+        return bool(found["spec"]["replicas"] == 1)
 
     await eventually(reverted)

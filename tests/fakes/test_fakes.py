@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 
@@ -38,7 +37,7 @@ async def widgets(client: Client) -> None:
     await install_widgets(client)
 
 
-def widget(**parts: Any) -> Manifest:
+def widget(**parts: object) -> Manifest:
     metadata = {"name": "w", "namespace": "default"}
     return {"apiVersion": WIDGET.api_version, "kind": "Widget", "metadata": metadata, **parts}
 

@@ -18,6 +18,7 @@ from ctrlruntime.api import (
     Time,
 )
 from ctrlruntime.generate import SchemaError, crd_files, crd_of, crds_of, to_yaml
+from ctrlruntime.json import Json
 
 
 class Spec(ApiModel):
@@ -58,7 +59,7 @@ class OldWebsite(
     """A website, as it was."""
 
 
-def version(crd: Any, name: str = "v1") -> Any:
+def version(crd: Json, name: str = "v1") -> Json:
     return next(item for item in crd["spec"]["versions"] if item["name"] == name)
 
 
@@ -152,7 +153,7 @@ def test_a_version_can_be_unserved() -> None:
     ]
 
 
-def kind(name: str, version: str, **keywords: Any) -> Any:
+def kind(name: str, version: str, **keywords: object) -> type[Resource[Any, Any]]:
     return type(name, (Resource[Spec],), {}, group="test.example.com", version=version, **keywords)
 
 
@@ -166,7 +167,9 @@ def kind(name: str, version: str, **keywords: Any) -> Any:
         ([kind("A", "v1", served=False)], "at least one version must be served"),
     ],
 )
-def test_versions_that_do_not_fit_are_refused(kinds: Any, problem: str) -> None:
+def test_versions_that_do_not_fit_are_refused(
+    kinds: list[type[Resource[Any, Any]]], problem: str
+) -> None:
     with pytest.raises(SchemaError, match=problem):
         crd_of(kinds)
 

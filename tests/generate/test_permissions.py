@@ -20,12 +20,20 @@ from ctrlruntime.generate import (
 from ctrlruntime.generate.permissions import rules_of
 
 
-def rule(groups: str, resources: str, verbs: str, **more: Any) -> Rule:
+def rule(
+    groups: str,
+    resources: str,
+    verbs: str,
+    *,
+    names: tuple[str, ...] = (),
+    namespace: str | None = None,
+) -> Rule:
     return Rule(
         groups=tuple(groups.split(",")),
         resources=tuple(resources.split(",")),
         verbs=tuple(verbs.split(",")),
-        **more,
+        names=names,
+        namespace=namespace,
     )
 
 
@@ -121,7 +129,7 @@ def test_a_subclass_adds_to_its_own_rules_only() -> None:
         {"verbs": ("get",), "urls": ("/x",), "namespace": "ns"},
     ],
 )
-def test_rules_without_sense_are_refused(wrong: Any) -> None:
+def test_rules_without_sense_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="rule"):
         Rule(**wrong)
 

@@ -8,7 +8,7 @@ from datetime import date, datetime, timedelta
 from decimal import Decimal
 from enum import StrEnum
 from ipaddress import IPv4Address
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict, Unpack
 
 import jsonschema_rs
 import pytest
@@ -42,14 +42,33 @@ from ctrlruntime.api import (
     exactly_one_of,
 )
 from ctrlruntime.generate import SchemaError, SchemaOptions, SchemaWarning, crd_of
+from ctrlruntime.json import Json
 
 _counter = itertools.count()
 
 
-def kind_of(annotation: Any, *, bases: tuple[type, ...] = (ApiModel,), **more: Any) -> Any:
+class KindOptions(TypedDict, total=False):
+    bases: tuple[type, ...]
+    default: object
+    rules: tuple[CEL, ...]
+
+
+class SchemaOfOptions(KindOptions, total=False):
+    allow_floats: bool
+
+
+def kind_of(
+    annotation: object,
+    *,
+    bases: tuple[type, ...] = (ApiModel,),
+    default: object = ...,
+    **more: object,
+) -> type[Resource[Any, Any]]:
     """A kind whose spec has one field ``value`` of the annotation."""
-    default = more.pop("default", ...)
-    namespace = {"__annotations__": {"value": annotation}, "__module__": __name__}
+    namespace: dict[str, object] = {
+        "__annotations__": {"value": annotation},
+        "__module__": __name__,
+    }
     if default is not ...:
         namespace["value"] = default
     spec = type(f"Spec{next(_counter)}", bases, namespace, **more)
@@ -57,15 +76,17 @@ def kind_of(annotation: Any, *, bases: tuple[type, ...] = (ApiModel,), **more: A
     return type("Thing", (base,), {"__module__": __name__}, group="a.b", version="v1")
 
 
-def spec_schema(annotation: Any, **more: Any) -> dict[str, Any]:
-    options = SchemaOptions(allow_floats=more.pop("allow_floats", False))
+def spec_schema(
+    annotation: object, *, allow_floats: bool = False, **more: Unpack[KindOptions]
+) -> dict[str, Any]:
+    options = SchemaOptions(allow_floats=allow_floats)
     crd = crd_of([kind_of(annotation, **more)], options)
     schema: dict[str, Any] = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     spec: dict[str, Any] = schema["properties"]["spec"]
     return spec
 
 
-def field_schema(annotation: Any, **more: Any) -> Any:
+def field_schema(annotation: object, **more: Unpack[SchemaOfOptions]) -> Json:
     return spec_schema(annotation, **more)["properties"]["value"]
 
 
@@ -264,7 +285,7 @@ PORT = {
         (Annotated[str, Field(title="T")], {**STRING, "title": "T"}),
     ],
 )
-def test_a_type_has_its_structural_form(annotation: Any, schema: dict[str, Any]) -> None:
+def test_a_type_has_its_structural_form(annotation: object, schema: dict[str, Any]) -> None:
     assert field_schema(annotation) == schema
 
 
@@ -282,7 +303,7 @@ class TestOptionalAndNullable:
         assert spec_schema(str)["required"] == ["value"]
 
     @pytest.mark.parametrize("annotation", [str | None, Port | None])
-    def test_an_optional_field_is_neither_required_nor_nullable(self, annotation: Any) -> None:
+    def test_an_optional_field_is_neither_required_nor_nullable(self, annotation: object) -> None:
         schema = spec_schema(annotation, default=None)
         assert "required" not in schema
         assert "nullable" not in schema["properties"]["value"]
@@ -369,7 +390,7 @@ class TestDefaults:
     ],
 )
 def test_what_has_no_structural_form_is_refused_with_advice(
-    annotation: Any, advice: str | None
+    annotation: object, advice: str | None
 ) -> None:
     if advice is None:
         field_schema(annotation)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ from ctrlruntime.controller.handlers import enqueue_object
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.generate.cli import generate
+from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.setup import SetupError, declarations_of
 from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing, WebhookOptions
 
@@ -57,7 +59,7 @@ def setup(manager: Manager) -> None:
     )
 
 
-def rights(rules: Any) -> dict[tuple[str | None, str, str], set[str]]:
+def rights(rules: Iterable[Rule]) -> dict[tuple[str | None, str, str], set[str]]:
     """Verbs by namespace, group and resource."""
     found: dict[tuple[str | None, str, str], set[str]] = {}
     for rule in rules:
@@ -157,7 +159,7 @@ def run(*arguments: str | Path) -> Result:
 
 
 def test_the_command_finds_kinds_and_rights_by_the_setup_alone(
-    website: Any, tmp_path: Path
+    website: object, tmp_path: Path
 ) -> None:
     out = tmp_path / "config"
     for name in ("website:setup", "wiring:setup"):
@@ -180,7 +182,7 @@ def test_the_command_finds_kinds_and_rights_by_the_setup_alone(
     ],
 )
 def test_what_is_not_to_be_found_is_an_error_with_the_fix(
-    website: Any, arguments: list[str], message: str
+    website: object, arguments: list[str], message: str
 ) -> None:
     result = run("rbac", "--stdout", *arguments)
     assert result.exit_code != 0
@@ -188,7 +190,7 @@ def test_what_is_not_to_be_found_is_an_error_with_the_fix(
 
 
 async def test_the_tutorials_controller_works_with_the_generated_role_and_nothing_more(
-    website: Any, tmp_path: Path
+    website: ModuleType, tmp_path: Path
 ) -> None:
     """On a server that checks rights; without the role its caches do not sync."""
     result = await asyncio.to_thread(

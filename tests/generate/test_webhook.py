@@ -9,7 +9,7 @@ import pytest
 from ctrlruntime.generate import Webhook, webhook_configurations
 
 
-def hook(name: str = "v.example.com", *, mutating: bool = False, **more: Any) -> Webhook:
+def hook(name: str = "v.example.com", *, mutating: bool = False, **more: object) -> Webhook:
     where: dict[str, Any] = {} if "url" in more else {"path": "/validate"}
     return Webhook(
         name=name,
@@ -57,7 +57,7 @@ def test_a_webhook_says_what_it_wants() -> None:
         {"reinvocation_policy": "IfNeeded"},
     ],
 )
-def test_what_the_server_would_refuse_is_refused(wrong: Any) -> None:
+def test_what_the_server_would_refuse_is_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="webhook"):
         hook(**wrong)
 

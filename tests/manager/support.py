@@ -22,7 +22,7 @@ LONG = 60.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
 
 
-def manager(config: Config, **options: Any) -> Manager:
+def manager(config: Config, **options: object) -> Manager:
     """A manager on loopback with free ports."""
     defaults: dict[str, Any] = {
         "metrics_bind_address": "127.0.0.1:0",

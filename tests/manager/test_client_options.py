@@ -25,7 +25,8 @@ from ctrlruntime.queue.limiters import Bucket
 pytestmark = pytest.mark.criterion("DX-5")
 
 
-def manager(config: Config, **options: Any) -> Manager:
+def manager(config: Config, **client: object) -> Manager:
+    options: dict[str, Any] = client
     quiet = ManagerOptions(
         metrics_bind_address="0", health_bind_address="0", client=ClientOptions(**options)
     )

@@ -6,7 +6,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, cast
+from typing import Unpack, cast
 
 import pytest
 import structlog
@@ -18,6 +18,7 @@ from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.http_connection import HTTPLimits
 from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
 from ctrlruntime.manager.http_routes import Routes
+from tests.manager.http_server import ServerOptions
 
 from .http_server import http_server
 
@@ -85,7 +86,7 @@ async def connected(port: int, tls: ssl.SSLContext | None = None) -> AsyncIterat
 
 
 @asynccontextmanager
-async def caller(**options: Any) -> AsyncIterator[Caller]:
+async def caller(**options: Unpack[ServerOptions]) -> AsyncIterator[Caller]:
     async with http_server(routes(), **options) as port, connected(port) as found:
         yield found
 
@@ -329,7 +330,7 @@ async def test_over_tls_a_connection_goes_on_for_as_long_as_it_may() -> None:
     authority.issue_cert("127.0.0.1").configure_cert(serving)
     authority.configure_trust(trusting)
     allowed = True
-    options = {"tls": serving, "may_persist": lambda _: allowed}
+    options: ServerOptions = {"tls": serving, "may_persist": lambda _: allowed}
     async with http_server(routes(), **options) as port, connected(port, trusting) as subject:
         subject.send(get("/echo"))
         assert "connection" not in (await subject.answer())[1]

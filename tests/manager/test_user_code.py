@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import pytest
@@ -30,10 +30,10 @@ COUNTED = {
 }
 
 
-def failing_for(name: str) -> Any:
+def failing_for(name: str) -> Callable[[Entry], Entry]:
     """Return a function of an entry that raises for the object `name`."""
 
-    def look(entry: Entry) -> Any:
+    def look(entry: Entry) -> Entry:
         if entry.name == name:
             raise KeyError(name)
         return entry
@@ -51,7 +51,8 @@ async def test_whatever_raises_costs_its_object_is_counted_and_the_probes_stay_t
         return [failing_for("index")(entry).name]
 
     def passes(event: Event) -> bool:
-        failing_for("predicate")(getattr(event, "new", None) or getattr(event, "old", None))
+        entry: Entry = getattr(event, "new", None) or getattr(event, "old")  # noqa: B009
+        failing_for("predicate")(entry)
         return True
 
     def owner(entry: Entry) -> list[Request]:

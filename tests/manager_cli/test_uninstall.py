@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import NotFound
@@ -66,7 +67,7 @@ async def env(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[E
         yield environment
 
 
-async def find(client: Client, kind: GroupVersionKind, name: str) -> Any:
+async def find(client: Client, kind: GroupVersionKind, name: str) -> Manifest | None:
     try:
         return await client.get(kind, name, namespace="default")
     except NotFound:
@@ -79,7 +80,7 @@ def reference(owner: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{**head, "name": metadata["name"], "uid": metadata["uid"], "blockOwnerDeletion": True}]
 
 
-def an_object(kind: GroupVersionKind, name: str, **metadata: Any) -> dict[str, Any]:
+def an_object(kind: GroupVersionKind, name: str, **metadata: object) -> dict[str, Any]:
     head = {"apiVersion": kind.api_version, "kind": kind.kind}
     body: dict[str, Any] = {}
     if kind == CLAIM:
@@ -161,7 +162,7 @@ async def make_tenants(client: Client, folder: Path) -> None:
     )
 
 
-def manager(env: Environment, folder: Path) -> Any:
+def manager(env: Environment, folder: Path) -> Awaitable[Program]:
     """The manager's tenancy system as a process."""
     options = ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
     config = env.kubeconfig("admin")
@@ -184,7 +185,7 @@ async def definitions(client: Client) -> list[str]:
     return [e["metadata"]["name"] for e in found if ".ctrlruntime.dev" in e["metadata"]["name"]]
 
 
-async def uids(client: Client, objects: Any) -> dict[str, str]:
+async def uids(client: Client, objects: Iterable[tuple[GroupVersionKind, str]]) -> dict[str, str]:
     found = {f"{kind.kind}/{name}": await find(client, kind, name) for kind, name in objects}
     return {key: each["metadata"]["uid"] if each else "" for key, each in found.items()}
 
@@ -227,7 +228,7 @@ async def test_h_e2_uninstalling_keeps_every_object_of_all_systems(
     await asyncio.sleep(5)  # a garbage collector needs less
     assert await uids(client, wanted) == before
     for kind, name in wanted:
-        metadata = (await find(client, kind, name))["metadata"]
+        metadata = (await client.get(kind, name, namespace="default"))["metadata"]
         assert "deletionTimestamp" not in metadata, name
         assert release_patch(metadata) is None, name
     assert await find(client, CONFIG_MAP, "bystander") == bystander

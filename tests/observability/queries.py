@@ -20,7 +20,7 @@ DASHBOARDS: Final = {
 }
 
 
-def selectors(node: Any) -> list[Any]:
+def selectors(node: object) -> list[Any]:
     """The series that an expression reads."""
     if isinstance(node, promql_parser.VectorSelector):
         return [node]
@@ -74,7 +74,7 @@ def unserved(exposition: str, expressions: Iterator[str]) -> set[str]:
     return missing
 
 
-def _matches(labels: dict[str, str], selector: Any) -> bool:
+def _matches(labels: dict[str, str], selector: promql_parser.VectorSelector) -> bool:
     for matcher in selector.matchers.matchers:
         if matcher.name == "__name__":
             continue

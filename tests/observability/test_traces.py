@@ -12,7 +12,6 @@ import tomllib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -101,7 +100,9 @@ class Wire:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         upstream, downstream = await asyncio.open_connection(*self._target)
 
-        async def copy(source: asyncio.StreamReader, sink: Any, *, keep: bool) -> None:
+        async def copy(
+            source: asyncio.StreamReader, sink: asyncio.StreamWriter, *, keep: bool
+        ) -> None:
             with contextlib.suppress(ConnectionError):
                 while data := await source.read(65536):
                     if keep:

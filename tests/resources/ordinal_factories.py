@@ -1,7 +1,7 @@
 """Numbered Pods and claims, as desired and as the cache has them."""
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TypedDict, Unpack
 
 import orjson
 
@@ -19,7 +19,19 @@ OWNER = Owner(
 )
 
 
-def pod(number: int, image: str = "app:1", **settings: Any) -> Desired:
+class DesiredSettings(TypedDict, total=False):
+    """Fields of `Desired` that tests set."""
+
+    ordinal: int
+    once: bool
+    reference: bool
+    labels: Mapping[str, str]
+    ignored: tuple[str, ...]
+    inputs: str
+    roll_on_builder_change: bool
+
+
+def pod(number: int, image: str = "app:1", **settings: Unpack[DesiredSettings]) -> Desired:
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -34,7 +46,10 @@ def pod(number: int, image: str = "app:1", **settings: Any) -> Desired:
 
 
 def claim(
-    number: int, size: str = "10Gi", spec: Manifest | None = None, **settings: Any
+    number: int,
+    size: str = "10Gi",
+    spec: Manifest | None = None,
+    **settings: Unpack[DesiredSettings],
 ) -> Desired:
     manifest: Manifest = {
         "apiVersion": "v1",
@@ -50,7 +65,7 @@ def claim(
     return Desired(mapping=CLAIM, manifest=manifest, instance=number, **settings)
 
 
-def existing(item: Desired, *, owner: Owner = OWNER, **more: Any) -> Entry:
+def existing(item: Desired, *, owner: Owner = OWNER, **more: object) -> Entry:
     """What the cache holds after `item` was applied for `owner`; `more` replaces metadata, or is a status."""
     status = more.pop("status", None)
     body = item.body(owner)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -46,7 +45,7 @@ async def control_of(client: Client) -> AsyncIterator[Control]:
     await cache.stop()
 
 
-def web(**spec: Any) -> Desired:
+def web(**spec: object) -> Desired:
     manifest = {
         "apiVersion": "v1",
         "kind": "Service",

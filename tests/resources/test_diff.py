@@ -1,7 +1,8 @@
 """diff(current, desired): disjoint creates, updates, deletes and conflicts, in a stable order."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from random import Random
+from typing import Unpack
 
 import orjson
 import pytest
@@ -13,6 +14,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.resources.desired import Desired, ObjectKey
 from ctrlruntime.resources.diff import Reason, Settled, diff
 from ctrlruntime.resources.ownership import Owner
+from tests.resources.ordinal_factories import DesiredSettings
 
 CONFIG_MAP = RESTMapping(GroupVersionKind("", "v1", "ConfigMap"), "configmaps", namespaced=True)
 OWNER = Owner(
@@ -24,7 +26,7 @@ OWNER = Owner(
 DECODER = EntryDecoder(CONFIG_MAP.gvk, metadata_only=True, track_manager="me")
 
 
-def desired(name: str = "a", value: str = "1", **settings: Any) -> Desired:
+def desired(name: str = "a", value: str = "1", **settings: Unpack[DesiredSettings]) -> Desired:
     manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -34,7 +36,7 @@ def desired(name: str = "a", value: str = "1", **settings: Any) -> Desired:
     return Desired(mapping=CONFIG_MAP, manifest=manifest, **settings)
 
 
-def stored(item: Desired, *, owner: Owner = OWNER, **metadata: Any) -> Entry:
+def stored(item: Desired, *, owner: Owner = OWNER, **metadata: object) -> Entry:
     """What the cache holds after `item` was applied for `owner`, with metadata replaced."""
     body = item.body(owner)
     fields = {
@@ -60,8 +62,12 @@ def by_key(*entries: Entry) -> Mapping[ObjectKey, Entry]:
     }
 
 
-def reasons(*entries: Entry, wanted: Desired, **settings: Any) -> list[Reason]:
-    found = diff(by_key(*entries), [wanted], OWNER, **settings)
+def reasons(
+    *entries: Entry,
+    wanted: Desired,
+    settled: Callable[[ObjectKey], Settled | None] = lambda _key: None,
+) -> list[Reason]:
+    found = diff(by_key(*entries), [wanted], OWNER, settled=settled)
     assert not found.creates
     assert not found.deletes
     return [update.reason for update in found.updates]
@@ -172,7 +178,7 @@ NAMES = st.sets(st.sampled_from("abcdef"), max_size=6)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(NAMES, NAMES, NAMES, st.randoms())
 def test_the_parts_are_disjoint_complete_and_in_a_stable_order(
-    existing: set[str], wanted: set[str], changed: set[str], random: Any
+    existing: set[str], wanted: set[str], changed: set[str], random: Random
 ) -> None:
     current = by_key(*(stored(desired(name)) for name in sorted(existing)))
     items = [desired(name, "2" if name in changed else "1", ordinal=ord(name)) for name in wanted]

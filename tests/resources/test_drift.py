@@ -137,7 +137,7 @@ PLAIN = st.recursive(
 )
 
 
-def fields_of(value: Any) -> dict[str, Any]:
+def fields_of(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     return {f"f:{name}": fields_of(item) for name, item in value.items()}

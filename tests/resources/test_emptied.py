@@ -32,7 +32,7 @@ async def test_an_emptied_list_or_map_is_applied_once(
         await cache.wait_synced(60.0)
         control = Control(cache, field_manager="manager")
 
-        def tenant(**spec: Any) -> Desired:
+        def tenant(**spec: object) -> Desired:
             manifest = {
                 "apiVersion": "tenancy.ctrlruntime.dev/v1",
                 "kind": "Tenant",

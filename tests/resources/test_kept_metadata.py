@@ -64,7 +64,7 @@ async def test_edits_are_put_back_each_time() -> None:
         await cache.wait_synced(60.0)
         await cache.client().apply(MANIFEST, kind=CONFIG_MAP, field_manager="manager")
 
-        async def edit(**metadata: Any) -> None:
+        async def edit(**metadata: object) -> None:
             await env.client("admin").patch(
                 CONFIG_MAP,
                 "made-once",

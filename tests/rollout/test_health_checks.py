@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from yarl import URL
 
+from ctrlruntime.json import Json
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Change, ChangeKind, Health, Member, OnHalt, Strategy, decide
 from ctrlruntime.rollout.health import (
@@ -33,7 +33,7 @@ NEW = "v2"
 HEALTHY, FAILING, UNKNOWN = HealthCheckState
 
 
-def check_of(url: str = "http://h", **more: Any) -> HealthCheck:
+def check_of(url: str = "http://h", **more: Json) -> HealthCheck:
     fields = {"name": "errors", "hook": {"url": url}, "periodSeconds": 10, **more}
     return HealthCheck.model_validate(fields)
 

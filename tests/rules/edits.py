@@ -20,6 +20,7 @@ from typing import Any, Final, Protocol
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Conflict, Invalid
+from ctrlruntime.json import Json
 from internal.cosmos.labels import CREATED_BY
 from internal.tenancy.policies import CREATED_ONCE
 
@@ -76,7 +77,7 @@ class Edit:
         what = "removed" if self.removed else "changed"
         return f"{self.kind.kind}/{self.namespace}/{self.name} {self.field}[{self.key}] {what}"
 
-    def apply(self, metadata: Mapping[str, Any]) -> Any:
+    def apply(self, metadata: Mapping[str, Any]) -> Json:
         """Return the field's new value."""
         value = copy.deepcopy(metadata.get(self.field))
         if isinstance(value, dict):
@@ -274,11 +275,11 @@ def summary(answers: Iterable[Answer]) -> str:
     return "\n".join([*lines, f"in all: {sum(count.total() for count in counts.values())}"])
 
 
-def _identity(item: Any) -> str:
+def _identity(item: object) -> str:
     return str(item["uid"]) if isinstance(item, dict) else str(item)
 
 
-def _item(metadata: Mapping[str, Any], field: str, key: str) -> Any:
+def _item(metadata: Mapping[str, Any], field: str, key: str) -> Json:
     value = metadata.get(field)
     if isinstance(value, dict):
         return value.get(key)

@@ -12,7 +12,7 @@ import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
@@ -187,7 +187,7 @@ class FullStory(Story):
         ]
         return made
 
-    def _config_map(self, name: str, **fields: Any) -> Manifest:
+    def _config_map(self, name: str, **fields: object) -> Manifest:
         return {
             "id": name,
             "nameTemplate": f"{{{{ .uid }}}}-{name}",
@@ -223,7 +223,7 @@ class FullStory(Story):
         }
         return made
 
-    def _schedule(self, name: str | None = None, **fields: Any) -> Manifest:
+    def _schedule(self, name: str | None = None, **fields: object) -> Manifest:
         return {
             "apiVersion": "cosmos.ctrlruntime.dev/v1",
             "kind": "ScheduledVolumeSnapshot",

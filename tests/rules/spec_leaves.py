@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ctrlruntime.json import Json
 from tests.rules.harness import crds
 from tests.rules.schema_objects import INTEGERS, TEXTS, Schema, spec_schema
 
@@ -336,7 +337,7 @@ def _inside(number: int, schema: Schema) -> bool:
     return (least is None or number >= least) and (most is None or number <= most)
 
 
-def _longest(table: Mapping[str, Any], path: Path) -> Any:
+def _longest(table: Mapping[str, Any], path: Path) -> Json:
     """Return the entry whose name is the longest end of the path, or None."""
     for start in range(len(path)):
         end = ".".join(path[start:])
@@ -447,7 +448,7 @@ def value_at(leaf: Leaf, spec: JSON) -> JSON:
     return place
 
 
-def _key(path: Path, index: int, place: JSON) -> Any:
+def _key(path: Path, index: int, place: JSON) -> str | int:
     """Return where the step of a path leads in a value: an index, or a key."""
     step = path[index]
     if step == ITEM:

@@ -133,7 +133,7 @@ class Story:
 
     # -- what people write ---------------------------------------------------------------------
 
-    def row(self, uid: str, **values: Any) -> None:
+    def row(self, uid: str, **values: object) -> None:
         """Insert or replace a row."""
         row = {"uid": uid, "url": f"https://{uid}.example.com", "active": 1, "plan": "basic"}
         with contextlib.closing(sqlite3.connect(self._table)) as database, database:

@@ -80,7 +80,7 @@ def names_a_field(message: str, kind: str) -> bool:
     return any(field in message for field in fields_of(crds()[kind]))
 
 
-def fields_of(schema: Any) -> set[str]:
+def fields_of(schema: object) -> set[str]:
     """Return the names of all properties in a schema."""
     found: set[str] = set()
     if isinstance(schema, dict):

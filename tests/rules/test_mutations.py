@@ -24,6 +24,7 @@ import pytest
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.errors import APIError, BadRequest, Conflict, Invalid
+from ctrlruntime.json import Json
 from ctrlruntime.manager import Manager, ManagerOptions
 from internal.fleet.stack_builder import StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
@@ -88,7 +89,7 @@ def test_a_new_field_is_in_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "StatefulJob.spec.jobTemplate.parallelism" in map(str, leaves_of("StatefulJob"))
 
 
-def _count(schema: Any) -> int:
+def _count(schema: object) -> int:
     """Return how many places of a schema hold values: counted from its text, not by the plan's walk."""
     if not isinstance(schema, dict):
         return 0
@@ -227,7 +228,7 @@ class Mutations:
         await self.as_in(self.calm)
         await self.nothing_lost(leaf)
 
-    async def put_back(self, leaf: Leaf, standing: Any) -> None:
+    async def put_back(self, leaf: Leaf, standing: object) -> None:
         """Write the spec as before; a leaf that can be set once only, as it stands, is the calm from now on."""
         try:
             await self.put(self.spec)
@@ -279,7 +280,7 @@ class Mutations:
             return error
         raise AssertionError(f"another value was accepted: {_text(spec)}")
 
-    async def write(self, leaf: Leaf, values: Iterable[Any]) -> Any:
+    async def write(self, leaf: Leaf, values: Iterable[Any]) -> Json:
         """Write the first value that the server accepts. Returns it, or :data:`ABSENT` if it is immutable."""
         refusal: APIError | None = None
         for value in values:
@@ -378,7 +379,7 @@ class Mutations:
             raise AssertionError(f"not as in the calm:{_difference(found, calm)}")
 
 
-def _filled(value: Any) -> Any:
+def _filled(value: object) -> Json:
     """Return a value without the empty lists and objects in it."""
     if isinstance(value, dict):
         pairs = ((key, _filled(each)) for key, each in value.items())
@@ -396,11 +397,11 @@ def forbids(leaf: Leaf, error: APIError) -> bool:
     return any(rule in str(error) for rule in transition_rules(leaf))
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     return json.dumps(value, sort_keys=True)
 
 
-def _difference(found: Any, calm: Any, path: str = "") -> str:
+def _difference(found: object, calm: object, path: str = "") -> str:
     """Return what is not as in the calm, a line for each value: now, and then."""
     if isinstance(found, dict) and isinstance(calm, dict):
         lines = (

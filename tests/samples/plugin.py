@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator
-from typing import Any
+from collections.abc import Generator, Mapping
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -74,7 +73,7 @@ class Listing:
         self._left_out: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
 
-    def collected(self, left_out: Any, totals: Any) -> None:
+    def collected(self, left_out: Mapping[str, int], totals: Mapping[str, int]) -> None:
         """Record the numbers of this process."""
         self._left_out, self._totals = Counter(left_out), Counter(totals)
 
@@ -84,7 +83,7 @@ class Listing:
             self._config.workeroutput[_TOTALS] = json.dumps(self._totals)
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
+    def pytest_testnodedown(self, node: object) -> None:
         output = getattr(node, "workeroutput", {})
         if _LEFT_OUT in output:
             self.collected(json.loads(output[_LEFT_OUT]), json.loads(output[_TOTALS]))

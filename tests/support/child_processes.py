@@ -25,7 +25,7 @@ class ChildProcesses:
 
         @functools.wraps(made)
         def recorded(
-            transport: Any, loop: asyncio.AbstractEventLoop, *args: Any, **kw: Any
+            transport: object, loop: asyncio.AbstractEventLoop, *args: object, **kw: object
         ) -> None:
             self._loops[transport] = loop
             made(transport, loop, *args, **kw)

@@ -9,6 +9,8 @@ from typing import Any
 
 from aiohttp import web
 
+from ctrlruntime.json import Json
+
 FOUND = {"metric": {"job": "shop"}, "value": [1.0, "0.07"]}
 
 
@@ -70,7 +72,7 @@ class Checks:
         self.posted.append(await request.json())
         return self.answer()
 
-    def prometheus(self, **more: Any) -> dict[str, Any]:
+    def prometheus(self, **more: Json) -> dict[str, Any]:
         query = {"url": f"{self.url}/prometheus", "query": "errors > 0.02"}
         return {"name": "errors", "prometheus": query, "periodSeconds": 1, **more}
 

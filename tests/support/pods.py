@@ -20,6 +20,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.kubeconfig import kubeconfig
 from ctrlruntime.envtest.users import Identity
+from ctrlruntime.json import Json
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import CHECKOUT, Program
 
@@ -150,7 +151,7 @@ class LocalPods:
         self.running.append(pod)
         return pod
 
-    async def _mount(self, spec: Any, container: Any, place: Path) -> dict[str, str]:
+    async def _mount(self, spec: Json, container: Json, place: Path) -> dict[str, str]:
         """Write the files of volumes. Return the path of each mount point."""
         volumes = {each["name"]: each for each in spec.get("volumes", ())}
         mounts: dict[str, str] = {}

@@ -114,7 +114,7 @@ class Case:
         }
 
 
-def _pod(**extra: Any) -> Manifest:
+def _pod(**extra: object) -> Manifest:
     return {
         "metadata": {"labels": {"app": "a"}, "annotations": {"checksum": "1"}},
         "spec": {

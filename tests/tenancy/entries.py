@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import DEPLOYMENT, mapping
 
@@ -11,7 +12,7 @@ POD = mapping("v1", "Pod")
 JOB = mapping("batch/v1", "Job")
 
 
-def pod(image: str = "{{ .image }}", **spec: Any) -> dict[str, Any]:
+def pod(image: str = "{{ .image }}", **spec: object) -> dict[str, Any]:
     """A pod template."""
     containers = [{"name": "main", "image": image}]
     return {
@@ -20,20 +21,22 @@ def pod(image: str = "{{ .image }}", **spec: Any) -> dict[str, Any]:
     }
 
 
-def manifest(resource: str, api_version: str, kind: str, **fields: Any) -> dict[str, Any]:
+def manifest(resource: str, api_version: str, kind: str, **fields: Json) -> dict[str, Any]:
     """A template entry: `body` in `fields` is the object's, the others belong to the entry."""
     spec = {"apiVersion": api_version, "kind": kind, **fields.pop("body", {})}
     return {"id": resource, "nameTemplate": "{{ .uid }}-" + resource, "spec": spec, **fields}
 
 
-def deployment(resource: str = "app", image: str = "{{ .image }}", **fields: Any) -> dict[str, Any]:
+def deployment(
+    resource: str = "app", image: str = "{{ .image }}", **fields: Json
+) -> dict[str, Any]:
     """A template entry: a Deployment."""
     selector = {"matchLabels": {"app": "{{ .uid }}"}}
     spec = {"selector": selector, "template": pod(image), **fields.pop("deployment", {})}
     return manifest(resource, "apps/v1", "Deployment", body={"spec": spec}, **fields)
 
 
-def job(resource: str, seconds: str = "0", **fields: Any) -> dict[str, Any]:
+def job(resource: str, seconds: str = "0", **fields: object) -> dict[str, Any]:
     """A template entry: a Job that runs for a while."""
     template = pod("worker:1", restartPolicy="Never")
     template["metadata"] = {"annotations": {"ctrlruntime.dev/run-seconds": seconds}}

@@ -171,8 +171,8 @@ class Story:
 
     async def _counted(self) -> bool:
         """Whether registry and template say what is so."""
-        registry = await self.fleet.find(TenantRegistry, "registry")
-        template = await self.fleet.find(TenantTemplate, "app")
+        registry = await self.fleet.read(TenantRegistry, "registry")
+        template = await self.fleet.read(TenantTemplate, "app")
         tenant = await self.fleet.find(Tenant, "a-app")
         counts = (registry.status.desired, registry.status.ready)
         of_template = (template.status.total_tenants, template.status.ready_tenants)

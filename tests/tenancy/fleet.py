@@ -19,16 +19,20 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api import Resource
 from ctrlruntime.api.conditions import Condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
+from ctrlruntime.json import Json
 from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, World, is_ready, mapping
+
+R = TypeVar("R", bound=Resource[Any, Any])
 
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas", "secret")
 EVENT = mapping("events.k8s.io/v1", "Event")
@@ -61,7 +65,7 @@ class Fleet:
         """Name of the database file."""
         return f"{self.namespace}.sqlite"
 
-    def sql(self, statement: str, *values: Any) -> None:
+    def sql(self, statement: str, *values: object) -> None:
         """Run one statement on the table's database."""
         self._run((statement, values))
 
@@ -83,18 +87,18 @@ class Fleet:
         """The empty table."""
         self.sql(f"CREATE TABLE tenants ({', '.join(columns)})")
 
-    def row(self, uid: str | None, **values: Any) -> None:
+    def row(self, uid: str | None, **values: object) -> None:
         """Insert or replace a row; an active one unless `active` is given.
 
         At once: a query in between must not find the row gone.
         """
         self._run(("DELETE FROM tenants WHERE uid = ?", (uid,)), self._insertion(uid, values))
 
-    def add_row(self, uid: Any, **values: Any) -> None:
+    def add_row(self, uid: object, **values: object) -> None:
         """Insert a row, whatever there is."""
         self._run(self._insertion(uid, values))
 
-    def _insertion(self, uid: Any, values: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
+    def _insertion(self, uid: object, values: Mapping[str, Any]) -> tuple[str, tuple[Any, ...]]:
         row = {
             "uid": uid,
             "url": f"https://{uid}.example.com/start",
@@ -119,7 +123,7 @@ class Fleet:
 
     # -- our kinds -----------------------------------------------------------------------------
 
-    async def registry(self, name: str = "registry", **spec: Any) -> None:
+    async def registry(self, name: str = "registry", **spec: object) -> None:
         """Create a registry that reads the table every second; `spec` replaces fields."""
         await self.create(
             TenantRegistry,
@@ -132,13 +136,13 @@ class Fleet:
             },
         )
 
-    def source(self, **fields: Any) -> dict[str, Any]:
+    def source(self, **fields: object) -> dict[str, Any]:
         """`spec.source` of a registry that reads the table."""
         sqlite: dict[str, Any] = {"path": self.file, "table": "tenants", **fields}
         return {"type": "sqlite", "sqlite": sqlite, "syncInterval": "1s"}
 
     async def template(
-        self, name: str = "app", *, registry: str = "registry", **content: Any
+        self, name: str = "app", *, registry: str = "registry", **content: Json
     ) -> None:
         """Create a template, or replace its content."""
         spec = {"registryId": registry, **content}
@@ -176,10 +180,14 @@ class Fleet:
             await self.patch(kind, name, {"metadata": {"annotations": approval}})
         await self.world.client.delete(kind, name, namespace=self.namespace)
 
-    async def find(self, kind: Kind, name: str) -> Any:
+    async def read(self, kind: type[R], name: str) -> R:
+        """An object of ours. Raises NotFound."""
+        return await self.world.client.get(kind, name, namespace=self.namespace)
+
+    async def find(self, kind: type[R], name: str) -> R | None:
         """An object of ours, None if there is none."""
         try:
-            return await self.world.client.get(kind, name, namespace=self.namespace)
+            return await self.read(kind, name)
         except NotFound:
             return None
 
@@ -200,13 +208,15 @@ class Fleet:
 
     # -- any kind ------------------------------------------------------------------------------
 
-    async def get(self, kind: RESTMapping, name: str) -> Any:
+    async def get(self, kind: RESTMapping, name: str) -> Json:
         """An object of any kind, None if there is none."""
         return await self.world.get(
             kind, name, namespace=name if kind is NAMESPACE_KIND else self.namespace
         )
 
-    async def there(self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool) -> Any:
+    async def there(
+        self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool
+    ) -> Json:
         """Wait until an object is there and `holds`."""
         return await self.world.eventually(
             lambda: self.get(kind, name), lambda seen: bool(seen and holds(seen))

@@ -16,7 +16,15 @@ import contextlib
 import functools
 import sqlite3
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Iterable,
+    Iterator,
+    Mapping,
+)
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -108,7 +116,7 @@ class World:
         users: Collection[str | User] = ("admin", "manager"),
         options: TenancyOptions | None = None,
         cache: CacheOptions | None = None,
-        **embedded: Any,
+        **embedded: object,
     ) -> AsyncIterator[Self]:
         """A cluster with the installation and nothing else, an empty table, and the manager unless told
         otherwise. All `users` but the administrator have exactly the roles of the manager's account.
@@ -236,7 +244,7 @@ class World:
 
     # -- the table -----------------------------------------------------------------------------
 
-    def sql(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+    def sql(self, statement: str, *values: object) -> list[tuple[Any, ...]]:
         """Run one statement on the table's database."""
         with contextlib.closing(sqlite3.connect(self.folder / "rows.sqlite")) as database, database:
             return list(database.execute(statement, values))
@@ -246,7 +254,7 @@ class World:
         self.sql("PRAGMA journal_mode = WAL")
         self.sql(f"CREATE TABLE IF NOT EXISTS {TABLE} ({', '.join(COLUMNS)})")
 
-    def row(self, uid: str, **values: Any) -> None:
+    def row(self, uid: str, **values: object) -> None:
         """Insert or replace one row; an active one unless told otherwise."""
         row = {
             "uid": uid,
@@ -277,7 +285,7 @@ class World:
         """A client past the proxy; it is not counted."""
         return self.environment.client("envtest")
 
-    async def registry(self, name: str = REGISTRY, **spec: Any) -> None:
+    async def registry(self, name: str = REGISTRY, **spec: object) -> None:
         """Create a registry that reads the table every second; `spec` replaces fields."""
         manifest = {
             "apiVersion": TenantRegistry.gvk().api_version,
@@ -358,11 +366,11 @@ class World:
 
     async def eventually(
         self,
-        look: Callable[[], Any],
+        look: Callable[[], Awaitable[T | None]],
         holds: Callable[[Any], bool] = bool,
         *,
         timeout: float = PATIENCE,
-    ) -> Any:
+    ) -> T:
         """Look again until `holds`; what was seen then. AssertionError with what was seen last.
 
         What takes long to look at is looked at seldom: the server is there for the manager.
@@ -374,7 +382,8 @@ class World:
                     began = time.perf_counter()
                     seen = await look()
                     if holds(seen):
-                        return seen
+                        found: T = seen
+                        return found
                     took = time.perf_counter() - began
                     await asyncio.sleep(min(max(0.03, 3 * took), 0.5))
         except TimeoutError:
@@ -471,12 +480,12 @@ def definitions() -> tuple[dict[str, Any], ...]:
     return tuple(kind.crd() for kind in (TenantRegistry, TenantTemplate, Tenant))
 
 
-def permissive(folder: Path, **options: Any) -> TenancyOptions:
+def permissive(folder: Path, **options: object) -> TenancyOptions:
     """Options that let templates do what the tests of this system do with them."""
+    given: dict[str, Any] = {"status_period": STATUS_PERIOD, **options}
     kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
-    options.setdefault("status_period", STATUS_PERIOD)
     return TenancyOptions(
-        sqlite_root=folder, allow_foreign_namespaces=frozenset({"*"}), allow_kinds=kinds, **options
+        sqlite_root=folder, allow_foreign_namespaces=frozenset({"*"}), allow_kinds=kinds, **given
     )
 
 
@@ -493,7 +502,7 @@ def is_ready(tenant: Tenant | None) -> bool:
 
 
 def config_map(
-    resource: str, name: str, data: Mapping[str, str] | None = None, **fields: Any
+    resource: str, name: str, data: Mapping[str, str] | None = None, **fields: object
 ) -> dict[str, Any]:
     """A template entry: the simplest resource there is."""
     return {

@@ -96,7 +96,7 @@ async def served_kinds(client: Client) -> set[GroupVersionKind]:
     return {gvk for gvk in BUILTIN if await is_served(client, gvk)}
 
 
-def entries(chosen: list[Case], space: str, **options: Any) -> dict[str, Any]:
+def entries(chosen: list[Case], space: str, **options: object) -> dict[str, Any]:
     """Lists of a template with these resources; `space` is the name of the Namespace among them."""
     lists: dict[str, Any] = {}
     for case in chosen:

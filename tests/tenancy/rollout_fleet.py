@@ -29,7 +29,7 @@ def bad_content() -> dict[str, Any]:
     return {"configMaps": [config_map("cm", "{{ uid }}-cm", {"no/key": "x"})]}
 
 
-async def make(world: World, **rollout: Any) -> Fleet:
+async def make(world: World, **rollout: object) -> Fleet:
     """A fleet whose tenants have the content `one`."""
     fleet = await Fleet.make(world)
     fleet.rows(*UIDS)
@@ -39,7 +39,7 @@ async def make(world: World, **rollout: Any) -> Fleet:
     return fleet
 
 
-async def put(fleet: Fleet, lists: dict[str, Any], **rollout: Any) -> None:
+async def put(fleet: Fleet, lists: dict[str, Any], **rollout: object) -> None:
     spec = {"registryId": "registry", "rollout": rollout, **lists}
     metadata = {"name": "app", "namespace": fleet.namespace}
     kind = TenantTemplate.mapping()
@@ -53,7 +53,7 @@ async def status(
     """Wait for a status of the rollout of the present content, by default one of the present generation."""
 
     async def look() -> RolloutStatus | None:
-        template = await fleet.find(TenantTemplate, "app")
+        template = await fleet.read(TenantTemplate, "app")
         current = template.status.observed_generation == template.metadata.generation
         found: RolloutStatus | None = template.status.rollout
         if found is None or found.target_revision != Blueprint.of(template).revision:
@@ -108,8 +108,8 @@ class Observer:
 @contextlib.asynccontextmanager
 async def observed(fleet: Fleet) -> AsyncIterator[Observer]:
     """Observe all changes away from the revision that the tenants have now."""
-    first = await fleet.find(Tenant, NAMES[0])
-    observer = Observer(first.spec.template_revision)
+    first = await fleet.read(Tenant, NAMES[0])
+    observer = Observer(first.spec.template_revision or "")
     seen = asyncio.Event()
 
     async def follow() -> None:

@@ -32,5 +32,5 @@ async def test_a_deletion_that_fails_at_first_needs_no_second_word(tmp_path: Pat
         await fleet.allow_delete(2)
         await world.eventually(fleet.tenants, lambda seen: seen == [])
         assert refusal.fired == 2
-        registry = await fleet.find(TenantRegistry, "registry")
+        registry = await fleet.read(TenantRegistry, "registry")
         assert not registry.metadata.annotations

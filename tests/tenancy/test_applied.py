@@ -50,7 +50,7 @@ async def checked(fleet: Fleet, rows: int) -> AsyncIterator[None]:
                 if not waited_for(template):
                     continue
                 tenants = await fleet.world.client.list(Tenant, fleet.namespace)
-                now = await fleet.find(TenantTemplate, "app")
+                now = await fleet.read(TenantTemplate, "app")
                 if now.metadata.generation != template.metadata.generation:
                     continue  # the tenants may already be those of the template's next content
                 seen += 1
@@ -76,7 +76,7 @@ async def checked(fleet: Fleet, rows: int) -> AsyncIterator[None]:
 
 
 async def updated(fleet: Fleet) -> bool:
-    template = await fleet.find(TenantTemplate, "app")
+    template = await fleet.read(TenantTemplate, "app")
     return waited_for(template)
 
 
@@ -92,7 +92,7 @@ async def test_h_a5_applied_is_true_only_once_every_tenant_has_the_content(tmp_p
         async with checked(fleet, len(UIDS)):
             await fleet.template(configMaps=content("2"))
             await world.eventually(lambda: updated(fleet))
-        status = (await fleet.find(TenantTemplate, "app")).status
+        status = (await fleet.read(TenantTemplate, "app")).status
         assert (status.total_tenants, status.updated_tenants, status.ready_tenants) == (5, 5, 5)
 
 
@@ -117,7 +117,7 @@ async def test_h_a5_a_change_that_is_not_rolled_out_is_not_applied(tmp_path: Pat
             assert "0 of 5 tenants have the template's present content" in found.message
             await fleet.until(TenantRegistry, "registry", "Ready", "False")
             await world.rest()
-            template = await fleet.find(TenantTemplate, "app")
+            template = await fleet.read(TenantTemplate, "app")
             assert not waited_for(template)
             assert template.status.observed_generation == template.metadata.generation
             assert (template.status.updated_tenants, template.status.ready_tenants) == (0, 5)
@@ -169,8 +169,8 @@ async def test_h_a5_tenants_made_by_hand_are_counted_apart(tmp_path: Path) -> No
         await fleet.ready("x-app", "y-app")
 
         async def counts() -> tuple[int, ...]:
-            registry = (await fleet.find(TenantRegistry, "registry")).status
-            template = (await fleet.find(TenantTemplate, "app")).status
+            registry = (await fleet.read(TenantRegistry, "registry")).status
+            template = (await fleet.read(TenantTemplate, "app")).status
             of_registry = (registry.desired, registry.ready, registry.unmanaged)
             return (*of_registry, template.total_tenants, template.unmanaged_tenants)
 

@@ -35,7 +35,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def entry(spec: dict[str, Any], **fields: Any) -> dict[str, Any]:
+def entry(spec: dict[str, Any], **fields: object) -> dict[str, Any]:
     """A template entry of any manifest."""
     return {"id": "bad", "nameTemplate": "{{ .uid }}-{{ .templateRef }}-bad", "spec": spec} | fields
 
@@ -150,7 +150,7 @@ async def test_a_manifest_that_a_row_makes_wrong_fails_alone(world: World) -> No
     for name, (_, word) in WRONG_FOR_A_ROW.items():
         said = await fleet.until(Tenant, f"a-{name}", "Ready", "False", "ResourcesFailed")
         assert word in said.message, (name, said.message)
-        tenant = await fleet.find(Tenant, f"a-{name}")
+        tenant = await fleet.read(Tenant, f"a-{name}")
         assert tenant.status.failed_resource_ids == ["bad"], name
         assert tenant.status.ready_resources == 1, name
         assert await fleet.get(CONFIG_MAP, f"a-{name}") is not None, name
@@ -264,7 +264,7 @@ async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -
     ):
         assert word in said.message
     assert "xxxxxxxxxxxxxxxx" * 8 not in said.message
-    rows = (await fleet.find(TenantRegistry, "registry")).status.rows
+    rows = (await fleet.read(TenantRegistry, "registry")).status.rows
     assert (rows.total, rows.active, rows.inactive, rows.invalid) == (15, 1, 0, 14)
 
     # nothing was lost: a row that is there but unusable keeps its tenant, and the others go on
@@ -294,13 +294,13 @@ async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world
     assert "uid 'a' with template 'b-c' gets no tenant" in said.message
     assert "'a-b-c' belongs to uid 'a-b' with template 'c'" in said.message
     await fleet.ready("a-c", "a-b-b-c")
-    assert (await fleet.find(Tenant, "a-b-c")).spec.uid == "a-b"
+    assert (await fleet.read(Tenant, "a-b-c")).spec.uid == "a-b"
 
     # the name is free once its holder has gone
     fleet.row("a-b", active=0)
     await fleet.there(CONFIG_MAP, "a.b-c")
     await fleet.until(TenantRegistry, "registry", "RowsValid", "True", "AllRowsValid")
-    assert (await fleet.find(Tenant, "a-b-c")).spec.uid == "a"
+    assert (await fleet.read(Tenant, "a-b-c")).spec.uid == "a"
 
 
 # -- the guard ---------------------------------------------------------------------------------------
@@ -327,7 +327,7 @@ async def test_the_word_for_deletions_counts_once(world: World) -> None:
     await fleet.allow_delete(3)
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
     await world.eventually(fleet.tenants, lambda seen: seen == ["d-app", "e-app"])
-    annotations = (await fleet.find(TenantRegistry, "registry")).metadata.annotations or {}
+    annotations = (await fleet.read(TenantRegistry, "registry")).metadata.annotations or {}
     assert "tenancy.ctrlruntime.dev/allow-delete" not in annotations
 
     fleet.sql("DELETE FROM tenants")  # used up
@@ -555,7 +555,7 @@ class MySQLFleet(Fleet):
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
         await self.world.client.apply(secret, field_manager="test", force=True)
 
-    def mysql(self, **fields: Any) -> dict[str, Any]:
+    def mysql(self, **fields: object) -> dict[str, Any]:
         """`spec.source`; an hour between queries, so that what comes sooner has another cause."""
         mysql = {
             "host": self.database.host,
@@ -570,7 +570,7 @@ class MySQLFleet(Fleet):
         }
         return {"type": "mysql", "mysql": mysql, "syncInterval": "1h"}
 
-    async def start(self, **fields: Any) -> None:
+    async def start(self, **fields: object) -> None:
         """A registry and a template."""
         mappings = {"uid": "uid", "activate": "active"}
         await self.registry(
@@ -587,7 +587,7 @@ class MySQLFleet(Fleet):
         await self.look(value)
 
         async def handled() -> bool:
-            found = await self.find(TenantRegistry, "registry")
+            found = await self.read(TenantRegistry, "registry")
             return bool(found.status.last_handled_reconcile == value)
 
         await self.world.eventually(handled)
@@ -700,7 +700,7 @@ async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
     try:
         await fleet.look("dead")
         await fleet.until(TenantRegistry, "registry", "Ready", "False", "DatabaseUnreachable")
-        registry = await fleet.find(TenantRegistry, "registry")
+        registry = await fleet.read(TenantRegistry, "registry")
         counts = registry.status.desired, registry.status.ready, registry.status.rows.active
         assert counts == (2, 2, 2), "the last good counts stay"
         assert await fleet.tenants() == ["a-app", "b-app"]

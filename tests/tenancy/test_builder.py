@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -46,7 +47,7 @@ def mappings(kind: GroupVersionKind) -> RESTMapping | None:
     return WIDGET if kind == WIDGET.gvk else BUILTIN.get(kind)
 
 
-def config_map(name: str, **more: Any) -> dict[str, Any]:
+def config_map(name: str, **more: object) -> dict[str, Any]:
     return {
         "id": name,
         "nameTemplate": f"{{{{ .uid }}}}-{name}",
@@ -55,7 +56,7 @@ def config_map(name: str, **more: Any) -> dict[str, Any]:
     }
 
 
-def tenant(**spec: Any) -> Tenant:
+def tenant(**spec: object) -> Tenant:
     return Tenant.from_manifest(
         {
             "apiVersion": "tenancy.ctrlruntime.dev/v1",
@@ -72,7 +73,9 @@ def tenant(**spec: Any) -> Tenant:
     )
 
 
-async def built(renderer: Renderer, *, sensitive: Any = None, **spec: Any) -> Build:
+async def built(
+    renderer: Renderer, *, sensitive: Mapping[str, str] | None = None, **spec: object
+) -> Build:
     found = tenant(**spec)
     return await build(
         found,

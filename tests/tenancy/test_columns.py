@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.harness import World, config_map
 
@@ -18,7 +19,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def counts(kind: Kind, found: Any) -> dict[str, Any]:
+def counts(kind: Kind, found: Json) -> dict[str, Any]:
     """The integer columns that kubectl prints for an object; None is printed as nothing."""
     shown: dict[str, Any] = {}
     for column in kind.crd()["spec"]["versions"][0]["additionalPrinterColumns"]:

@@ -28,7 +28,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def deployment(resource: str = "app", **fields: Any) -> dict[str, Any]:
+def deployment(resource: str = "app", **fields: object) -> dict[str, Any]:
     """A template entry: a Deployment, which stays not ready, as nobody runs it."""
     pod = {
         "metadata": {"labels": {"app": "{{ .uid }}"}},
@@ -120,7 +120,7 @@ async def test_a_tenant_starts_gets_ready_declines_and_recovers(world: World) ->
     lost = await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
     assert "0 of 1 replicas" in lost.message
     await fleet.until(Tenant, "a-app", "Ready", "False", "NotAllResourcesReady")
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
     assert tenant.status.failed_resources == 0
 
     # and is back
@@ -147,7 +147,7 @@ async def test_failures_and_conflicts_of_a_tenant_are_told_apart(world: World) -
     assert "belongs to" in conflicted.message
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesConflicted")
     await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourceConflicts")
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
     assert tenant.status.conflicted_resource_ids == ["cm"]
     assert tenant.status.failed_resources == 0
     assert tenant.status.ready_resources == 1
@@ -172,7 +172,7 @@ async def test_failures_and_conflicts_of_a_tenant_are_told_apart(world: World) -
     await fleet.template(configMaps=maps)
     await fleet.until(Tenant, "a-app", "Ready", "True", "Reconciled")
     await fleet.until(Tenant, "a-app", "Degraded", "False", "Healthy")
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
     assert tenant.status.failed_resource_ids == []
     assert tenant.status.conflicted_resource_ids == []
 
@@ -279,7 +279,7 @@ async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> No
 
     # whatever was wrong, nothing was lost
     assert await fleet.tenants() == ["a-app", "b-app", "c-app", "d-app"]
-    registry = await fleet.find(TenantRegistry, "registry")
+    registry = await fleet.read(TenantRegistry, "registry")
     assert (registry.status.desired, registry.status.ready) == (4, 4)
 
 
@@ -390,7 +390,7 @@ async def handled(fleet: Fleet, kind: Kind, name: str, value: str) -> None:
     """Wait until a request to reconcile was carried out."""
 
     async def look() -> str:
-        found = await fleet.find(kind, name)
+        found = await fleet.read(kind, name)
         return str(found.status.last_handled_reconcile)
 
     await fleet.world.eventually(look, lambda seen: seen == value)
@@ -417,7 +417,7 @@ async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(world: World) -
     await fleet.there(CONFIG_MAP, "b-cm", lambda seen: seen["data"] == {"plan": "pro"})
     await asyncio.sleep(1)
     assert await fleet.get(CONFIG_MAP, "a-cm") is None
-    assert (await fleet.find(Tenant, "a-app")).status.last_handled_reconcile == ""
+    assert (await fleet.read(Tenant, "a-app")).status.last_handled_reconcile == ""
 
     await fleet.annotate(Tenant, "a-app", paused=None)
     await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "pro"})
@@ -564,7 +564,7 @@ async def test_a_lossy_conversion_is_a_warning_of_the_tenant(world: World) -> No
     fit_for_people(lossy)
     await fleet.until(Tenant, "a-app", "Ready", "True", "Reconciled")
     await fleet.until(Tenant, "b-app", "Ready", "True", "Reconciled")
-    exact = await fleet.find(Tenant, "b-app")
+    exact = await fleet.read(Tenant, "b-app")
     assert "ValuesConverted" not in {each.type for each in exact.status.conditions}
 
     fleet.row("a", image="4")

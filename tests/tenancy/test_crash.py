@@ -21,6 +21,7 @@ from apis.tenancy import Tenant
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Kill, Match
+from ctrlruntime.json import Json
 from ctrlruntime.resources import revision
 from tests.tenancy.harness import (
     CONFIG_MAP,
@@ -159,7 +160,7 @@ def space(world: World, uid: str) -> str:
     return f"{world.namespace}-{uid}-space"
 
 
-def essence(spec: Any) -> Any:
+def essence(spec: object) -> Json:
     """What does not depend on the world. A revision does, where lists name its namespaces."""
     if not isinstance(spec, dict):
         return spec

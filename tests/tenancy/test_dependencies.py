@@ -8,6 +8,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantStatus, TenantTemplate
 from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.json import Json
 from tests.tenancy.entries import JOB, end_job, job, refused
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, World, config_map
@@ -31,7 +32,7 @@ async def one_tenant(world: World) -> Fleet:
     return fleet
 
 
-def entry(resource: str, *dependencies: str, **fields: Any) -> dict[str, Any]:
+def entry(resource: str, *dependencies: str, **fields: Json) -> dict[str, Any]:
     """A ConfigMap that depends on these resources."""
     return config_map(resource, "{{ .uid }}-" + resource, dependIds=[*dependencies], **fields)
 
@@ -45,7 +46,7 @@ def applied(fleet: Fleet, since: Mark) -> list[str]:
 
 
 async def status(fleet: Fleet) -> TenantStatus:
-    found: TenantStatus = (await fleet.find(Tenant, TENANT)).status
+    found: TenantStatus = (await fleet.read(Tenant, TENANT)).status
     return found
 
 

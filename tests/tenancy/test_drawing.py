@@ -64,7 +64,7 @@ def read_dot(text: str) -> pydot.Dot:
     return graph
 
 
-def plain(quoted: Any) -> str:
+def plain(quoted: object) -> str:
     return str(quoted).strip('"')
 
 

@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 
 import pytest
 import pytest_asyncio
+from _pytest.mark import ParameterSet
 
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Conflict
@@ -200,7 +201,7 @@ def _merged(into: Manifest, patch: Mapping[str, Any]) -> Manifest:
     return made
 
 
-def _holds(desired: Any, live: Any) -> bool:
+def _holds(desired: object, live: object) -> bool:
     """Whether every field of `desired` is in `live`; the server may have added others."""
     if isinstance(desired, Mapping):
         return isinstance(live, Mapping) and all(
@@ -262,7 +263,7 @@ async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
     assert all(f"/{foreigner.case.name} " in write for write in writes)
 
 
-def param(case: Case) -> Any:
+def param(case: Case) -> ParameterSet:
     """A case for a test, with the release that it needs."""
     marks = [pytest.mark.since(case.since)] if case.since else []
     marks += [pytest.mark.matrix] if case.matrix else []

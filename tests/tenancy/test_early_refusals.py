@@ -37,7 +37,7 @@ async def test_a_bare_function_is_refused_at_the_template_and_reaches_no_tenant(
         await fleet.until(
             TenantRegistry, "registry", "TenantsSynced", "False", message="is not rolled out"
         )
-        found = await fleet.find(Tenant, "a-app")
+        found = await fleet.read(Tenant, "a-app")
         assert found.spec.config_maps[0].spec["data"] == {"at": "first"}
         await fleet.ready("a-app")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantTemplate, TResource
+from ctrlruntime.json import Json
 from internal.tenancy.expansion import MOST_ELEMENTS, expand
 from internal.tenancy.rendering import Renderer, RenderError
 from internal.tenancy.variables import Variables
@@ -19,7 +20,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def entry(**fields: Any) -> TResource:
+def entry(**fields: Json) -> TResource:
     return TResource.model_validate(config_map("shard", "{{ .uid }}-{{ .item }}", **fields))
 
 
@@ -141,7 +142,7 @@ async def test_a_resource_comes_and_goes_with_its_row_and_others_do_not_wait_for
     assert await fleet.get(CONFIG_MAP, "a-extra")
     assert await fleet.get(CONFIG_MAP, "b-after")
     assert await fleet.get(CONFIG_MAP, "b-extra") is None
-    status = (await fleet.find(Tenant, "b-app")).status
+    status = (await fleet.read(Tenant, "b-app")).status
     assert (status.desired_resources, status.ready_resources) == (1, 1)
 
     fleet.row("a", plan="basic")
@@ -186,7 +187,7 @@ async def test_elements_come_and_go_and_nothing_goes_for_a_list_that_is_broken(
     await fleet.ready("a-app")
     seen = await fleet.there(CONFIG_MAP, "a-eu")
     assert seen["data"] == {"region": "eu"}
-    found = await fleet.find(Tenant, "a-app")
+    found = await fleet.read(Tenant, "a-app")
     assert [each.id for each in found.status.resources] == ["after", "shard[eu]", "shard[us]"]
     applied = f"ConfigMap/{fleet.namespace}/a-eu@shard[eu]"
     assert applied in found.status.applied_resources
@@ -231,7 +232,7 @@ async def test_what_depends_on_a_list_waits_for_all_of_it_and_names_it(world: Wo
     after = config_map("after", "{{ .uid }}-after", dependIds=["svc"])
     await fleet.template(services=[service], configMaps=[after])
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
-    found = await fleet.find(Tenant, "a-app")
+    found = await fleet.read(Tenant, "a-app")
     states = {each.id: each for each in found.status.resources}
     assert states["svc[eu]"].phase == "Available"
     assert states["svc[us]"].phase == "Failed"

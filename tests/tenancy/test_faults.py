@@ -20,6 +20,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from _pytest.mark import ParameterSet
 
 from ctrlruntime.backoff import BackoffOptions
 from ctrlruntime.cache.informer import InformerOptions
@@ -27,6 +28,7 @@ from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.envtest.proxy import (
     Action,
+    ActiveRule,
     Cut,
     CutWatch,
     Delay,
@@ -118,7 +120,7 @@ def every(proxy: Proxy, action: Action, match: Match, n: int) -> Callable[[], in
     """Let an action fire on every n-th match, MOST_FAULTS times."""
     fired = 0
 
-    def again(rule: Any, _info: Any) -> None:
+    def again(rule: ActiveRule, _info: object) -> None:
         nonlocal fired
         fired += 1
         proxy.remove(rule)
@@ -202,7 +204,7 @@ OF_THE_SERVER = {
 """Faults after a request was carried out. Others stop requests before they reach the server."""
 
 
-def param(name: str) -> Any:
+def param(name: str) -> ParameterSet:
     """A fault for a test; those that say little about the server are marked."""
     return pytest.param(name, marks=[] if name in OF_THE_SERVER else [pytest.mark.matrix])
 
@@ -511,7 +513,7 @@ async def list_again(world: World) -> None:
 
 
 @contextlib.contextmanager
-def removing(world: World, rule: Any) -> Iterator[None]:
+def removing(world: World, rule: ActiveRule) -> Iterator[None]:
     try:
         yield
     finally:

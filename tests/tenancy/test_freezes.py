@@ -6,14 +6,15 @@ import time
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry
+from apis.waiting import ChangesWaiting
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Fail, Match
+from ctrlruntime.json import Json
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, World
@@ -41,7 +42,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-async def make_plain(world: World, *uids: str, **registry: Any) -> Fleet:
+async def make_plain(world: World, *uids: str, **registry: Json) -> Fleet:
     """A fleet whose template has no rollout, with the content `one`."""
     fleet = await Fleet.make(world)
     fleet.rows(*uids)
@@ -51,11 +52,11 @@ async def make_plain(world: World, *uids: str, **registry: Any) -> Fleet:
     return fleet
 
 
-async def waiting(fleet: Fleet, reason: str, changes: int) -> Any:
+async def waiting(fleet: Fleet, reason: str, changes: int) -> ChangesWaiting:
     """Wait until the registry reports that so many changes wait, and return what it reports."""
 
-    async def look() -> Any:
-        return (await fleet.find(TenantRegistry, "registry")).status.waiting
+    async def look() -> ChangesWaiting | None:
+        return (await fleet.read(TenantRegistry, "registry")).status.waiting
 
     return await fleet.world.eventually(
         look, lambda w: w is not None and (w.reason, w.changes) == (reason, changes)
@@ -90,7 +91,7 @@ async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_
         )
         assert counted.status.held.cloud is None, "no manager of the cloud system runs"
         assert await fleet.tenants() == ["a-app", "b-app", "c-app", "d-app"]
-        assert (await fleet.find(Tenant, "b-app")).spec.variables["planId"] == "basic"
+        assert (await fleet.read(Tenant, "b-app")).spec.variables["planId"] == "basic"
         assert await updated(fleet, "two") == {"d-app"}, "a new tenant has the present content"
         began = time.monotonic()
     await fleet.gone(Tenant, "c-app")
@@ -99,7 +100,7 @@ async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_
     )
     assert time.monotonic() - began < SECONDS
     await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True")
-    assert (await fleet.find(TenantRegistry, "registry")).status.waiting is None
+    assert (await fleet.read(TenantRegistry, "registry")).status.waiting is None
 
 
 async def test_a_spec_that_is_edited_by_hand_is_restored_in_a_freeze(world: World) -> None:
@@ -112,7 +113,7 @@ async def test_a_spec_that_is_edited_by_hand_is_restored_in_a_freeze(world: Worl
 
 
 async def _lists(fleet: Fleet, name: str) -> int:
-    return len((await fleet.find(Tenant, name)).spec.config_maps)
+    return len((await fleet.read(Tenant, name)).spec.config_maps)
 
 
 async def test_a_rollout_waits_until_the_freeze_expires(world: World) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from apis.tenancy import Characters, GeneratedValue, Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.json import Json
 from internal.tenancy.generated_values import draw
 from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR
 from tests.tenancy.fleet import Fleet
@@ -24,12 +25,12 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def credentials(**fields: Any) -> dict[str, Any]:
+def credentials(**fields: object) -> dict[str, Any]:
     spec = {"apiVersion": "v1", "kind": "Secret", "stringData": {"password": "{{ .password }}"}}
     return {"id": "login", "nameTemplate": "{{ .uid }}-login", "spec": spec, **fields}
 
 
-async def template(fleet: Fleet, name: str = "app", **spec: Any) -> None:
+async def template(fleet: Fleet, name: str = "app", **spec: object) -> None:
     kind = TenantTemplate.mapping()
     head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
     metadata = {"name": name, "namespace": fleet.namespace}
@@ -41,7 +42,7 @@ def value(secret: dict[str, Any], key: str = "password") -> str:
     return base64.b64decode(secret["data"][key]).decode()
 
 
-async def made(world: World, **spec: Any) -> Fleet:
+async def made(world: World, **spec: Json) -> Fleet:
     fleet = await Fleet.make(world)
     fleet.row("a")
     await fleet.registry()
@@ -77,7 +78,7 @@ async def test_each_tenant_has_values_of_its_own_that_stay_when_all_else_changes
     assert value(kept) != value(other)
     assert (len(value(kept)), len(value(kept, "pin"))) == (24, 8)
     assert value(await fleet.get(SECRET, "a-login")) == value(kept)
-    found = await fleet.find(Tenant, "a-app")
+    found = await fleet.read(Tenant, "a-app")
     assert found.status.generated_values == ["password", "pin"]
     assert value(kept) not in found.model_dump_json()
 
@@ -152,7 +153,7 @@ async def test_a_secret_of_somebody_else_under_the_name_is_not_touched(world: Wo
     await world.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
     await fleet.ready("a-app")
     seen = await fleet.get(SECRET, "a-app-generated")
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
     assert seen["metadata"]["annotations"][DRAWN_FOR] == tenant.metadata.uid
 
 

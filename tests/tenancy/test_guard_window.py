@@ -39,7 +39,7 @@ async def ten(world: World) -> Fleet:
 
 
 async def removed_rows(fleet: Fleet) -> list[RemovedRows]:
-    found: list[RemovedRows] = (await fleet.find(TenantRegistry, "registry")).status.removed_rows
+    found: list[RemovedRows] = (await fleet.read(TenantRegistry, "registry")).status.removed_rows
     return found
 
 
@@ -74,7 +74,7 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
         await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
 
         async def handled() -> bool:
-            found = await fleet.find(TenantRegistry, "registry")
+            found = await fleet.read(TenantRegistry, "registry")
             return bool(found.status.last_handled_reconcile == "again")
 
         await world.eventually(handled)

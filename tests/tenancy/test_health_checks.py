@@ -12,6 +12,7 @@ import pytest_asyncio
 from aiohttp import web
 
 from apis.tenancy import RolloutStatus, TenantTemplate
+from ctrlruntime.json import Json
 from ctrlruntime.rollout.health_checks import HealthCheckState
 from internal.tenancy.labels import RESUMED_AT
 from manager.controllers.health_check_options import HealthCheckOptions
@@ -65,7 +66,7 @@ def checks(endpoints: Checks) -> Checks:
     return endpoints
 
 
-async def canaries_changed(fleet: Fleet, **rollout: Any) -> RolloutStatus:
+async def canaries_changed(fleet: Fleet, **rollout: Json) -> RolloutStatus:
     """Change the content, and wait until the canary has it and soaks while every check is healthy."""
     await put(fleet, content("two"), **rollout)
     return await status(

@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
 import pytest
@@ -169,7 +170,7 @@ async def test_h_a1_an_unknown_activation_value_holds_the_row(
     assert "uid 'a' 'ture'" in found.message
     assert "write 1, true or yes, or else 0, false or no" in found.message
     assert await identities(fleet) == before
-    registry = await fleet.find(TenantRegistry, "registry")
+    registry = await fleet.read(TenantRegistry, "registry")
     counts = registry.status.rows
     assert (counts.total, counts.active, counts.inactive, counts.invalid) == (4, 1, 0, 3)
     assert registry.status.desired == 3
@@ -229,7 +230,7 @@ def reading(table: Sequence[tuple[str | None, str | None]]) -> Reading:
 
 @pytest.mark.criterion("H-A1")
 @given(tables, st.randoms(use_true_random=False))
-def test_h_a1_the_order_of_rows_has_no_meaning(table: list[Any], random: Any) -> None:
+def test_h_a1_the_order_of_rows_has_no_meaning(table: list[Any], random: Random) -> None:
     other = list(table)
     random.shuffle(other)
     assert reading(other) == reading(table)

@@ -23,7 +23,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def hook(moment: str, name: str = "hook", **fields: Any) -> dict[str, Any]:
+def hook(moment: str, name: str = "hook", **fields: object) -> dict[str, Any]:
     container = {"name": "c", "image": "tool:1", "args": ["--tenant", "{{ .uid }}"]}
     return {
         "id": name,
@@ -41,7 +41,7 @@ def hook(moment: str, name: str = "hook", **fields: Any) -> dict[str, Any]:
     }
 
 
-async def template(fleet: Fleet, *hooks: dict[str, Any], **lists: Any) -> None:
+async def template(fleet: Fleet, *hooks: dict[str, Any], **lists: object) -> None:
     kind = TenantTemplate.mapping()
     head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
     metadata = {"name": "app", "namespace": fleet.namespace}
@@ -106,7 +106,7 @@ async def test_nothing_is_applied_before_the_first_hooks_have_run_one_after_the_
     await end(fleet, "a-two")
     await fleet.ready("a-app")
     assert await fleet.get(CONFIG_MAP, "a-c")
-    assert (await fleet.find(Tenant, "a-app")).status.completed_hooks == ["one", "two"]
+    assert (await fleet.read(Tenant, "a-app")).status.completed_hooks == ["one", "two"]
     assert len({job["metadata"]["uid"], (await fleet.get(JOB, "a-one"))["metadata"]["uid"]}) == 1
 
 
@@ -151,7 +151,7 @@ async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world:
     removing = await fleet.until(Tenant, "a-app", "Ready", "False", "RemovalPending")
     assert removing.message
     # Recorded while the removal takes its time: the Job may be gone by its ttl before that ends.
-    assert (await fleet.find(Tenant, "a-app")).status.completed_hooks == ["backup"]
+    assert (await fleet.read(Tenant, "a-app")).status.completed_hooks == ["backup"]
     await fleet.world.client.patch(
         CONFIG_MAP,
         "a-c",

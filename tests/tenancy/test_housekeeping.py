@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import gc
+from collections import deque
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -95,16 +95,16 @@ def sizes(world: World) -> dict[str, int]:
     return found
 
 
-def belongs(thing: Any, world: World) -> bool:
+def belongs(thing: object, world: World) -> bool:
     return not isinstance(thing, Manager) or thing is world.manager
 
 
-def walk(thing: Any, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, int]]:
+def walk(thing: object, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, int]]:
     """Containers below an object of ours, and their sizes; entries of containers are not entered."""
     if id(thing) in seen or depth > 12:
         return
     seen.add(id(thing))
-    if isinstance(thing, dict | set | list) or type(thing).__name__ in {"deque", "OrderedDict"}:
+    if isinstance(thing, dict | set | list | deque):
         yield path, len(thing)
         values = list(thing.values()) if isinstance(thing, Mapping) else list(thing)
         for value in values[:50]:
@@ -119,12 +119,12 @@ def walk(thing: Any, path: str, seen: set[int], *, depth: int) -> Iterator[tuple
         yield from walk(getattr(thing, name, None), f"{path}.{name}", seen, depth=depth + 1)
 
 
-def is_ours(thing: Any) -> bool:
+def is_ours(thing: object) -> bool:
     module = type(thing).__module__
     return module.startswith(("ctrlruntime.", "internal.", "manager."))
 
 
-def names(thing: Any) -> list[str]:
+def names(thing: object) -> list[str]:
     """Attributes that hold state."""
     slots = [slot for kind in type(thing).__mro__ for slot in getattr(kind, "__slots__", ())]
     found = [*getattr(thing, "__dict__", ()), *slots]

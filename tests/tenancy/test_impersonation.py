@@ -74,7 +74,7 @@ async def allow_impersonation(fleet: Fleet) -> None:
     await fleet.world.client.create(binding)
 
 
-async def shop(world: World, *uids: str, **lists: Any) -> Fleet:
+async def shop(world: World, *uids: str, **lists: object) -> Fleet:
     """A fleet with a template of the account `shop`."""
     fleet = await Fleet.make(world)
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
@@ -86,7 +86,7 @@ async def shop(world: World, *uids: str, **lists: Any) -> Fleet:
     return fleet
 
 
-async def rewrite(fleet: Fleet, **lists: Any) -> None:
+async def rewrite(fleet: Fleet, **lists: object) -> None:
     """Create the template, or replace its lists."""
     spec = {"registryId": "registry", "serviceAccountName": "shop", **lists}
     kind = TenantTemplate.mapping()
@@ -214,7 +214,7 @@ async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(world: Wo
     await fleet.delete(Tenant, "a-app")
     told = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", "MissingPermission")
     assert "may not delete configmaps" in told.message
-    before = await fleet.find(Tenant, "a-app")
+    before = await fleet.read(Tenant, "a-app")
     assert await fleet.get(CONFIG_MAP, "a-cm")
     await allow(fleet, "configmaps")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -169,7 +169,7 @@ class Former:
                     field_manager=self.operator.field_manager,
                 )
 
-    def manager(self) -> Any:
+    def manager(self) -> Awaitable[Program]:
         """The manager's tenancy system as a process."""
         return Program.start(
             "run", "--kubeconfig", self.environment.kubeconfig("admin"), "--system", "tenancy",

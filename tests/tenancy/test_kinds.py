@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant
+from ctrlruntime.json import Json
 from tests.tenancy.entries import JOB, deployment, end_job, job, manifest, pod
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import (
@@ -31,7 +32,7 @@ def world(shared_world_with_nodes: World) -> World:
     return shared_world_with_nodes
 
 
-async def made(world: World, **lists: Any) -> Fleet:
+async def made(world: World, **lists: Json) -> Fleet:
     """A fleet with a tenant of these resources."""
     fleet = await Fleet.make(world)
     fleet.row("a", replicas=2)
@@ -43,12 +44,12 @@ async def made(world: World, **lists: Any) -> Fleet:
 async def all_ready(fleet: Fleet, number: int) -> None:
     """Wait until the tenant is ready with so many resources."""
     await fleet.ready(TENANT)
-    status = (await fleet.find(Tenant, TENANT)).status
+    status = (await fleet.read(Tenant, TENANT)).status
     assert (status.ready_resources, status.desired_resources) == (number, number)
     assert len(status.applied_resources) == number
 
 
-def workload(resource: str, kind: str, **spec: Any) -> dict[str, Any]:
+def workload(resource: str, kind: str, **spec: object) -> dict[str, Any]:
     body = {"spec": {"selector": SELECTOR, "template": pod(), **spec}}
     return manifest(resource, "apps/v1", kind, body=body)
 

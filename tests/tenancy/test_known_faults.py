@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.json import Json
 from tests.tenancy.drift_matrix import WIDGET, WIDGET_CRD
 from tests.tenancy.entries import JOB, deployment, end_job, job, manifest, pods
 from tests.tenancy.fleet import Fleet
@@ -37,7 +39,7 @@ def world(shared_world_with_nodes: World) -> World:
     return shared_world_with_nodes
 
 
-async def one_tenant(world: World, **spec: Any) -> Fleet:
+async def one_tenant(world: World, **spec: Json) -> Fleet:
     """A fleet with one row and no template."""
     fleet = await Fleet.make(world)
     fleet.row("a")
@@ -134,7 +136,7 @@ async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(world: Wor
         found: list[Tenant] = await world.client.list(Tenant, fleet.namespace)
         return found
 
-    def all_have(resources: int) -> Any:
+    def all_have(resources: int) -> Callable[[list[Tenant]], bool]:
         return lambda seen: (
             len(seen) == number
             and all(is_ready(t) and len(t.status.applied_resources) == resources for t in seen)
@@ -261,7 +263,7 @@ async def test_b6_objects_of_any_kind_go_when_they_leave_the_template(world: Wor
     for kind in bodies:
         await fleet.gone(kind, f"a-{kind.plural}")
     await fleet.ready(TENANT)
-    found = (await fleet.find(Tenant, TENANT)).status.applied_resources
+    found = (await fleet.read(Tenant, TENANT)).status.applied_resources
     assert found == [f"ConfigMap/{fleet.namespace}/a-other@other"]
 
 
@@ -302,7 +304,7 @@ async def test_b12_a_resource_that_its_manifest_names_is_removed_as_any_other(wo
     spec = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .uid }}-plain"}}
     await fleet.template(configMaps=[{"id": "plain", "spec": spec}, OTHER])
     await fleet.ready(TENANT)
-    keys = (await fleet.find(Tenant, TENANT)).status.applied_resources
+    keys = (await fleet.read(Tenant, TENANT)).status.applied_resources
     assert f"ConfigMap/{fleet.namespace}/a-plain@plain" in keys
     await fleet.template(configMaps=[OTHER])
     await fleet.gone(CONFIG_MAP, "a-plain")

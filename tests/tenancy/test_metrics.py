@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +81,7 @@ def refused() -> dict[str, Any]:
     }
 
 
-async def until(world: World, holds: Any) -> None:
+async def until(world: World, holds: Callable[[], object]) -> None:
     """Wait until the metrics say so."""
 
     async def look() -> bool:

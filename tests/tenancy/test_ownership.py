@@ -28,7 +28,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-async def make(world: World, name: str = "a-cm", **metadata: Any) -> Manifest:
+async def make(world: World, name: str = "a-cm", **metadata: object) -> Manifest:
     """Somebody's ConfigMap."""
     manifest = {
         "apiVersion": "v1",
@@ -173,7 +173,7 @@ async def test_of_two_tenants_that_want_one_object_the_first_keeps_it(
 async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_field(
     world: World,
 ) -> None:
-    def app(**spec: Any) -> Manifest:
+    def app(**spec: object) -> Manifest:
         labels = {"app": "a"}
         containers = [{"name": "main", "image": "nginx:1"}]
         return {

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -30,7 +29,7 @@ from internal.tenancy.tally import TenantState
 WEB, API = Template("web", "1"), Template("api", "1")
 
 
-def spec(**extra: Any) -> TenantRegistrySpec:
+def spec(**extra: object) -> TenantRegistrySpec:
     return TenantRegistrySpec.model_validate(
         {
             "source": {"type": "sqlite", "sqlite": {"path": "x", "table": "t"}},

@@ -17,6 +17,7 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
+from ctrlruntime.json import Json
 from ctrlruntime.resources.change_plan import PlanError
 from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
@@ -35,13 +36,13 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def content(tier: str, **fields: Any) -> dict[str, Any]:
+def content(tier: str, **fields: object) -> dict[str, Any]:
     """A template with one ConfigMap a tenant."""
     data = {"tier": tier, "host": "{{ host }}"}
     return {"configMaps": [config_map("settings", "{{ uid }}-settings", data, **fields)]}
 
 
-async def settled(world: World, **registry: Any) -> Fleet:
+async def settled(world: World, **registry: Json) -> Fleet:
     """Three tenants, ready, of a template with one ConfigMap each."""
     fleet = await Fleet.make(world)
     fleet.rows(*UIDS)
@@ -163,7 +164,7 @@ async def test_a_changed_config_map_is_one_group_of_all_tenants(
     assert await snapshot(fleet) == before
 
 
-async def idle(world: World, **registry: Any) -> Fleet:
+async def idle(world: World, **registry: Json) -> Fleet:
     """Like `settled`, with a registry that does not read its rows again for an hour."""
     fleet = await Fleet.make(world)
     fleet.rows(*UIDS)

@@ -96,7 +96,7 @@ async def is_orphan(
     assert not metadata.get("ownerReferences")
 
 
-def retained(text: str = "v", **fields: Any) -> Manifest:
+def retained(text: str = "v", **fields: object) -> Manifest:
     return config_map("cm", NAME, {"k": text}, deletionPolicy="Retain", **fields)
 
 
@@ -255,7 +255,7 @@ async def test_an_ignored_key_keeps_its_live_value(world: World, strategy: str) 
     await world.rest(0.5)
 
 
-def deployment(image: str, **options: Any) -> Manifest:
+def deployment(image: str, **options: object) -> Manifest:
     labels = {"app": "{{ .uid }}"}
     containers = [
         {"name": name, "image": image, "resources": {"requests": {"cpu": "100m"}}}

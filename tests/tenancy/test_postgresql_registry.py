@@ -41,7 +41,7 @@ def insert(server: Postgres, database: str, uid: str) -> None:
     server.execute(f"INSERT INTO tenants VALUES ('{uid}', '', true)", database=database)
 
 
-def source(server: Postgres, database: str, interval: str, **fields: Any) -> dict[str, Any]:
+def source(server: Postgres, database: str, interval: str, **fields: object) -> dict[str, Any]:
     connection = {
         "host": server.host,
         "port": server.port,

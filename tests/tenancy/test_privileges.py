@@ -34,7 +34,7 @@ async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> Async
         yield world
 
 
-def entry(api_version: str, kind: str, **body: Any) -> dict[str, Any]:
+def entry(api_version: str, kind: str, **body: object) -> dict[str, Any]:
     """A template entry of any kind."""
     spec = {"apiVersion": api_version, "kind": kind, **body}
     return {"id": "it", "nameTemplate": "{{ .uid }}-it", "spec": spec}

@@ -52,13 +52,13 @@ async def own(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIt
         yield world
 
 
-def namespace(name: str, **fields: Any) -> dict[str, Any]:
+def namespace(name: str, **fields: object) -> dict[str, Any]:
     """A template entry of a Namespace with a label."""
     spec = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"labels": {"owner": "tenant"}}}
     return {"id": "space", "nameTemplate": name, "spec": spec, **fields}
 
 
-async def tenant(fleet: Fleet, **lists: Any) -> None:
+async def tenant(fleet: Fleet, **lists: object) -> None:
     """Create a tenant that no template made."""
     await fleet.create(Tenant, "a", {"uid": "a", "templateRef": "none", **lists})
 
@@ -87,7 +87,7 @@ async def test_h_d1_a_protected_namespace_that_carries_our_marks_is_not_deleted(
     fleet = await Fleet.make(world)
     await tenant(fleet, configMaps=[config_map("cm", "cm")])
     await fleet.ready("a")
-    uid = (await fleet.find(Tenant, "a")).metadata.uid
+    uid = (await fleet.read(Tenant, "a")).metadata.uid
     owner = f"Tenant.tenancy.ctrlruntime.dev/{fleet.namespace}/a"
     marks = {
         OWNER: owner,

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant
+from ctrlruntime.json import Json
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.policies import DELETION_POLICY
 from tests.tenancy.fleet import Fleet
@@ -26,7 +27,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-async def settled(world: World, **content: Any) -> Fleet:
+async def settled(world: World, **content: Json) -> Fleet:
     fleet = await Fleet.make(world)
     fleet.rows("a")
     await fleet.registry()

@@ -14,7 +14,9 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
 
 
-def obj(api_version: str, kind: str, status: Any = None, generation: int = 1, **spec: Any) -> Any:
+def obj(
+    api_version: str, kind: str, status: object = None, generation: int = 1, **spec: object
+) -> dict[str, Any]:
     found = {
         "apiVersion": api_version,
         "kind": kind,
@@ -24,7 +26,7 @@ def obj(api_version: str, kind: str, status: Any = None, generation: int = 1, **
     return found if status is None else {**found, "status": status}
 
 
-def deployment(wanted: int, **counts: Any) -> Any:
+def deployment(wanted: int, **counts: object) -> dict[str, Any]:
     status = {"observedGeneration": 1, **counts}
     return obj("apps/v1", "Deployment", status, replicas=wanted)
 
@@ -38,7 +40,7 @@ def full(count: int) -> dict[str, Any]:
     }
 
 
-def condition(name: str, status: str = "True", **more: Any) -> dict[str, Any]:
+def condition(name: str, status: str = "True", **more: object) -> dict[str, Any]:
     return {"conditions": [{"type": name, "status": status, **more}]}
 
 
@@ -164,7 +166,7 @@ def test_not_ready_with_a_reason(name: str) -> None:
         deployment(1, **condition("Progressing", "False", reason="ProgressDeadlineExceeded")),
     ],
 )
-def test_failed(found: Any) -> None:
+def test_failed(found: dict[str, Any]) -> None:
     assert assess(found).phase is Phase.FAILED
 
 

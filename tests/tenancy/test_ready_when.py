@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from apis.tenancy import ReadyCheck, Tenant, TenantTemplate
@@ -29,7 +27,7 @@ def check(path: str, value: str | None = None) -> ReadyCheck:
     return ReadyCheck(json_path=path, value=value)
 
 
-def entry_of(status: Any, kind: str = "Thing", api_version: str = "acme.io/v1") -> Entry:
+def entry_of(status: object, kind: str = "Thing", api_version: str = "acme.io/v1") -> Entry:
     manifest = {
         "apiVersion": api_version,
         "kind": kind,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import World, mapping
 
@@ -19,7 +20,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def job(image: str, **fields: Any) -> dict[str, Any]:
+def job(image: str, **fields: object) -> dict[str, Any]:
     pod = {"containers": [{"name": "c", "image": image}], "restartPolicy": "Never"}
     return {
         "id": "job",
@@ -34,7 +35,7 @@ def job(image: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-def stateful_set(size: str, **fields: Any) -> dict[str, Any]:
+def stateful_set(size: str, **fields: object) -> dict[str, Any]:
     labels = {"app": "db"}
     claim = {
         "metadata": {"name": "data"},
@@ -65,7 +66,7 @@ def stateful_set(size: str, **fields: Any) -> dict[str, Any]:
     }
 
 
-async def made(world: World, **lists: Any) -> Fleet:
+async def made(world: World, **lists: Json) -> Fleet:
     fleet = await Fleet.make(world)
     fleet.row("a")
     await fleet.registry()

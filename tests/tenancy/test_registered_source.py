@@ -60,7 +60,7 @@ async def url() -> AsyncIterator[str]:
     await runner.cleanup()
 
 
-def registry(**source: Any) -> dict[str, Any]:
+def registry(**source: object) -> dict[str, Any]:
     return {
         "apiVersion": "tenancy.ctrlruntime.dev/v1",
         "kind": "TenantRegistry",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant, TenantTemplate
+from apis.tenancy import Tenant, TenantStatus, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Fail, Match
@@ -83,7 +83,7 @@ async def is_released(world: World, name: str, reason: str) -> None:
     assert not seen["metadata"].get("ownerReferences")
 
 
-async def status_of(world: World) -> Any:
+async def status_of(world: World) -> TenantStatus:
     tenant = await world.tenant(TENANT)
     assert tenant is not None
     return tenant.status

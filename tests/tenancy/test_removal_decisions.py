@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -35,8 +36,9 @@ def key(name: str, id_: str) -> ResourceKey:
     return ResourceKey(KIND, "default", name, id_)
 
 
-def live(name: str, id_: str, **fields: Any) -> LiveObject:
-    return LiveObject(key=key(name, id_), **{"policy": DELETE, **fields})
+def live(name: str, id_: str, **fields: object) -> LiveObject:
+    given: dict[str, Any] = {"policy": DELETE, **fields}
+    return LiveObject(key=key(name, id_), **given)
 
 
 def resource(id_: str, name: str | None = None, state: State | None = State.READY) -> SpecResource:
@@ -47,8 +49,10 @@ def wanted(*resources: SpecResource, intent: Intent = Intent.KEEP, retained: str
     return Wanted(intent=intent, resources=resources, retained=frozenset(retained.split()))
 
 
-def one(given_wanted: Wanted, item: LiveObject, **options: Any) -> tuple[Action, Reason]:
-    (decision,) = decide(given_wanted, [item], options.pop("applied", ()), **options)
+def one(
+    given_wanted: Wanted, item: LiveObject, applied: Iterable[ResourceKey] = ()
+) -> tuple[Action, Reason]:
+    (decision,) = decide(given_wanted, [item], applied)
     return decision.action, decision.reason
 
 
@@ -120,8 +124,8 @@ def test_h_a2_each_case_has_one_answer(
     assert one(spec, item) == expected
 
 
-def pruning(*resources: SpecResource, **options: Any) -> Wanted:
-    return replace(wanted(*resources, **options), prune=True)
+def pruning(*resources: SpecResource, intent: Intent = Intent.KEEP, retained: str = "") -> Wanted:
+    return replace(wanted(*resources, intent=intent, retained=retained), prune=True)
 
 
 COPY: dict[str, Any] = {"written": False}

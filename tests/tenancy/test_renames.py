@@ -18,6 +18,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Kill, Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
+from ctrlruntime.json import Json
 from tests.tenancy.harness import (
     CONFIG_MAP,
     SERVICE,
@@ -61,7 +62,7 @@ async def open_gate(world: World, name: str) -> None:
     )
 
 
-async def with_gate(world: World, name: str = "app", **fields: Any) -> None:
+async def with_gate(world: World, name: str = "app", **fields: Json) -> None:
     """A template whose tenants are ready once the Service named by their uid has an address."""
     await world.template(
         name,
@@ -306,7 +307,7 @@ def copies(*, name: str = "{{ .uid }}", value: str = "1") -> list[Manifest]:
     ]
 
 
-async def rename_template(world: World, before: str, after: str, **lists: Any) -> None:
+async def rename_template(world: World, before: str, after: str, **lists: Json) -> None:
     """Delete a template and apply it under another name, as `kubectl apply --prune` does."""
     await world.template(after, **lists)
     await world.client.delete(TenantTemplate, before, namespace=world.namespace)

@@ -13,6 +13,7 @@ import yaml
 from click.testing import CliRunner
 
 from apis.tenancy import TenantRegistry, TenantTemplate
+from ctrlruntime.json import Json
 from manager.cli import main
 from tests.docs.blocks import ROOT
 from tests.tenancy.fleet import Fleet
@@ -43,12 +44,12 @@ def rendered(*arguments: str | Path) -> list[dict[str, Any]]:
     return list(yaml.safe_load_all(out))
 
 
-def template(**lists: Any) -> dict[str, Any]:
+def template(**lists: object) -> dict[str, Any]:
     head = {"apiVersion": TenantTemplate.gvk().api_version, "kind": "TenantTemplate"}
     return {**head, "metadata": {"name": "app"}, "spec": {"registryId": "shop", **lists}}
 
 
-def registry(**extra: Any) -> dict[str, Any]:
+def registry(**extra: object) -> dict[str, Any]:
     head = {"apiVersion": TenantRegistry.gvk().api_version, "kind": "TenantRegistry"}
     source = {"type": "sqlite", "sqlite": {"path": "rows.db", "table": "rows"}}
     mappings = {"uid": "id", "activate": "active"}
@@ -56,12 +57,12 @@ def registry(**extra: Any) -> dict[str, Any]:
     return {**head, "metadata": {"name": "shop"}, "spec": spec}
 
 
-def write(path: Path, *manifests: Any) -> Path:
+def write(path: Path, *manifests: object) -> Path:
     path.write_text(yaml.safe_dump_all(manifests))
     return path
 
 
-def is_within(part: Any, whole: Any) -> bool:
+def is_within(part: object, whole: Json) -> bool:
     """Whether everything in `part` is in `whole`, which the server may have completed."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(
@@ -96,8 +97,8 @@ async def test_it_prints_what_the_manager_applies(shared_world: World, tmp_path:
     await fleet.template(**lists)
     await fleet.ready("a-app")
     stored = [
-        (await fleet.find(TenantRegistry, "registry")).to_manifest(),
-        (await fleet.find(TenantTemplate, "app")).to_manifest(),
+        (await fleet.read(TenantRegistry, "registry")).to_manifest(),
+        (await fleet.read(TenantTemplate, "app")).to_manifest(),
     ]
     files = write(tmp_path / "all.yaml", *stored)
     row = {"uid": "a", "url": "https://a.example.com/start", "active": 1, "plan": "gold"}

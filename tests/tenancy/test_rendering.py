@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import string
-from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from ctrlruntime.json import Json
 from internal.tenancy.rendering import Renderer, RenderError, combine
 from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.functions.texts import trunc63
@@ -31,7 +31,7 @@ ROW = {
 }
 
 
-def rendered(text: str, **variables: Any) -> Any:
+def rendered(text: str, **variables: object) -> Json:
     templates = Templates()
     templates.meter.begin(WORKER)
     return templates.render(text, namespace({**ROW, **variables}))
@@ -85,7 +85,7 @@ def rendered(text: str, **variables: Any) -> Any:
         ("{{ .uid | b64enc | b64dec | sha1sum | trunc 7 }}", "7de6795"),
     ],
 )
-def test_the_go_spelling(text: str, value: Any) -> None:
+def test_the_go_spelling(text: str, value: object) -> None:
     result = rendered(text)
     if text.endswith("trunc 7 }}"):
         assert len(result) == 7
@@ -118,7 +118,7 @@ def test_the_go_spelling(text: str, value: Any) -> None:
         ("{{ names.split(',') | length }}", 3),
     ],
 )
-def test_the_jinja_spelling(text: str, value: Any) -> None:
+def test_the_jinja_spelling(text: str, value: object) -> None:
     assert rendered(text) == value
 
 
@@ -142,7 +142,7 @@ def test_the_jinja_spelling(text: str, value: Any) -> None:
     ],
 )
 @pytest.mark.criterion("FAULT-B21")
-def test_one_whole_expression_is_native_and_mixed_text_is_text(text: str, value: Any) -> None:
+def test_one_whole_expression_is_native_and_mixed_text_is_text(text: str, value: object) -> None:
     result = rendered(text)
     assert result == value
     assert type(result) is type(value)

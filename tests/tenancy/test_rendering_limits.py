@@ -236,8 +236,8 @@ def test_whatever_the_template_the_result_is_bounded_or_a_template_error(text: s
     ),
     st.integers(0, 500),
 )
-def test_the_meter_charges_at_least_every_character(value: Any, limit: int) -> None:
-    def characters(item: Any) -> int:
+def test_the_meter_charges_at_least_every_character(value: object, limit: int) -> None:
+    def characters(item: object) -> int:
         if isinstance(item, str):
             return len(item)
         if isinstance(item, dict):

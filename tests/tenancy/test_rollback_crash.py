@@ -77,7 +77,9 @@ async def test_a_manager_killed_at_each_write_returns_exactly_the_changed_tenant
         assert len({entry.name for entry in recorded}) == 1
 
 
-async def _live(world: World, fleet: Fleet, forkserver: ForkServer, when: Any) -> int:
+async def _live(
+    world: World, fleet: Fleet, forkserver: ForkServer, when: Literal["before", "after"]
+) -> int:
     """Start managers until one is not killed before the rollout is rolled back; the number of kills.
 
     The n-th manager dies at its n-th write of a tenant or a revision, or at its first one if committed.

@@ -104,7 +104,7 @@ SOAK: dict[str, Any] = {
 }
 
 
-async def soaking(world: World, **rollout: Any) -> Fleet:
+async def soaking(world: World, **rollout: object) -> Fleet:
     """A fleet all of whose tenants have the content `two` and are ready, within its soak."""
     fleet = await Fleet.make(world)
     fleet.rows(*UIDS)
@@ -122,7 +122,8 @@ async def soaking(world: World, **rollout: Any) -> Fleet:
 async def lose(fleet: Fleet, uid: str) -> None:
     """Take the health of a tenant; its deadline is over at once."""
     await address(fleet, uid, lost=True)
-    template = await fleet.find(TenantTemplate, "app")
+    template = await fleet.read(TenantTemplate, "app")
+    assert template.spec.rollout is not None
     rollout = {**template.spec.rollout.to_wire(), "progressDeadlineSeconds": 1}
     await fleet.patch(TenantTemplate, "app", {"spec": {"rollout": rollout}})
 
@@ -181,7 +182,7 @@ async def test_nothing_changes_until_the_content_before_is_recorded(world: World
     assert first is not None
     await put(fleet, content("probe"), **ROLLBACK)
     await status(fleet, lambda seen: seen.phase == "Complete")
-    probe = (await fleet.find(Tenant, NAMES[0])).spec.template_revision
+    probe = (await fleet.read(Tenant, NAMES[0])).spec.template_revision
     await put(fleet, content("one"), **ROLLBACK)
     await status(fleet, lambda seen: seen.phase == "Complete")
     await fleet.delete(REVISION, f"app-{probe}")

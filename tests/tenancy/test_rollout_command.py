@@ -82,15 +82,17 @@ async def test_undo_removes_the_lists_that_the_content_before_had_not(world: Wor
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(UIDS))
     await command(fleet, "undo", "app")
     await status(fleet, lambda seen: seen.phase == "Complete")
-    template = await fleet.find(TenantTemplate, "app")
+    template = await fleet.read(TenantTemplate, "app")
     assert template.spec.service_accounts == []
+    assert template.spec.rollout is not None
     assert template.spec.rollout.max_skew == 8
 
 
 async def test_pause_and_resume(world: World) -> None:
     fleet = await make(world, maxSkew=8)
     await command(fleet, "pause", "app")
-    template = await fleet.find(TenantTemplate, "app")
+    template = await fleet.read(TenantTemplate, "app")
+    assert template.spec.rollout is not None
     rollout = template.spec.rollout.to_wire()
     assert rollout["pause"] is True
     await put(fleet, content("two"), **rollout)

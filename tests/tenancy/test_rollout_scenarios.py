@@ -36,7 +36,7 @@ def workload(value: str) -> dict[str, Any]:
     return {"configMaps": maps, "deployments": [web]}
 
 
-async def old_fleet(world: World, **rollout: Any) -> Fleet:
+async def old_fleet(world: World, **rollout: object) -> Fleet:
     """A fleet whose Deployments are older than their timeout."""
     fleet = await Fleet.make(world)
     fleet.rows(*rollout_fleet.UIDS)
@@ -78,7 +78,7 @@ async def test_r5_a_rollout_that_stands_still_does_not_hold_that_of_another_temp
     )
 
     async def phase() -> tuple[str, int]:
-        seen = (await fleet.find(TenantTemplate, "other")).status.rollout
+        seen = (await fleet.read(TenantTemplate, "other")).status.rollout
         return ("", 0) if seen is None else (seen.phase, seen.updated)
 
     await nodes.eventually(phase, lambda seen: seen == ("Complete", len(others)))
@@ -113,4 +113,4 @@ async def test_s5_a_rollout_after_a_restart_of_the_manager_has_no_failures(tmp_p
         assert observer.most <= 2
         assert await updated(fleet, "2") == set(NAMES)
         for name in NAMES:
-            assert (await fleet.find(Tenant, name)).status.failed_resources == 0
+            assert (await fleet.read(Tenant, name)).status.failed_resources == 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apis.tenancy import RolloutStatus, Tenant, TenantTemplate
+from ctrlruntime.json import Json
 from tests.tenancy.entries import deployment, report
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, World, config_map
@@ -24,12 +26,12 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-def content(image: str, **options: Any) -> dict[str, Any]:
+def content(image: str, **options: Json) -> dict[str, Any]:
     """A Deployment of two replicas."""
     return {"deployments": [deployment(image=image, deployment={"replicas": 2}, **options)]}
 
 
-async def made(world: World, *uids: str, options: dict[str, Any], **rollout: Any) -> Fleet:
+async def made(world: World, *uids: str, options: dict[str, Any], **rollout: object) -> Fleet:
     """A fleet whose Deployments are ready with the old image."""
     fleet = await Fleet.make(world)
     fleet.rows(*uids)
@@ -105,7 +107,7 @@ async def test_r8_pods_that_start_slowly_are_waited_for_and_not_failed(world: Wo
     for _ in range(3):  # syncs of the registry, each of which could go on
         await asyncio.sleep(1)
         assert await changed(fleet) == {first}
-        assert (await fleet.find(Tenant, first)).status.failed_resources == 0
+        assert (await fleet.read(Tenant, first)).status.failed_resources == 0
     await report(fleet, first, ready=2)
     (second,) = await changed_are(fleet, 2) - {first}
     await report(fleet, second, ready=2)
@@ -137,7 +139,7 @@ async def test_r4_the_status_of_a_rollout_has_the_numbers(world: World) -> None:
 
 @pytest.mark.criterion("U2")
 @pytest.mark.criterion("FAULT-B32")
-async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_path: Any) -> None:
+async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_path: Path) -> None:
     async with World.start(tmp_path) as world:
         fleet = await Fleet.make(world)
         fleet.row("a")
@@ -152,7 +154,7 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
             await asyncio.sleep(1.5)
             await world.rest()
             await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
-            found = (await fleet.find(Tenant, "a-app")).status
+            found = (await fleet.read(Tenant, "a-app")).status
             assert (found.failed_resources, found.skipped_resources) == (0, 0)
             assert await fleet.events("ResourceFailed") == []
 

@@ -82,7 +82,7 @@ async def test_a_bad_change_halts_and_goes_on_with_other_content(world: World) -
     fleet.row(waiting.removesuffix("-app"), plan="gold")
 
     async def plan() -> str:
-        tenant = await fleet.find(Tenant, waiting)
+        tenant = await fleet.read(Tenant, waiting)
         return str(tenant.spec.variables.get("planId"))
 
     await fleet.world.eventually(plan, lambda seen: seen == "gold")
@@ -188,4 +188,4 @@ async def test_the_budget_is_kept_with_late_events_and_a_manager_restarted_in_th
         await fleet.ready(*NAMES)
     assert observer.most <= 2
     assert sorted(observer.order) == sorted(NAMES)
-    assert find_condition((await fleet.find(TenantTemplate, "app")).status.conditions, "Valid")
+    assert find_condition((await fleet.read(TenantTemplate, "app")).status.conditions, "Valid")

@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import pytest
 
@@ -104,7 +104,7 @@ def database(request: pytest.FixtureRequest, tmp_path: Path) -> OnSQLite | OnMar
     return OnPostgres(request.getfixturevalue("postgres"))
 
 
-def mapped(**extra: Any) -> TenantRegistrySpec:
+def mapped(**extra: object) -> TenantRegistrySpec:
     return TenantRegistrySpec.model_validate(
         {
             "source": {"type": "sqlite", "sqlite": {"path": "p", "table": "rows_"}},

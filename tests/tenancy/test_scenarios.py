@@ -125,7 +125,7 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     await fleet.ready("a-one", "a-two", "b-one", "b-two")
 
     async def counts() -> tuple[int, int, int]:
-        status = (await fleet.find(TenantRegistry, "registry")).status
+        status = (await fleet.read(TenantRegistry, "registry")).status
         return status.referencing_templates, status.desired, status.ready
 
     await world.eventually(counts, lambda seen: seen == (2, 4, 4))
@@ -245,7 +245,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         ],
     )
     await fleet.ready("a-kinds")
-    tenant = await fleet.find(Tenant, "a-kinds")
+    tenant = await fleet.read(Tenant, "a-kinds")
     assert tenant.status.ready_resources == tenant.status.desired_resources == 18
     assert len(tenant.status.applied_resources) == 18
     assert (await fleet.get(STATEFUL_SET, "a-sts"))["status"]["readyReplicas"] == 2
@@ -294,7 +294,7 @@ async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
     # P2: mended through the row
     fleet.row("a", image="web:2")
     await fleet.ready("a-image", "a-deadline")
-    tenant = await fleet.find(Tenant, "a-image")
+    tenant = await fleet.read(Tenant, "a-image")
     assert tenant.status.failed_resources == 0
 
 
@@ -318,7 +318,7 @@ async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once
     await fleet.delete(POD, victim)
     await world.eventually(pods, lambda seen: len(seen) == 1 and seen != [victim])
     await fleet.ready("a-app")
-    assert (await fleet.find(Tenant, "a-app")).status.failed_resources == 0
+    assert (await fleet.read(Tenant, "a-app")).status.failed_resources == 0
 
     # S1: replaced with a new image
     fleet.row("a", image="nginx:2")

@@ -107,7 +107,8 @@ async def test_a_value_is_in_its_secrets_and_nowhere_else(
     await fleet.ready("a-app")
     assert decoded(await fleet.get(SECRET, "a-app-values")) == {"password": PASSWORD}
     assert decoded(await fleet.get(SECRET, "a-credentials")) == {"password": PASSWORD}
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
+    assert tenant.spec.sensitive_variables is not None
     assert tenant.spec.sensitive_variables.names == ["password"]
     assert "password" not in tenant.spec.variables
     allowed = own_secrets(fleet, "a")
@@ -254,7 +255,8 @@ async def test_mappings_that_would_show_a_value_are_refused(world: World) -> Non
     twice: dict[str, Any] = {**SENSITIVE, "x": "secret"}
     await fleet.patch(TenantRegistry, "registry", {"spec": {"extraValueMappings": twice}})
     await fleet.ready("a-app")
-    tenant = await fleet.find(Tenant, "a-app")
+    tenant = await fleet.read(Tenant, "a-app")
+    assert tenant.spec.sensitive_variables is not None
     assert tenant.spec.sensitive_variables.names == ["password", "x"]
     await search(world, PASSWORD, allowed=own_secrets(fleet, "a"))
 

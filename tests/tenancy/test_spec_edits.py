@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from random import Random
 from typing import Any
 
 import pytest
@@ -14,11 +15,11 @@ from internal.tenancy.spec_edits import added_paths, removal_patch
 Spec = dict[str, Any]
 
 
-def entry(id_: str, **fields: Any) -> Spec:
+def entry(id_: str, **fields: object) -> Spec:
     return {"id": id_, "spec": {"apiVersion": "v1", "kind": "ConfigMap"}, **fields}
 
 
-def spec(*entries: Spec, **fields: Any) -> Spec:
+def spec(*entries: Spec, **fields: object) -> Spec:
     return {"uid": "a", "variables": {"x": "1"}, "configMaps": [*entries], **fields}
 
 
@@ -64,7 +65,7 @@ ids = st.lists(st.sampled_from("abcdef"), unique=True, max_size=5)
 @pytest.mark.criterion("H-A7")
 @given(wanted=ids, added=ids, order=st.randoms())
 def test_h_a7_taking_out_what_was_added_leaves_what_is_wanted(
-    wanted: list[str], added: list[str], order: Any
+    wanted: list[str], added: list[str], order: Random
 ) -> None:
     names = [*wanted, *(name for name in added if name not in wanted)]
     order.shuffle(names)

@@ -23,7 +23,7 @@ def world(shared_world: World) -> World:
     return shared_world
 
 
-async def one_tenant(world: World, **values: Any) -> Fleet:
+async def one_tenant(world: World, **values: object) -> Fleet:
     """A fleet with one row of these values and no template."""
     fleet = await Fleet.make(world)
     fleet.row("a", **values)
@@ -40,7 +40,7 @@ async def rendered(world: World, **templates: str) -> dict[str, str]:
     return data
 
 
-async def spec_of(world: World, fields: dict[str, str], **values: Any) -> dict[str, Any]:
+async def spec_of(world: World, fields: dict[str, str], **values: object) -> dict[str, Any]:
     """Return the spec of a tenant's Deployment with these fields."""
     fleet = await one_tenant(world, **values)
     native = deployment("native", image="web:1", deployment=fields, waitForReady=False)
@@ -140,7 +140,7 @@ async def test_q11_an_unknown_variable_fails_its_resource_alone(world: World) ->
     await fleet.until(TenantTemplate, "app", "VariablesKnown", "False", "UnknownVariables")
     reported = await fleet.until(Tenant, TENANT, "Degraded", "True", "ResourceFailures")
     assert "'x'" in reported.message
-    status = (await fleet.find(Tenant, TENANT)).status
+    status = (await fleet.read(Tenant, TENANT)).status
     assert (status.failed_resources, status.failed_resource_ids) == (1, ["cm"])
     assert await fleet.get(CONFIG_MAP, "a-cm") is None
     await fleet.there(CONFIG_MAP, "a-good")

@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
 
 from apis.tenancy import TenantTemplate
 from ctrlruntime.client.errors import Invalid, NotFound
@@ -185,9 +184,11 @@ async def what_is_lost_is_put_back(world: WebhooksWorld) -> None:
     """The Secret that somebody deleted, and the bundle that somebody took away."""
     await world.client.delete(SECRET, world.secret, namespace=NAMESPACE)
 
-    async def secret() -> Any:
-        with contextlib.suppress(NotFound):
+    async def secret() -> Manifest | None:
+        try:
             return await world.client.get(SECRET, world.secret, namespace=NAMESPACE)
+        except NotFound:
+            return None
 
     await world.eventually(secret)
     gone = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, NamedTuple
 
 import aiohttp
@@ -16,6 +16,7 @@ from aiohttp.test_utils import TestServer
 from prometheus_client import CollectorRegistry
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.json import Json
 from ctrlruntime.webhook import Application
 
 JSON = {"Content-Type": "application/json"}
@@ -26,11 +27,11 @@ class Answer(NamedTuple):
     body: Any
 
     @property
-    def response(self) -> Any:
+    def response(self) -> Json:
         return self.body["response"]
 
     @property
-    def patch(self) -> Any:
+    def patch(self) -> Json:
         return orjson.loads(base64.b64decode(self.response["patch"]))
 
 
@@ -48,10 +49,12 @@ class Posting:
     async def __aexit__(self, *_: object) -> None:
         await self._session.close()
 
-    async def post(self, path: str, body: Any, **options: Any) -> Answer:
+    async def post(
+        self, path: str, body: object, headers: Mapping[str, str] | None = None
+    ) -> Answer:
         data = io.BytesIO(body if isinstance(body, bytes) else orjson.dumps(body))
-        options.setdefault("headers", JSON)
-        async with self._session.post(self._url + path, data=data, **options) as response:
+        sent = JSON if headers is None else headers
+        async with self._session.post(self._url + path, data=data, headers=sent) as response:
             text = await response.read()
             return Answer(response.status, orjson.loads(text) if text else None)
 
@@ -62,7 +65,7 @@ class Posting:
 
 
 @contextlib.asynccontextmanager
-async def posting(fill: Any) -> AsyncIterator[Posting]:
+async def posting(fill: Callable[[Application], object]) -> AsyncIterator[Posting]:
     """An application, filled by ``fill``, and a client of it."""
     registry = CollectorRegistry()
     application = Application(structlog.get_logger(), registry)
@@ -79,7 +82,7 @@ def review(
     *,
     operation: str = "CREATE",
     version: str = "v1",
-    **request: Any,
+    **request: object,
 ) -> Manifest:
     obj = new or old or {}
     gvk = GroupVersionKind.of(obj)
@@ -103,7 +106,9 @@ def review(
     }
 
 
-def conversion_review(objects: list[Manifest], version: str, review_version: str = "v1") -> Any:
+def conversion_review(
+    objects: list[Manifest], version: str, review_version: str = "v1"
+) -> Manifest:
     return {
         "apiVersion": f"apiextensions.k8s.io/{review_version}",
         "kind": "ConversionReview",

@@ -11,6 +11,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import TooManyRequests
 from ctrlruntime.json import PatchError, apply_json_patch, carried
@@ -167,7 +168,7 @@ async def test_an_object_that_cannot_be_read_is_refused_field_by_field() -> None
 @pytest.mark.criterion("WH-03")
 async def test_a_kind_without_a_class_is_defaulted_as_a_dict() -> None:
     @defaults("create")
-    def label(obj: Any, review: Review[Any]) -> None:
+    def label(obj: Manifest, review: Review[Any]) -> None:
         obj["metadata"].setdefault("labels", {})["by"] = review.user.username
 
     config_map = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}}
@@ -190,7 +191,7 @@ JSON_VALUES = st.recursive(
 
 @pytest.mark.criterion("WH-03")
 @given(before=JSON_VALUES, after=JSON_VALUES)
-def test_a_patch_leads_from_any_document_to_any_other(before: Any, after: Any) -> None:
+def test_a_patch_leads_from_any_document_to_any_other(before: object, after: object) -> None:
     patch = json_patch(before, after)
     assert canonical(apply_json_patch(before, patch)) == canonical(after)
     assert (patch == []) == (canonical(before) == canonical(after))
@@ -199,12 +200,12 @@ def test_a_patch_leads_from_any_document_to_any_other(before: Any, after: Any) -
 @pytest.mark.criterion("WH-03")
 @given(before=JSON_VALUES, after=JSON_VALUES)
 def test_a_change_carried_to_a_document_that_shows_everything_is_the_change(
-    before: Any, after: Any
+    before: object, after: object
 ) -> None:
     assert canonical(carried(before, before, after)) == canonical(after)
 
 
-def canonical(value: Any) -> bytes:
+def canonical(value: object) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
 
 
@@ -362,7 +363,7 @@ def test_a_path_is_taken_once() -> None:
     with pytest.raises(ValueError, match="declares no defaults"):
         app.register(SITES.old)
 
-    def unmarked(obj: Any, review: Any) -> None:
+    def unmarked(obj: object, review: object) -> None:
         return None
 
     with pytest.raises(ValueError, match="neither marked"):
@@ -375,14 +376,14 @@ def test_a_path_is_taken_once() -> None:
 
 
 def setting(name: str, value: str, warning: str) -> Defaulting:
-    def step(obj: Any, review: Review[Any]) -> None:
+    def step(obj: Manifest, review: Review[Any]) -> None:
         obj["data"] = {**obj.get("data", {}), name: value}
         review.warn(warning)
 
     return Defaulting(None, [step])
 
 
-def config_map(**data: str) -> Any:
+def config_map(**data: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data}
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.json import Json
 from ctrlruntime.webhook import Application, Authentication, UserInfo
 from tests.webhook.posting import posting
 
@@ -23,7 +24,7 @@ def fill(app: Application) -> None:
     app.authenticate("/authenticate", authenticate)
 
 
-def review(token: str, version: str = "v1") -> Any:
+def review(token: str, version: str = "v1") -> Json:
     return {
         "apiVersion": f"authentication.k8s.io/{version}",
         "kind": "TokenReview",

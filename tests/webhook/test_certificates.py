@@ -154,7 +154,7 @@ def test_a_secret_that_does_not_fit_together_is_told_without_its_content(clock: 
         {"overlap": timedelta(days=120)},
     ],
 )
-def test_times_that_would_leave_a_gap_are_refused(wrong: Any) -> None:
+def test_times_that_would_leave_a_gap_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"_renewal|overlap"):
         RotationOptions(**wrong)
 

@@ -25,7 +25,7 @@ MARS = {"schedule": "0 3 * * *", "duration": "2h", "timeZone": "Mars/Olympus"}
 SOON = {"schedule": "every day", "duration": "2h"}
 
 
-def rollout(**spec: Any) -> dict[str, Any]:
+def rollout(**spec: object) -> dict[str, Any]:
     return {
         "apiVersion": FleetRollout.gvk().api_version,
         "kind": "FleetRollout",

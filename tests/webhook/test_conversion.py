@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 import pytest
 
-from ctrlruntime.api import Resource
+from ctrlruntime.api import Manifest, Resource
 from ctrlruntime.webhook import Application, Conversion
 from tests.webhook.posting import conversion_review, posting
 from tests.webhook.webhook_kinds import OldSpec, WebsiteSpec, websites
@@ -20,7 +20,7 @@ def fill(app: Application) -> None:
     app.convert(Conversion(SITES.current, SITES.old))
 
 
-def old(name: str, headline: str, **metadata: Any) -> Any:
+def old(name: str, headline: str, **metadata: object) -> Manifest:
     manifest = SITES.manifest(name, version="v1alpha1", headline=headline, port=8080)
     manifest["metadata"] |= metadata
     return manifest

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.generate import (
@@ -66,11 +67,11 @@ def test_a_class_says_all_that_a_configuration_needs() -> None:
 
 def test_steps_that_no_class_declares_are_given_as_they_are_registered() -> None:
     @defaults("create")
-    def label(obj: Any, review: Review[Any]) -> None:
+    def label(obj: Manifest, review: Review[Any]) -> None:
         obj["metadata"]["labels"] = {}
 
     @validates("delete")
-    def keep(obj: Any, review: Review[Any]) -> None:
+    def keep(obj: object, review: Review[Any]) -> None:
         raise ValueError("no")
 
     config_map = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]

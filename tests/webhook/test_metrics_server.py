@@ -8,7 +8,6 @@ import ssl
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -155,7 +154,7 @@ async def _hello(_request: ServerRequest) -> ServerResponse:
     return ServerResponse.text("hello")
 
 
-def _gvk(kind: str) -> Any:
+def _gvk(kind: str) -> GroupVersionKind:
     return GroupVersionKind("rbac.authorization.k8s.io", "v1", kind)
 
 

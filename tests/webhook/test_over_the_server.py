@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import structlog
 
+from ctrlruntime.api import Resource
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, Conflict, Forbidden, Invalid
@@ -25,14 +26,16 @@ from tests.webhook.webhook_kinds import Websites
 
 @contextlib.asynccontextmanager
 async def serving(
-    environment: Environment, webhook: WebhookOptions, *kinds: Any, **options: Any
+    environment: Environment,
+    webhook: WebhookOptions,
+    *kinds: type[Resource[Any, Any]],
+    **options: object,
 ) -> AsyncIterator[Manager]:
     """A manager that serves what the kinds declare."""
+    given: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
     manager = Manager(
         environment.config(),
-        ManagerOptions(
-            webhook=webhook, metrics_bind_address="0", health_bind_address="0", **options
-        ),
+        ManagerOptions(webhook=webhook, **given),
         logger=structlog.get_logger(),
     )
     for kind in kinds:

@@ -40,6 +40,7 @@ from ctrlruntime.webhook.injection import (
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.rotation import SECRET, CertRotator
 from ctrlruntime.webhook.rotation_options import RotationOptions
+from tests.backends import SharedServer
 from tests.docs.blocks import ROOT
 from tests.support.waiting import eventually
 from tests.webhook.handshakes import Clock, handshake
@@ -74,14 +75,13 @@ async def namespace(environment: Environment) -> AsyncIterator[str]:
 @contextlib.asynccontextmanager
 async def running(
     environment: Environment, sites: Websites, webhook: WebhookOptions, *, user: str = "admin",
-    convert: bool = False, **options: Any,
+    convert: bool = False, **options: object,
 ) -> AsyncIterator[Manager]:  # fmt: skip
     """A manager that serves; it may or may not lead."""
+    given: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
     manager = Manager(
         environment.config(user),
-        ManagerOptions(
-            webhook=webhook, metrics_bind_address="0", health_bind_address="0", **options
-        ),
+        ManagerOptions(webhook=webhook, **given),
         logger=structlog.get_logger(),
     )
     manager.webhooks.register(sites.current)
@@ -91,14 +91,14 @@ async def running(
         yield manager
 
 
-def own(namespace: str, clock: Clock | None = None, **options: Any) -> WebhookOptions:
+def own(namespace: str, clock: Clock | None = None, **options: object) -> WebhookOptions:
     """Self-made certificates, served on a free port of loopback."""
+    given: dict[str, Any] = {"port": 0, **options}
     if clock is not None:
-        options |= {"clock": clock, "rotation": OFTEN}
+        given |= {"clock": clock, "rotation": OFTEN}
     return WebhookOptions(
-        host="127.0.0.1", port=options.pop("port", 0), secret_namespace=namespace,
-        hosts=("127.0.0.1",), **options,
-    )  # fmt: skip
+        host="127.0.0.1", secret_namespace=namespace, hosts=("127.0.0.1",), **given
+    )
 
 
 def configurations(sites: Websites, port: int, name: str) -> list[Manifest]:
@@ -511,7 +511,7 @@ async def test_a_definition_converted_here_trusts_the_manager(
 
 
 async def test_a_manager_needs_no_more_than_the_generated_roles(
-    real_server: Any, sites: Websites
+    real_server: SharedServer, sites: Websites
 ) -> None:
     """On the real server with RBAC: rotation and injection without one request refused."""
     user = User(name=f"hooks-{secrets.token_hex(4)}")

@@ -51,9 +51,14 @@ def pair_of(ca: KeyPair) -> KeyPair:
 
 
 @contextlib.asynccontextmanager
-async def serving(config: Config, folder: Path, **options: Any) -> AsyncIterator[Manager]:
+async def serving(config: Config, folder: Path, **options: object) -> AsyncIterator[Manager]:
     """A manager with webhooks and the certificate of ``folder``."""
-    given = {"host": "127.0.0.1", "port": 0, "certificate_folder": folder, **options}
+    given: dict[str, Any] = {
+        "host": "127.0.0.1",
+        "port": 0,
+        "certificate_folder": folder,
+        **options,
+    }
     manager = Manager(
         config,
         ManagerOptions(

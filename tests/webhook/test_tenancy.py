@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import secrets
 from collections.abc import AsyncIterator
-from typing import Any
 
 import pytest
 import structlog
@@ -47,7 +46,7 @@ async def namespace(environment: Environment) -> AsyncIterator[str]:
     await client.delete(GroupVersionKind("", "v1", "Namespace"), name)
 
 
-def registry(namespace: str, **spec: Any) -> Manifest:
+def registry(namespace: str, **spec: object) -> Manifest:
     source = {
         "type": "mysql",
         "mysql": {"host": "db", "username": "u", "database": "d", "table": "t"},
@@ -73,7 +72,7 @@ def template(namespace: str, *resources: Manifest, name: str = "web") -> Manifes
     }
 
 
-def resource(name: str, text: str = "x", **more: Any) -> Manifest:
+def resource(name: str, text: str = "x", **more: object) -> Manifest:
     spec = {"apiVersion": "v1", "kind": "ConfigMap", "data": {"a": text}}
     return {"id": name, "nameTemplate": f"{{{{ uid }}}}-{name}", "spec": spec, **more}
 

@@ -59,7 +59,7 @@ class Websites(NamedTuple):
     current: Any
     old: Any
 
-    def manifest(self, name: str = "shop", *, version: str = "v1", **spec: Any) -> Manifest:
+    def manifest(self, name: str = "shop", *, version: str = "v1", **spec: object) -> Manifest:
         group = self.current.gvk().group
         return {
             "apiVersion": f"{group}/{version}",
@@ -117,7 +117,7 @@ def websites(  # noqa: C901 - two classes with all that they declare
     ):
         """A website, as it was described before."""
 
-        def to_hub(self) -> Any:
+        def to_hub(self) -> Website:
             _misbehave(self.spec.headline)
             title, _, tier = self.spec.headline.partition("/")
             if self.metadata.annotations.get("unconvertible") == "yes":
@@ -126,7 +126,7 @@ def websites(  # noqa: C901 - two classes with all that they declare
             return Website(metadata=self.metadata, spec=spec, status=self.status)
 
         @classmethod
-        def from_hub(cls, hub: Any) -> Self:
+        def from_hub(cls, hub: Website) -> Self:
             headline = f"{hub.spec.title}/{hub.spec.tier}" if hub.spec.tier else hub.spec.title
             spec = OldSpec(headline=headline, port=hub.spec.port)
             return cls(spec=spec, status=hub.status)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from apis.cloud import InstanceTerraform, TaskState
+from ctrlruntime.api import Resource
 from ctrlruntime.resources import Definitions
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
@@ -113,7 +114,7 @@ class Schedule:
             await self.pass_over(seat, name, seat.old[name])
         seat.old[name] = await seat.life.seen(name)
 
-    async def pass_over(self, seat: Seat, name: str, resource: Any) -> None:
+    async def pass_over(self, seat: Seat, name: str, resource: Resource[Any, Any]) -> None:
         try:
             await seat.life.step(name, resource=resource, definition=self.definition)
         except (Lost, Deposed):

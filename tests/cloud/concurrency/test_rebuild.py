@@ -80,6 +80,7 @@ async def test_after_a_crash_places_and_turns_are_as_they_were(world: World) -> 
         await life.drive(names[4], definition=LIMITED)
     assert world.outside.most_live == 2
     waiting = (await world.read(names[4])).status.waiting
+    assert waiting is not None
     assert (waiting.limit, waiting.position) == (2, 2)
 
 

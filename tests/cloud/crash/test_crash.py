@@ -30,6 +30,8 @@ from tests.cloud.rbac import embedded
 from tests.support.crash_harness import Lives
 from tests.tenancy.manager_forkserver import ForkServer
 
+Calm = tuple[list[Any], Counter[tuple[str, ...]]]
+
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME, NAMESPACE = "src-1", "default"
 
@@ -181,10 +183,10 @@ pytestmark = pytest.mark.xdist_group("crashes of cloud")  # the calm life is pla
 
 
 @pytest.fixture(scope="module")
-def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Counter[tuple[str, ...]]]:
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
     """The same life without a crash."""
 
-    async def live() -> tuple[list[Any], Counter[tuple[str, ...]]]:
+    async def live() -> Calm:
         async with Scene.start(tmp_path_factory.mktemp("calm")) as scene:
             seen = await a_whole_life(scene, scene.lives.calm)
             return seen, begun(scene)
@@ -193,7 +195,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Counter[t
 
 
 @pytest.mark.criterion("SG-27", "SG-20", "SG-01")
-def test_a_calm_life_is_as_it_should_be(calm: Any) -> None:
+def test_a_calm_life_is_as_it_should_be(calm: Calm) -> None:
     seen, runs = calm
     tasks = Counter(task for task, operation, *_ in runs if operation == "Apply")
     assert tasks == {"terraform": 2, "kubernetes": 2, "invariants": 2, "upgrade": 1}
@@ -209,7 +211,7 @@ def test_a_calm_life_is_as_it_should_be(calm: Any) -> None:
 @pytest.mark.criterion("SG-27", "SG-20", "SG-41", "SG-52")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
-    calm: Any, tmp_path: Path, first: str
+    calm: Calm, tmp_path: Path, first: str
 ) -> None:
     expected, runs = calm
     async with Scene.start(tmp_path) as scene:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -50,7 +49,7 @@ class Terminal:
     async def instance(self, name: str) -> Instance:
         return await self.client.get(Instance, name, namespace="default")
 
-    async def make(self, name: str, **metadata: Any) -> None:
+    async def make(self, name: str, **metadata: object) -> None:
         manifest = {
             "metadata": {"name": name, "namespace": "default", **metadata},
             "spec": {"sourcegraphVersion": "5.1.0"},

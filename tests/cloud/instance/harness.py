@@ -26,7 +26,7 @@ from apis.cloud import (
     UpgradeInstanceTask,
 )
 from apis.operations import FrozenSystem
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -55,7 +55,7 @@ REST = 0.4
 """Seconds without a request that count as rest."""
 
 
-def instance(name: str = "src-1", **fields: Any) -> dict[str, Any]:
+def instance(name: str = "src-1", **fields: object) -> dict[str, Any]:
     """A manifest: with Terraform, version 5.1.0, no protection; `fields` of the spec are added."""
     spec = {
         "sourcegraphVersion": "5.1.0",
@@ -83,11 +83,12 @@ class Stage:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
+    async def start(cls, folder: Path, **more: object) -> AsyncIterator[Self]:
         """A server with our kinds, and the controller."""
         async with embedded("manager", folder=folder) as env:
             await env.install_crds(*KINDS)
-            stage = cls(env, folder, **more)
+            given: dict[str, Any] = {"environment": env, "folder": folder, **more}
+            stage = cls(**given)
             await stage.start_manager()
             try:
                 yield stage
@@ -142,13 +143,13 @@ class Stage:
 
     # -- what a driver does ----------------------------------------------------------------
 
-    async def say(self, kind: str, name: str = "src-1", **status: Any) -> None:
+    async def say(self, kind: str, name: str = "src-1", **status: object) -> None:
         """Merge fields into a subresource's status, for its present generation."""
         found = await self.there(kind, name)
         body = {"observedGeneration": found.metadata.generation, **status}
         await self.client.patch_status(BY_NAME[kind], name, {"status": body}, namespace=NAMESPACE)
 
-    async def begin(self, kind: str, name: str = "src-1", **status: Any) -> None:
+    async def begin(self, kind: str, name: str = "src-1", **status: object) -> None:
         """A run is under way."""
         found = await self.there(kind, name)
         run = {
@@ -163,7 +164,7 @@ class Stage:
         unready = {"phase": "Running", "conditions": [_ready(found, "False")]}
         await self.say(kind, name, run=run, **unready, **status)
 
-    async def carry_out(self, kind: str, name: str = "src-1", **status: Any) -> None:
+    async def carry_out(self, kind: str, name: str = "src-1", **status: object) -> None:
         """A run began and succeeded."""
         await self.begin(kind, name)
         found = await self.there(kind, name)
@@ -194,13 +195,20 @@ class Stage:
 
     # -- what is seen ----------------------------------------------------------------------
 
-    async def get(self, kind: str, name: str = "src-1") -> Any:
+    async def read(self, kind: str, name: str = "src-1") -> Resource[Any, Any]:
+        """The object. Raises NotFound."""
+        return await self.client.get(BY_NAME[kind], name, namespace=NAMESPACE)
+
+    async def get(self, kind: str, name: str = "src-1") -> Resource[Any, Any] | None:
+        """The object, None if there is none."""
         try:
-            return await self.client.get(BY_NAME[kind], name, namespace=NAMESPACE)
+            return await self.read(kind, name)
         except NotFound:
             return None
 
-    async def there(self, kind: str, name: str = "src-1", timeout: float = 60.0) -> Any:
+    async def there(
+        self, kind: str, name: str = "src-1", timeout: float = 60.0
+    ) -> Resource[Any, Any]:
         """The object, as soon as it is there."""
         return await self.until(kind, lambda found: found is not None, name, timeout)
 
@@ -210,8 +218,15 @@ class Stage:
         is_so: Callable[[Any], bool],
         name: str = "src-1",
         timeout: float = 60.0,
-    ) -> Any:
+    ) -> Resource[Any, Any]:
         """The object, as soon as it is so."""
+        found = await self._until(kind, is_so, name, timeout)
+        assert found is not None
+        return found
+
+    async def _until(
+        self, kind: str, is_so: Callable[[Any], bool], name: str, timeout: float
+    ) -> Resource[Any, Any] | None:
         end = asyncio.get_running_loop().time() + timeout
         while True:
             found = await self.get(kind, name)
@@ -223,12 +238,12 @@ class Stage:
             await asyncio.sleep(0.02)
 
     async def gone(self, kind: str, name: str = "src-1", timeout: float = 60.0) -> None:
-        await self.until(kind, lambda found: found is None, name, timeout)
+        await self._until(kind, lambda found: found is None, name, timeout)
 
-    async def phase(self, phase: str, name: str = "src-1") -> Any:
+    async def phase(self, phase: str, name: str = "src-1") -> Resource[Any, Any]:
         """The instance, once it is in that phase for its present generation."""
 
-        def is_so(found: Any) -> bool:
+        def is_so(found: Resource[Any, Any] | None) -> bool:
             return (
                 found is not None
                 and found.status.phase == phase
@@ -250,7 +265,7 @@ class Stage:
             await asyncio.sleep(0.02)
         raise AssertionError(f"no upgrade to {to}")
 
-    async def roll_out(self, name: str = "src-1") -> Any:
+    async def roll_out(self, name: str = "src-1") -> Resource[Any, Any]:
         """Everything carried out, up to Ready."""
         for kind in ("InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"):
             await self.carry_out(kind, name)
@@ -278,13 +293,13 @@ class Stage:
                 return
 
 
-def ready_of(found: Any) -> str:
+def ready_of(found: Resource[Any, Any]) -> str:
     """Status of the condition Ready."""
     condition = find_condition(found.status.conditions, "Ready")
     return "" if condition is None else condition.status
 
 
-def _ready(found: Any, status: str) -> dict[str, Any]:
+def _ready(found: Resource[Any, Any], status: str) -> dict[str, Any]:
     return {
         "type": "Ready",
         "status": status,

@@ -95,7 +95,7 @@ async def test_protection_holds_a_deletion_back(stage: Stage) -> None:
     held = await stage.phase("Deleting")
     assert "enableDeletionProtection" in held.status.message
     await stage.rest()
-    assert (await stage.get("InstanceTerraform")).metadata.deletion_timestamp is None
+    assert (await stage.read("InstanceTerraform")).metadata.deletion_timestamp is None
     await stage.edit("Instance", {"debug": {"enableDeletionProtection": False}})
     await stage.until("InstanceTerraform", lambda f: f.metadata.deletion_timestamp is not None)
     await stage.let_go("InstanceTerraform")
@@ -112,7 +112,7 @@ async def test_each_kind_is_gone_before_the_next_is_touched(stage: Stage) -> Non
         await stage.until(kind, lambda found: found.metadata.deletion_timestamp is not None)
         await stage.rest()
         if later is not None:
-            assert (await stage.get(later)).metadata.deletion_timestamp is None
+            assert (await stage.read(later)).metadata.deletion_timestamp is None
         await stage.let_go(kind)
     await stage.gone("Instance")
 
@@ -182,7 +182,7 @@ async def test_a_failed_upgrade_holds_the_workload_until_the_version_is_put_back
     told = await stage.phase("Failed")
     assert "The migration failed" in told.status.message
     assert told.status.version == "5.1.0"
-    assert (await stage.get("InstanceKubernetes")).spec.version == "5.1.0"
+    assert (await stage.read("InstanceKubernetes")).spec.version == "5.1.0"
     assert len(await stage.upgrades()) == 1
 
     await stage.edit("Instance", {"sourcegraphVersion": "5.1.0"})
@@ -259,7 +259,7 @@ async def test_an_upgrade_that_nobody_wants_any_more_is_given_up(stage: Stage) -
     name = await stage.upgrade("5.2.0")
     await stage.edit("Instance", {"sourcegraphVersion": "5.3.0"})
     await stage.upgrade("5.3.0")
-    given_up = await stage.get("UpgradeInstanceTask", name)
+    given_up = await stage.read("UpgradeInstanceTask", name)
     assert given_up.metadata.annotations["cloud.ctrlruntime.dev/superseded"] == "true"
     assert given_up.metadata.annotations["cloud.ctrlruntime.dev/paused"] == "true"
 
@@ -271,6 +271,7 @@ async def test_an_expired_instance_is_deleted_at_its_time_without_polling(stage:
     await stage.apply(instance(instanceFeatures=features))
     await stage.there("InstanceTerraform")
     gone = await stage.until("Instance", lambda f: f.metadata.deletion_timestamp is not None)
+    assert gone.metadata.deletion_timestamp is not None
     assert gone.metadata.deletion_timestamp.timestamp() >= end
     deletes = [item for item in stage.environment.proxy.log.entries() if item.verb == "delete"]
     assert [item.name for item in deletes if item.resource.startswith("instances.")] == ["src-1"]

@@ -18,6 +18,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
+from ctrlruntime.json import Json
 from internal.cloud.labels import RUN_ID
 from internal.cloud.subresources import SUBRESOURCES, kubernetes
 from internal.cloud.tasks.kubernetes.inventory import INVENTORY
@@ -56,7 +57,7 @@ JOB: Manifest = {
 }
 
 
-def workload(*manifests: Manifest, **cluster: Any) -> dict[str, Any]:
+def workload(*manifests: Manifest, **cluster: object) -> dict[str, Any]:
     return instance(
         infrastructure={},
         cluster={
@@ -73,7 +74,7 @@ async def deployed(
     *manifests: Manifest,
     cluster: Environment | None = None,
     meanwhile: Callable[[Stage], Awaitable[None]] | None = None,
-    **more: Any,
+    **more: Json,
 ) -> AsyncIterator[LocalStage]:
     """A ready instance whose workload is in a cluster, by default the manager's own; a repair waits 2 s after a run."""
     quick = replace(kubernetes.DEFINITION, retries=Retries(base=2.0))
@@ -109,7 +110,7 @@ async def restored(stage: Stage, name: str, **data: str) -> None:
 
 async def runs(stage: Stage) -> int:
     """How many runs the workload has had."""
-    found = await stage.get("InstanceKubernetes")
+    found = await stage.read("InstanceKubernetes")
     assert found.status.run is not None
     return int(found.status.run.attempt)
 
@@ -140,11 +141,11 @@ async def test_a_deleted_config_map_of_an_instance_is_noticed_and_repaired(
 
 
 async def is_ready(stage: Stage) -> bool:
-    found = await stage.get("InstanceKubernetes")
+    found = await stage.read("InstanceKubernetes")
     return bool(found.status.phase == "Ready" and found.status.run.state == "Done")
 
 
-async def edit(stage: Stage, name: str, **patch: Any) -> None:
+async def edit(stage: Stage, name: str, **patch: object) -> None:
     await stage.client.patch(
         CONFIG_MAP, name, patch, namespace=NAMESPACE, field_manager="kubectl-edit"
     )
@@ -230,7 +231,7 @@ async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
                 if await data_of(stage, "web") == {"a": "1"}:
                     await edit(stage, "web", data={"a": "theirs"})
                 await asyncio.sleep(0.05)
-        status = (await stage.get("InstanceKubernetes")).status
+        status = (await stage.read("InstanceKubernetes")).status
         made = [status.run, *status.history]
         waits = [
             (later.created_at - earlier.finished_at).total_seconds()
@@ -274,7 +275,7 @@ async def test_in_another_cluster_drift_is_repaired_within_the_period(
             return False
 
         await eventually_holds(is_restored, timeout=60.0)
-        assert (await stage.get("InstanceKubernetes")).status.succeeded.slot
+        assert (await stage.read("InstanceKubernetes")).status.succeeded.slot
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.api import Resource
 from tests.cloud.instance.harness import instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
 
@@ -88,11 +89,11 @@ async def test_h_b10_a_key_that_is_no_variable_is_named(make: Make) -> None:
         assert "key 'key.json' of Secret 'cloud' cannot be a variable" in found.status.run.message
 
 
-def is_ready(found: Any) -> bool:
+def is_ready(found: Resource[Any, Any] | None) -> bool:
     return bool(found is not None and found.status.phase == "Ready")
 
 
-def has_failed(found: Any) -> bool:
+def has_failed(found: Resource[Any, Any] | None) -> bool:
     return bool(found is not None and found.status.run and found.status.run.state == "Done")
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import Instance
+from apis.cloud import Instance, Waiting
 from apis.operations import ChangeFreeze
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import instance
@@ -37,15 +37,17 @@ def writes(stage: Theatre, since: Mark) -> list[LogEntry]:
     return [item for item in stage.writes(since) if not item.resource.startswith("events")]
 
 
-def held(found: Any) -> Any:
-    return None if found is None else found.status.waiting
+def held(found: Resource[Any, Any] | None) -> Waiting | None:
+    return found.status.waiting if isinstance(found, Instance) else None
 
 
-async def waits(stage: Theatre, reason: str) -> Any:
+async def waits(stage: Theatre, reason: str) -> Waiting:
     found = await stage.until(
-        "Instance", lambda item: held(item) is not None and held(item).reason == reason
+        "Instance", lambda item: (waiting := held(item)) is not None and waiting.reason == reason
     )
-    return held(found)
+    waiting = held(found)
+    assert waiting is not None
+    return waiting
 
 
 async def test_an_upgrade_waits_and_a_new_instance_is_built(stage: Theatre) -> None:
@@ -55,7 +57,7 @@ async def test_an_upgrade_waits_and_a_new_instance_is_built(stage: Theatre) -> N
         waiting = await waits(stage, "Frozen")
         assert freeze in waiting.message
         assert "Audit" in waiting.message
-        found = await stage.get("Instance")
+        found = await stage.read("Instance")
         assert found.status.phase == "Waiting"
         assert freeze in found.status.message
         condition = find_condition(found.status.conditions, "ChangesHeld")
@@ -133,7 +135,7 @@ async def test_a_run_under_way_ends_and_its_successor_waits(stage: Theatre) -> N
         pool = {"blue": {"machineType": "n2-standard-32"}}
         await stage.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
         await stage.rest()
-        run = (await stage.get("InstanceTerraform")).status.run
+        run = (await stage.read("InstanceTerraform")).status.run
         assert run.interrupt_at is None, "what would follow it waits, so it is awaited"
         stage.elsewhere.end("terraform")
         await waits(stage, "Frozen")
@@ -146,6 +148,7 @@ async def test_outside_of_its_own_window_an_instance_waits_for_the_opening(stage
     window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
     await stage.edit("Instance", {"maintenanceWindows": [window], "sourcegraphVersion": "5.2.0"})
     waiting = await waits(stage, "Window")
+    assert waiting.until is not None
     assert waiting.until > datetime.now(UTC)
     assert waiting.until.astimezone(UTC).hour == (1 if waiting.until.month in range(4, 11) else 2)
     assert stage.elsewhere.tasks() == FIRST

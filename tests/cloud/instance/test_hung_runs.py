@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from apis.cloud import TaskRun
+from ctrlruntime.api import Resource
 from internal.cloud.pace import Pace
 from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.e2e_harness import Theatre
@@ -22,7 +24,7 @@ SLOW = {"STAND_IN": "slow"}
 TERRAFORM = {"terraform": {"module": {"source": "./none"}}}
 
 
-async def hangs(stage: LocalStage, folder: Path) -> Any:
+async def hangs(stage: LocalStage, folder: Path) -> Resource[Any, Any]:
     """The InstanceTerraform, once its binary applies and goes on doing so."""
     await stage.apply(instance(infrastructure=TERRAFORM))
     await eventually(
@@ -31,8 +33,8 @@ async def hangs(stage: LocalStage, folder: Path) -> Any:
     return await stage.there("InstanceTerraform")
 
 
-def run_of(found: Any, run_id: str) -> Any:
-    runs = [found.status.run, *found.status.history]
+def run_of(found: Resource[Any, Any], run_id: str) -> TaskRun | None:
+    runs: list[TaskRun | None] = [found.status.run, *found.status.history]
     return next((run for run in runs if run is not None and run.run_id == run_id), None)
 
 
@@ -45,12 +47,14 @@ async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path, c
         else:
             await stage.annotate(retry="now")
 
-        def ended(found: Any) -> bool:
+        def ended(found: Resource[Any, Any]) -> bool:
             run = run_of(found, before.run_id)
             return run is not None and run.state == "Done"
 
         found = await stage.until("InstanceTerraform", ended, timeout=120)
-        assert run_of(found, before.run_id).outcome == "Cancelled"
+        ended_run = run_of(found, before.run_id)
+        assert ended_run is not None
+        assert ended_run.outcome == "Cancelled"
         [log] = [path.read_text() for path in logs_of(tmp_path, before.run_id)]
         assert "cancelled" in log, "the task ended in good order, after its binary"
         await stage.until(

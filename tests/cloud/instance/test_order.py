@@ -82,11 +82,11 @@ async def test_done_for_earlier_inputs_is_not_ready(stage: Stage) -> None:
     await stage.apply(instance(domain="one.example.com"))
     await stage.carry_out("InstanceTerraform")
     await stage.there("InstanceKubernetes")
-    old = (await stage.get("InstanceTerraform")).status
+    old = (await stage.read("InstanceTerraform")).status
     await stage.edit("Instance", {"domain": "two.example.com"})
     changed = await stage.until("InstanceTerraform", lambda f: f.spec.domain == "two.example.com")
     await stage.rest()
-    kubernetes = await stage.get("InstanceKubernetes")
+    kubernetes = await stage.read("InstanceKubernetes")
     assert kubernetes.spec.domain == "one.example.com", "went on although Terraform is not ready"
 
     # What a lagging driver might write: the new generation, but the success of the old inputs.
@@ -96,8 +96,8 @@ async def test_done_for_earlier_inputs_is_not_ready(stage: Stage) -> None:
     await stage.say("InstanceTerraform", succeeded=done, phase="Ready", conditions=[ready])
     assert changed.metadata.generation == 2
     await stage.rest()
-    assert (await stage.get("InstanceKubernetes")).spec.domain == "one.example.com"
-    assert ready_of(await stage.get("Instance")) == "False"
+    assert (await stage.read("InstanceKubernetes")).spec.domain == "one.example.com"
+    assert ready_of(await stage.read("Instance")) == "False"
 
     await stage.carry_out("InstanceTerraform")
     await stage.until("InstanceKubernetes", lambda f: f.spec.domain == "two.example.com")
@@ -164,7 +164,7 @@ async def test_infrastructure_that_left_the_spec_is_kept_while_protected(stage: 
     await stage.edit("Instance", {"infrastructure": {"terraform": None}})
     held = await stage.phase("Failed")
     assert "enableDeletionProtection" in held.status.message
-    assert (await stage.get("InstanceTerraform")).metadata.deletion_timestamp is None
+    assert (await stage.read("InstanceTerraform")).metadata.deletion_timestamp is None
     await stage.edit("Instance", {"debug": {"enableDeletionProtection": False}})
     await stage.until("InstanceTerraform", lambda f: f.metadata.deletion_timestamp is not None)
 
@@ -193,7 +193,7 @@ async def test_a_retry_is_handed_on_once(stage: Stage) -> None:
     await stage.until("Instance", lambda found: found.status.last_handled_retry == "1")
     await stage.annotate(kind="InstanceTerraform", retry="by hand")
     await stage.rest()
-    kept = await stage.get("InstanceTerraform")
+    kept = await stage.read("InstanceTerraform")
     assert kept.metadata.annotations[key] == "by hand"
 
 

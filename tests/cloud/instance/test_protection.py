@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.client.errors import NotFound
 from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import BY_NAME, NAMESPACE, instance
@@ -80,7 +80,9 @@ class TestWithoutTheInstance:
             with contextlib.suppress(NotFound):
                 await theatre.delete(kind=kind)
 
-    async def ready_and_stripped(self, theatre: Theatre, spec: dict[str, Any]) -> Any:
+    async def ready_and_stripped(
+        self, theatre: Theatre, spec: dict[str, Any]
+    ) -> Resource[Any, Any]:
         await theatre.apply(instance(**spec))
         await theatre.phase("Ready")
         await theatre.rest()
@@ -144,10 +146,10 @@ async def test_h_b2_the_record_follows_the_spec(theatre: Theatre) -> None:
     assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"], "it is no input"
 
 
-def is_held(found: Any) -> bool:
+def is_held(found: Resource[Any, Any] | None) -> bool:
     return found is not None and find_condition(found.status.conditions, "Held") is not None
 
 
-def records(value: str, found: Any) -> bool:
+def records(value: str, found: Resource[Any, Any]) -> bool:
     annotations = found.metadata.annotations or {}
     return bool(annotations.get("cloud.ctrlruntime.dev/deletion-protection") == value)

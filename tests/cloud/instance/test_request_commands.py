@@ -23,7 +23,7 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
 
 
 async def running(
-    terminal: Terminal, kind: type[Any], run_id: str, *, instance: str = "acme", **run: Any
+    terminal: Terminal, kind: type[Any], run_id: str, *, instance: str = "acme", **run: object
 ) -> None:
     """Make a subresource with a run under way."""
     name = f"{instance}-{kind.__name__.lower()}"

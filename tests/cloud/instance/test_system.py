@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import UpgradeInstanceTask
+from apis.cloud import InstanceKubernetesPVC, UpgradeInstanceTask
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import UntypedKindRef
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cloud.labels import BUNDLE, DELETION_PROTECTION, INSTANCE
@@ -61,11 +62,11 @@ async def test_a_version_is_upgraded_to_before_the_workload_follows(theatre: The
     await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
     await theatre.upgrade("5.2.0")
     await theatre.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
-    assert (await theatre.get("InstanceKubernetes")).spec.version == "5.1.0"
+    assert (await theatre.read("InstanceKubernetes")).spec.version == "5.1.0"
     theatre.elsewhere.end("upgrade")
     ready = await theatre.phase("Ready")
     assert ready.status.version == "5.2.0"
-    assert (await theatre.get("InstanceKubernetes")).spec.version == "5.2.0"
+    assert (await theatre.read("InstanceKubernetes")).spec.version == "5.2.0"
     assert theatre.elsewhere.tasks()[3:] == ["upgrade", "kubernetes", "invariants"]
 
 
@@ -112,20 +113,24 @@ async def test_marks_of_the_secret_with_outputs_come_back(theatre: Theatre) -> N
     assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
 
 
-async def edited(theatre: Theatre, kind: Any, name: str, metadata: dict[str, Any]) -> None:
+async def edited(
+    theatre: Theatre, kind: UntypedKindRef, name: str, metadata: dict[str, Any]
+) -> None:
     """Make an edit as people do."""
     patch = {"metadata": metadata}
     await theatre.client.patch(kind, name, patch, namespace=NAMESPACE, field_manager="people")
 
 
-async def marks_of(theatre: Theatre, kind: Any, name: str) -> dict[str, Any]:
+async def marks_of(theatre: Theatre, kind: UntypedKindRef, name: str) -> dict[str, Any]:
     """What is kept of an object's metadata, and that it is the same object."""
     found: Any = await theatre.client.get(kind, name, namespace=NAMESPACE)
     fields = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
     return {field: found["metadata"].get(field) for field in fields}
 
 
-async def eventually_equal(theatre: Theatre, kind: Any, name: str, wanted: dict[str, Any]) -> None:
+async def eventually_equal(
+    theatre: Theatre, kind: UntypedKindRef, name: str, wanted: dict[str, Any]
+) -> None:
     """Wait until an object has these marks."""
 
     async def is_equal() -> bool:
@@ -188,7 +193,8 @@ async def test_what_is_found_of_disks_starts_nothing_else(theatre: Theatre) -> N
     await theatre.rest()
     assert sorted(theatre.elsewhere.tasks()) == ["invariants", "kubernetes", "resize", "terraform"]
     assert ready.status.outputs == {}
-    looked = await theatre.get("InstanceKubernetesPVC")
+    looked = await theatre.read("InstanceKubernetesPVC")
+    assert isinstance(looked, InstanceKubernetesPVC)
     assert looked.status.outputs == theatre.elsewhere.outputs["resize"]
     assert pvc.period(looked) == SELDOM
     looked.spec.period = timedelta(minutes=5)

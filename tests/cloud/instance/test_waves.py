@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -16,7 +16,7 @@ from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 
 
-def instance(name: str, kind: str, version: str = "5.1.0", **more: Any) -> Instance:
+def instance(name: str, kind: str, version: str = "5.1.0", **more: object) -> Instance:
     metadata = {"name": name, "namespace": "default", "labels": {"instance-type": kind}}
     annotations, ready = more.pop("annotations", {}), more.pop("ready", "True")
     condition = {
@@ -63,7 +63,9 @@ def test_the_public_stages_of_a_release() -> None:
 @pytest.mark.criterion("SG-73")
 @settings(deadline=None, max_examples=20)
 @given(st.integers(0, 30), st.randoms(use_true_random=False))
-def test_a_stage_contains_the_ones_before_whatever_the_order(size: int, order: Any) -> None:
+def test_a_stage_contains_the_ones_before_whatever_the_order(
+    size: int, order: random.Random
+) -> None:
     instances = fleet(size)
     before: set[str] = set()
     for stage in range(1, len(MONTHLY) + 1):

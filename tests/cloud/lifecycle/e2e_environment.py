@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -115,7 +115,7 @@ class Application:
         for name, answer in say.items():
             self.site.answers[name] = self._told(answer)
 
-    def _told(self, answer: Any) -> Any:
+    def _told(self, answer: Callable[[Asked], Say]) -> Callable[[Asked], Say]:
         def tell(asked: Asked) -> Say:
             self.story.append((f"{asked.method} {asked.path}", time.time()))
             said: Say = answer(asked)
@@ -373,7 +373,7 @@ async def _manager(environment: Environment, namespace: str, folder: Path) -> As
 
 
 @asynccontextmanager
-async def _running(work: Any) -> AsyncIterator[None]:
+async def _running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """In the background; its failure is the test's."""
     async with asyncio.TaskGroup() as group:
         task = group.create_task(work)

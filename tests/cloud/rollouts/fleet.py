@@ -10,7 +10,6 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import yaml
 
@@ -25,7 +24,7 @@ SAMPLES = Path(__file__).parents[3] / "config" / "samples"
 TYPES = ("internal", "trial", "production")
 
 
-def sample(name: str, **spec: Any) -> FleetRollout:
+def sample(name: str, **spec: object) -> FleetRollout:
     """Return a preset of config/samples, with other fields of the spec."""
     manifest = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
     manifest["metadata"]["generation"] = 1

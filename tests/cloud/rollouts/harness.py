@@ -51,7 +51,7 @@ def add_rollouts(manager: Manager) -> None:
     add_rollout_controller(make_parts(manager, CloudOptions(), SUBRESOURCES), freezes)
 
 
-def instance(name: str, kind: str = "production", **spec: Any) -> dict[str, Any]:
+def instance(name: str, kind: str = "production", **spec: object) -> dict[str, Any]:
     return {
         "apiVersion": Instance.gvk().api_version,
         "kind": "Instance",
@@ -91,10 +91,9 @@ class Fleet:
         *,
         manager: bool = True,
         server: SharedServer | None = None,
-        **more: Any,
     ) -> AsyncIterator[Self]:
         """Start a server with all kinds, or use a real one, with the controller and the driver."""
-        async with cls._environment(folder, server, **more) as env:
+        async with cls._environment(folder, server) as env:
             await env.install_crds(*KINDS)
             fleet = cls(env, folder)
             driver = asyncio.create_task(fleet._drive())
@@ -113,15 +112,13 @@ class Fleet:
 
     @staticmethod
     @contextlib.asynccontextmanager
-    async def _environment(
-        folder: Path, server: SharedServer | None, **more: Any
-    ) -> AsyncIterator[Environment]:
+    async def _environment(folder: Path, server: SharedServer | None) -> AsyncIterator[Environment]:
         if server is None:
-            async with embedded("manager", folder=folder, **more) as env:
+            async with embedded("manager", folder=folder) as env:
                 yield env
             return
         users = ("manager", "envtest")
-        async with server.environment(users=users, proxy=True, folder=folder, **more) as env:
+        async with server.environment(users=users, proxy=True, folder=folder) as env:
             yield env
 
     async def _remove_kinds(self) -> None:
@@ -158,12 +155,12 @@ class Fleet:
 
     # -- people ----------------------------------------------------------------------------
 
-    async def create_instances(self, count: int, kind: str = "production", **spec: Any) -> None:
+    async def create_instances(self, count: int, kind: str = "production", **spec: object) -> None:
         for number in range(count):
             await self.client.create(instance(f"{kind}-{number}", kind, **spec))
         await self.wait(lambda: self._all_reported(), "instances are reported")
 
-    async def roll_out(self, version: str = NEW, name: str = "release", **spec: Any) -> None:
+    async def roll_out(self, version: str = NEW, name: str = "release", **spec: object) -> None:
         manifest = {
             "apiVersion": FleetRollout.gvk().api_version,
             "kind": "FleetRollout",

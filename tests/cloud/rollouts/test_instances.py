@@ -66,7 +66,7 @@ async def test_a_tool_that_drops_the_annotation_downgrades_nothing(stage: Stage)
     await stage.edit("Instance", {"managedSMTP": {"disabled": True}})
     await stage.rest()
     assert [item.spec.to_version for item in await stage.upgrades()] == ["5.2.0"]
-    found = await stage.get("Instance")
+    found = await stage.read("Instance")
     assert found.status.assigned_version.version == "5.2.0"
 
 
@@ -82,7 +82,7 @@ async def test_an_annotation_of_a_rollout_that_was_edited_is_restored(
     before = (await stage.roll_out()).metadata.annotations[RELEASE_ASSIGNMENT]
     await assign(stage, edited)
     await stage.rest()
-    after = (await stage.get("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
+    after = (await stage.read("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
     assert recorded_assignment({RELEASE_ASSIGNMENT: after}) == recorded_assignment(
         {RELEASE_ASSIGNMENT: before}
     )
@@ -98,7 +98,7 @@ async def test_a_change_of_the_spec_wins(stage: Stage) -> None:
     await stage.edit("Instance", {"sourcegraphVersion": "5.2.4"})
     await stage.upgrade("5.2.4")
     await stage.rest()
-    assert (await stage.get("Instance")).status.assigned_version is None
+    assert (await stage.read("Instance")).status.assigned_version is None
 
 
 async def test_an_assignment_that_cannot_be_read_is_ignored(stage: Stage) -> None:
@@ -108,4 +108,4 @@ async def test_an_assignment_that_cannot_be_read_is_ignored(stage: Stage) -> Non
         await assign(stage, text)
         await stage.rest()
     assert not await stage.upgrades()
-    assert (await stage.get("Instance")).status.phase == "Ready"
+    assert (await stage.read("Instance")).status.phase == "Ready"

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from apis.cloud import FleetRollout, FleetRolloutPhase, Phase
+from ctrlruntime.json import Json
 from ctrlruntime.rollout import ChangeKind, Health, decide, resolve
 from internal.cloud.rollouts.members import Rival, fleet_of
 from internal.cloud.rollouts.strategy import strategy_of
@@ -27,7 +27,7 @@ SHARES = st.lists(st.integers(0, 100), min_size=0, max_size=4)
 OLD, NEW = "5.2.0", "5.3.0"
 
 
-def rollout(target: str = NEW, **spec: Any) -> FleetRollout:
+def rollout(target: str = NEW, **spec: object) -> FleetRollout:
     return FleetRollout.from_manifest(
         {
             "metadata": {"name": "release", "namespace": "default", "generation": 1},
@@ -36,7 +36,7 @@ def rollout(target: str = NEW, **spec: Any) -> FleetRollout:
     )
 
 
-def simulation(size: int, seed: int, **spec: Any) -> FleetSimulation:
+def simulation(size: int, seed: int, **spec: Json) -> FleetSimulation:
     fleet = instances({"internal": size, "production": size}, OLD)
     run = FleetSimulation(rollout(**spec), fleet, BEGIN, slowest=timedelta(minutes=9))
     run.random.seed(seed)

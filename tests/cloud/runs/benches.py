@@ -214,19 +214,19 @@ def request_of(
     run_id: str = "work-0123456789ab",
     timeout: float = 60,
     secrets: Sequence[SecretKeyRef] = (),
-    **fields: Any,
+    attempt: int = 1,
+    annotations: Mapping[str, str] | None = None,
 ) -> RunRequest:
     given = RunInput(
         task="work",
         run_id=run_id,
         inputs_version="4-6ed660a4008186bfdeea20b29ecc01904d04bf7b",
-        attempt=1,
+        attempt=attempt,
         slot="",
         operation=TaskOperation.APPLY,
         owner=owner,
         instance=owner.name,
         spec={"steps": list(steps)},
+        annotations=annotations or {},
     )
-    return RunRequest(
-        run_id=run_id, input=replace(given, **fields), timeout=timeout, secrets=secrets
-    )
+    return RunRequest(run_id=run_id, input=given, timeout=timeout, secrets=secrets)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from apis.references import SecretKeyRef
+from ctrlruntime.json import Json
 from ctrlruntime.manager.leadership import LeaderElectionLost
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.cloudrun import (
@@ -91,7 +92,9 @@ class TestShape:
             lambda job: job["template"]["template"].update(volumes=[]),
         ],
     )
-    def test_the_server_of_these_tests_refuses_what_google_refuses(self, spoil: Any) -> None:
+    def test_the_server_of_these_tests_refuses_what_google_refuses(
+        self, spoil: Callable[[Json], object]
+    ) -> None:
         job = job_of(request_of(OWNER), OPTIONS)
         spoil(job)
         with pytest.raises(Refused):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 import pytest
@@ -26,7 +25,7 @@ def parse(*arguments: str, in_cluster: bool = False) -> RunsOptions:
 
     @click.command()
     @cloud_options
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         found.append(take_cloud_options(given, in_cluster=in_cluster).runs)
 
     run.main([*arguments], standalone_mode=False)
@@ -91,7 +90,7 @@ def test_h_b9_time_limits_and_the_grace_have_flags() -> None:
 
     @click.command()
     @cloud_options
-    def run(**given: Any) -> None:
+    def run(**given: object) -> None:
         found.append(take_cloud_options(given, in_cluster=False))
 
     run.main(

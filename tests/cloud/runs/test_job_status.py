@@ -13,7 +13,7 @@ from internal.cloud.runs.jobs.status import run_of
 Manifest = dict[str, Any]
 
 
-def job(*conditions: tuple[str, str], annotations: Any = None, **metadata: Any) -> Manifest:
+def job(*conditions: tuple[str, str], annotations: object = None, **metadata: object) -> Manifest:
     return {
         "metadata": {
             "name": "work-1",
@@ -33,7 +33,7 @@ def job(*conditions: tuple[str, str], annotations: Any = None, **metadata: Any) 
     }  # fmt: skip
 
 
-def pod(phase: str, state: Manifest | None = None, **status: Any) -> Manifest:
+def pod(phase: str, state: Manifest | None = None, **status: object) -> Manifest:
     statuses = [
         {"name": "sidecar", "state": {"terminated": {"exitCode": 9}}},
         {"name": "task", "state": state or {}},

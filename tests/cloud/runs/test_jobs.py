@@ -19,6 +19,7 @@ from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnkn
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.envtest.proxy import LoseReply, Match
+from ctrlruntime.json import Json
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.jobs import JobOptions, JobRuns
@@ -39,7 +40,7 @@ OWNER = owner_of("shop", "1-2-3")
 class TestShape:
     """What is asked of the cluster."""
 
-    def spec(self, options: JobOptions | None = None) -> Any:
+    def spec(self, options: JobOptions | None = None) -> Json:
         refs = [SecretKeyRef(name=n, key=k) for n, k in (("a", "x"), ("b", "z"), ("a", "y"))]
         request = request_of(OWNER, secrets=refs, timeout=90.5)
         return job_of(request, options or JobOptions(image="i:1"))["spec"]

@@ -62,13 +62,14 @@ class Outside:
         """All runs under way."""
         return [run for run in self.runs.values() if not run.state.finished]
 
-    def move(self, run_id: str, state: RunState, **changes: Any) -> None:
+    def move(self, run_id: str, state: RunState, **changes: object) -> None:
         """A run goes on, or ends."""
+        given: dict[str, Any] = {"state": state, **changes}
         if state is RunState.RUNNING:
-            changes.setdefault("started_at", self.clock())
+            given.setdefault("started_at", self.clock())
         if state.finished:
-            changes.setdefault("finished_at", self.clock())
-        self.runs[run_id] = replace(self.runs[run_id], state=state, **changes)
+            given.setdefault("finished_at", self.clock())
+        self.runs[run_id] = replace(self.runs[run_id], **given)
 
     def add(self, uid: str, run_id: str, state: RunState = RunState.RUNNING) -> None:
         """A run that nobody here started."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, TypeVar, Unpack, overload
 
 from prometheus_client import CollectorRegistry
 
@@ -18,6 +18,7 @@ from apis.cloud import (
     TaskStatus,
     UpgradeInstanceTask,
 )
+from ctrlruntime.api import Resource
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -29,9 +30,12 @@ from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.labels import FIELD_MANAGER, RUNS_FINALIZER
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.taskdriver import EnsureOptions, Progress, TaskMetrics, Tools, ensure
+from internal.cloud.taskdriver.context import Hold, Leaving
 from internal.cloud.tasks.task import Retries, TaskDefinition
 from tests.cloud.rbac import embedded
 from tests.cloud.taskdriver.fake_provider import Outside
+
+R = TypeVar("R", bound=Resource[Any, Any])
 
 NAMESPACE = "default"
 KINDS = (Instance, InstanceTerraform, UpgradeInstanceTask)
@@ -84,19 +88,19 @@ class World:
         kind: type[Any] = InstanceTerraform,
         spec: Mapping[str, Any] | None = None,
         finalizers: tuple[str, ...] = (RUNS_FINALIZER,),
-        **metadata: Any,
-    ) -> Any:
+        **metadata: object,
+    ) -> Resource[Any, Any]:
         """Create an object, with the finalizer of the driver."""
         given = {"name": name, "namespace": NAMESPACE, "finalizers": list(finalizers), **metadata}
         return await self.admin.create(
             kind.from_manifest({"metadata": given, "spec": dict(spec or {})})
         )
 
-    async def change(self, name: str = "acme", **spec: Any) -> None:
+    async def change(self, name: str = "acme", **spec: object) -> None:
         """Change the spec."""
         await self.admin.patch(InstanceTerraform, name, {"spec": spec}, namespace=NAMESPACE)
 
-    async def annotate(self, name: str = "acme", **annotations: Any) -> None:
+    async def annotate(self, name: str = "acme", **annotations: object) -> None:
         """Set annotations, by keys with `_` for `/`; None takes one away."""
         await self.annotate_all(name, {k.replace("_", "/"): v for k, v in annotations.items()})
 
@@ -104,13 +108,19 @@ class World:
         patch = {"metadata": {"annotations": dict(annotations)}}
         await self.admin.patch(InstanceTerraform, name, patch, namespace=NAMESPACE)
 
-    async def forge(self, status: Any, name: str = "acme") -> None:
+    async def forge(self, status: object, name: str = "acme") -> None:
         """Write a status as anybody may: a merge patch, None for nothing at all."""
         await self.admin.patch_status(
             InstanceTerraform, name, {"status": status}, namespace=NAMESPACE
         )
 
-    async def read(self, name: str = "acme", kind: type[Any] = InstanceTerraform) -> Any:
+    @overload
+    async def read(self, name: str = ...) -> InstanceTerraform: ...
+    @overload
+    async def read(self, name: str, kind: type[R]) -> R: ...
+    async def read(
+        self, name: str = "acme", kind: type[Resource[Any, Any]] = InstanceTerraform
+    ) -> Resource[Any, Any]:
         """The object as the server has it."""
         return await self.admin.get(kind, name, namespace=NAMESPACE)
 
@@ -119,7 +129,7 @@ class World:
             raise RuntimeError(self.refused)
 
     @asynccontextmanager
-    async def life(self, **options: Any) -> AsyncIterator[Life]:
+    async def life(self, **options: object) -> AsyncIterator[Life]:
         """One life of a manager: nothing is remembered from the one before."""
         recording = Client.connect(self.env.config("recorder"))
         async with Client.connect(self.env.config("manager")) as client, recording:
@@ -150,6 +160,20 @@ class World:
                 await cache.stop()
 
 
+class StepOptions(TypedDict, total=False):
+    """The object, and fields of `EnsureOptions`."""
+
+    kind: type[Resource[Any, Any]]
+    resource: Resource[Any, Any] | None
+    definition: TaskDefinition
+    instance: str
+    period: float | None
+    paused_by: str
+    leaving: Leaving
+    held: Hold | None
+    drift: str
+
+
 @dataclass
 class Life:
     """One manager."""
@@ -160,7 +184,13 @@ class Life:
     registry: CollectorRegistry
     woken: list[RunOwner] = field(default_factory=list)
 
-    async def seen(self, name: str = "acme", kind: type[Any] = InstanceTerraform) -> Any:
+    @overload
+    async def seen(self, name: str = ...) -> InstanceTerraform: ...
+    @overload
+    async def seen(self, name: str, kind: type[R]) -> R: ...
+    async def seen(
+        self, name: str = "acme", kind: type[Resource[Any, Any]] = InstanceTerraform
+    ) -> Resource[Any, Any]:
         """The object from the cache, once that is as new as the server."""
         newest = await self.world.read(name, kind)
         version = newest.metadata.resource_version
@@ -170,16 +200,22 @@ class Life:
             return entry is not None and entry.resource_version == version
 
         await eventually_holds(current, timeout=60.0)
-        return self.cache.get(kind, name, namespace=NAMESPACE)
+        found = self.cache.get(kind, name, namespace=NAMESPACE)
+        assert found is not None
+        return found
 
-    async def step(self, name: str = "acme", **options: Any) -> Progress:
+    async def step(
+        self,
+        name: str = "acme",
+        **options: Unpack[StepOptions],
+    ) -> Progress:
         """One pass."""
         kind = options.pop("kind", InstanceTerraform)
         resource = options.pop("resource", None) or await self.seen(name, kind)
         given: dict[str, Any] = {"definition": PLAIN, "instance": name, **options}
         return await ensure(self.tools, EnsureOptions(resource=resource, **given))
 
-    async def drive(self, name: str = "acme", **options: Any) -> Progress:
+    async def drive(self, name: str = "acme", **options: Unpack[StepOptions]) -> Progress:
         """Pass until nothing is due at once."""
         for _ in range(30):
             progress = await self.step(name, **options)
@@ -190,14 +226,19 @@ class Life:
         raise AssertionError("the driver never comes to rest")
 
     async def finish(
-        self, state: RunState = RunState.SUCCEEDED, name: str = "acme", **changes: Any
+        self,
+        state: RunState = RunState.SUCCEEDED,
+        name: str = "acme",
+        *,
+        definition: TaskDefinition = PLAIN,
+        period: float | None = None,
+        **changes: object,
     ) -> Progress:
         """The run under way ends; drive on."""
-        options = {key: changes.pop(key) for key in ("definition", "period") if key in changes}
         run = run_of((await self.world.read(name)).status)
         self.world.outside.move(run.run_id, RunState.RUNNING)
         self.world.outside.move(run.run_id, state, **changes)
-        return await self.drive(name, **options)
+        return await self.drive(name, definition=definition, period=period)
 
 
 def run_of(status: TaskStatus) -> TaskRun:

@@ -54,7 +54,7 @@ class Story:
 
         await self.survive(step)
 
-    async def end(self, state: RunState, **changes: Any) -> None:
+    async def end(self, state: RunState, **changes: object) -> None:
         run = run_of((await self.world.read(self.name)).status)
         self.world.outside.move(run.run_id, RunState.RUNNING)
         self.world.outside.move(run.run_id, state, **changes)

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from random import Random
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
 
 def terraform(
-    spec: dict[str, Any] | None = None, generation: int = 4, **metadata: Any
+    spec: dict[str, Any] | None = None, generation: int = 4, **metadata: object
 ) -> InstanceTerraform:
     given = {"name": "acme", "namespace": "default", "generation": generation, **metadata}
     return InstanceTerraform.from_manifest({"metadata": given, "spec": spec or {}})
@@ -45,7 +46,9 @@ def test_the_version_is_generation_and_a_hash_of_the_annotations() -> None:
     ),
     st.randoms(use_true_random=False),
 )
-def test_the_order_of_annotations_does_not_count(annotations: dict[str, str], random: Any) -> None:
+def test_the_order_of_annotations_does_not_count(
+    annotations: dict[str, str], random: Random
+) -> None:
     items = list(annotations.items())
     random.shuffle(items)
     assert inputs_of(terraform(annotations=dict(items))) == inputs_of(

@@ -12,6 +12,7 @@ import pytest
 import internal.cloud
 from apis.cloud import InstanceTerraform, TaskState, TaskStatus
 from ctrlruntime.api import find_condition
+from ctrlruntime.json import Json
 from internal.cloud.instance.walk import is_ready_for
 from internal.cloud.labels import PAUSED, is_paused, pausing_annotation
 from internal.cloud.runs import RunState
@@ -24,7 +25,7 @@ NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 LIBRARY_PAUSED = "ctrlruntime.dev/paused"
 
 
-def resource(**status: Any) -> InstanceTerraform:
+def resource(**status: Json) -> InstanceTerraform:
     """A subresource of generation 2 that is ready for it; `status` changes fields of its status."""
     made = InstanceTerraform.from_manifest(
         {"metadata": {"name": "acme", "namespace": "default", "uid": "u", "generation": 2}}

@@ -284,6 +284,7 @@ async def test_content_that_is_carried_out_already_is_adopted_without_a_run(worl
         await life.drive()
     resource = await world.read()
     assert resource.metadata.generation == 3
+    assert resource.status.succeeded is not None
     assert resource.status.succeeded.inputs_version == inputs_of(resource).version
     assert is_ready(resource)
     assert sum(world.outside.begun.values()) == 1

@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from apis.cloud import Instance, InstanceTerraform, Phase, TaskState, UpgradeInstanceTask
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.revision import REVISION
@@ -44,12 +45,12 @@ async def reconcile(
     raise AssertionError("it never comes to rest")
 
 
-async def instance(world: World, annotations: dict[str, str] | None = None) -> Any:
+async def instance(world: World, annotations: dict[str, str] | None = None) -> Resource[Any, Any]:
     spec = {"sourcegraphVersion": "5.3.0"}
     return await world.make(kind=Instance, spec=spec, finalizers=(), annotations=annotations or {})
 
 
-def owned(owner: Any) -> dict[str, Any]:
+def owned(owner: Resource[Any, Any]) -> dict[str, Any]:
     reference = {
         "apiVersion": owner.api_version,
         "kind": owner.kind,
@@ -63,10 +64,10 @@ def owned(owner: Any) -> dict[str, Any]:
 async def steer(world: World, life: Life, annotation: str, value: str | None) -> None:
     patch = {"metadata": {"annotations": {annotation: value}}}
     await world.admin.patch(Instance, "acme", patch, namespace=NAMESPACE)
-    await life.seen(kind=Instance)
+    await life.seen("acme", Instance)
 
 
-def writes(world: World, mark: Any) -> int:
+def writes(world: World, mark: Mark) -> int:
     return world.env.proxy.log.since(mark).select(user="manager").writes
 
 
@@ -103,7 +104,7 @@ async def test_h_b8_a_task_of_an_unknown_instance_reports_that(world: World) -> 
     assert sorted(item["reason"] for item in events) == ["InstanceUnknown", "InstanceUnknown"]
 
 
-def reported(found: Any) -> tuple[str, str, int | None]:
+def reported(found: Resource[Any, Any]) -> tuple[str, str, int | None]:
     """Status, reason and generation of the condition Ready."""
     condition = find_condition(found.status.conditions, "Ready")
     assert condition is not None
@@ -210,9 +211,9 @@ async def test_an_upgrade_goes_without_its_instance_too(world: World) -> None:
             await life.seen(name, UpgradeInstanceTask)
             await reconcile(life, UpgradeInstanceTask, Request(name, namespace=NAMESPACE))
         good = await world.read("good", UpgradeInstanceTask)
-        stray = await world.read("stray", UpgradeInstanceTask)
+        other = await world.read("stray", UpgradeInstanceTask)
         assert world.outside.requests[run_of(good.status).run_id].input.instance == "acme"
-        assert stray.status.run is None
+        assert other.status.run is None
         await world.admin.delete(Instance, "acme", namespace=NAMESPACE)
         await world.admin.delete(UpgradeInstanceTask, "good", namespace=NAMESPACE)
         world.outside.move(run_of(good.status).run_id, RunState.SUCCEEDED)

@@ -62,6 +62,7 @@ async def test_the_status_says_what_is_waited_for(world: World) -> None:
         progress = await life.drive("second", definition=ONE)
         status = (await world.read("second")).status
         assert (status.phase, status.run) == (Phase.WAITING, None)
+        assert status.waiting is not None
         assert (status.waiting.reason, status.waiting.limit) == (WaitingReason.LIMIT, 1)
         assert (status.waiting.holder, status.waiting.position) == ("InstanceTerraform/first", 1)
         assert status.waiting.since == status.waiting.as_of

@@ -65,7 +65,7 @@ def text_of(desired: list[Desired]) -> str:
 class _Dumper(yaml.SafeDumper):
     """Texts of several lines are written so that people can read them."""
 
-    def ignore_aliases(self, data: Any) -> bool:
+    def ignore_aliases(self, data: object) -> bool:
         return True
 
 

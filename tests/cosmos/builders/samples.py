@@ -10,6 +10,7 @@ import yaml
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.json import Json
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.labels import p2p_service_name, pod_name
@@ -26,7 +27,7 @@ def sample(name: str = "cosmosfullnode", namespace: str = "chains") -> CosmosFul
     return CosmosFullNode.from_manifest(manifest)
 
 
-def node_set(**changes: Any) -> CosmosFullNode:
+def node_set(**changes: Json) -> CosmosFullNode:
     """A small set with `changes` to its spec: `chain__app__haltHeight=5` goes into nested objects."""
     spec: dict[str, Any] = {
         "replicas": 2,

@@ -16,11 +16,11 @@ from .samples import node_set
 STORAGE = {"requests": {"storage": "10Gi"}}
 
 
-def claims(**changes: Any) -> list[Claim]:
+def claims(**changes: object) -> list[Claim]:
     return build_claims(node_set(**changes))
 
 
-def spec(**template: Any) -> dict[str, Any]:
+def spec(**template: object) -> dict[str, Any]:
     given = {"storageClassName": "standard", "resources": STORAGE, **template}
     made: dict[str, Any] = claims(volumeClaimTemplate=given)[0].desired.manifest["spec"]
     return made
@@ -42,7 +42,7 @@ def test_each_node_has_one() -> None:
         ("volumeMode", "Block", "Filesystem"),
     ],
 )
-def test_each_field_of_the_template(field: str, value: Any, usual: Any) -> None:
+def test_each_field_of_the_template(field: str, value: object, usual: object) -> None:
     assert spec()[field] == usual
     assert spec(**{field: value})[field] == value
 

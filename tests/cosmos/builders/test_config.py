@@ -9,6 +9,7 @@ import pytest
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.json import Json
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
 from internal.cosmos.fullnode.peers import Peers, build_peers
@@ -27,15 +28,15 @@ def document(nodes: CosmosFullNode, file: str) -> Document:
     return tomllib.loads(config_maps(nodes)[0].manifest["data"][f"{file}-overlay.toml"])
 
 
-def config(**changes: Any) -> Document:
+def config(**changes: object) -> Document:
     return document(node_set(**changes), "config")
 
 
-def app(**changes: Any) -> Document:
+def app(**changes: object) -> Document:
     return document(node_set(**changes), "app")
 
 
-def at(value: Document, path: str) -> Any:
+def at(value: Document, path: str) -> Json:
     for part in path.split("."):
         value = (value or {}).get(part)  # type: ignore[assignment]
     return value
@@ -183,7 +184,7 @@ def test_each_field_of_the_app(field: str) -> None:
         ("minRetainBlocks", 5, "min-retain-blocks", 5),
     ],
 )
-def test_pruning(field: str, value: Any, where: str, wanted: Any) -> None:
+def test_pruning(field: str, value: object, where: str, wanted: object) -> None:
     assert where not in app()
     assert app(chain__app__pruning={field: value})[where] == wanted
     assert app(chain__app__pruning={})["pruning"] == "default"

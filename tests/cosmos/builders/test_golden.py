@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -49,7 +48,7 @@ def test_nothing_built_knows_the_manager_it_was_built_by(name: str) -> None:
     assert images <= set(_texts(manifest))
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: object) -> list[str]:
     if isinstance(value, dict):
         return [text for each in value.values() for text in _texts(each)]
     if isinstance(value, list):

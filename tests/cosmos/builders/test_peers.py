@@ -11,7 +11,7 @@ from internal.cosmos.fullnode.peers import Peers, build_peers, external_address
 from .samples import balanced, key, keys_of, node_set
 
 
-def peers(*services: dict[str, Any], **changes: Any) -> Peers:
+def peers(*services: dict[str, Any], **changes: object) -> Peers:
     nodes = node_set(**changes)
     return build_peers(nodes, keys_of(nodes), {each["metadata"]["name"]: each for each in services})
 

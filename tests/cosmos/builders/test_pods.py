@@ -9,6 +9,7 @@ import pytest
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.json import Json
 from ctrlruntime.resources import Desired
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
@@ -29,7 +30,7 @@ def pod(nodes: CosmosFullNode, place: int = 0) -> Manifest:
     return pods(nodes)[place].manifest
 
 
-def spec(**changes: Any) -> Manifest:
+def spec(**changes: object) -> Manifest:
     made: Manifest = pod(node_set(**changes))["spec"]
     return made
 
@@ -162,7 +163,7 @@ TEMPLATE: dict[str, tuple[Any, str, Any]] = {
 }
 
 
-def at(value: Any, path: str) -> Any:
+def at(value: Json, path: str) -> Json:
     for part in path.split("."):
         value = value[int(part)] if isinstance(value, list) else value.get(part)
     return value
@@ -271,7 +272,7 @@ def test_init_is_told_the_chain_and_its_arguments() -> None:
         ("additionalStartArgs", ["--a", "b c"], ["--a", "b c"]),
     ],
 )
-def test_arguments_of_start(field: str, value: Any, arguments: list[str]) -> None:
+def test_arguments_of_start(field: str, value: object, arguments: list[str]) -> None:
     usual = ["start", "--home", "/home/operator/cosmos"]
     assert container(spec(), "node")["args"] == usual
     made = container(spec(**{f"chain__{field}": value}), "node")

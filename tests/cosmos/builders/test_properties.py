@@ -77,7 +77,7 @@ def test_what_is_built_shares_nothing_with_the_set() -> None:
         assert text_of(built(nodes)) == text
 
 
-def _spoil(value: Any) -> None:
+def _spoil(value: object) -> None:
     if isinstance(value, dict):
         for key in list(value):
             _spoil(value[key])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -49,7 +48,7 @@ class Disk:
             "LOG": str(self.log),
         }
 
-    def run(self, name: str, *, fails: bool = False, **changes: Any) -> str:
+    def run(self, name: str, *, fails: bool = False, **changes: object) -> str:
         """Carry out one init container."""
         made = init_containers(node_set(**changes), 0, Images(SIDECAR, SIDECAR))
         (found,) = [each for each in made if each["name"] == name]

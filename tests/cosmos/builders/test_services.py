@@ -14,7 +14,7 @@ from .samples import node_set
 Manifest = dict[str, Any]
 
 
-def services(**changes: Any) -> dict[str, Manifest]:
+def services(**changes: object) -> dict[str, Manifest]:
     return {item.name: item.manifest for item in build_services(node_set(**changes))}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
@@ -99,7 +99,7 @@ class Nodes:
             finally:
                 await cache.close()
 
-    def add(self, *ordinals: int, name: str = "hub", **fields: Any) -> None:
+    def add(self, *ordinals: int, name: str = "hub", **fields: object) -> None:
         """Make Pods, each with an address of its own, or make them anew."""
         for ordinal in ordinals:
             number = next(self._numbers)
@@ -123,9 +123,11 @@ class Nodes:
         """A Pod is gone."""
         del self.pods[name][pod_name]
 
-    def follow(self, name: str = "hub", **options: Any) -> None:
+    def follow(
+        self, name: str = "hub", *, folder: str = "", boundaries: Iterable[int] = ()
+    ) -> None:
         """What the controller does when Pods changed."""
-        self.cache.follow(NAMESPACE, name, **options)
+        self.cache.follow(NAMESPACE, name, folder=folder, boundaries=boundaries)
 
     def collect(self, name: str = "hub") -> list[Observation]:
         return self.cache.collect(NAMESPACE, name)

@@ -19,14 +19,14 @@ from tests.cosmos.servers.comet import CometNodes
 HOST = "127.130.9.1"
 
 
-def status(**info: Any) -> bytes:
+def status(**info: object) -> bytes:
     given = {"latest_block_height": "12", "catching_up": False, **info}
     return json.dumps({"jsonrpc": "2.0", "id": -1, "result": {"sync_info": given}}).encode()
 
 
 class TestStatus:
     @pytest.mark.parametrize("height", ["0", "12", "9223372036854775807", 12])
-    def test_heights_are_numbers_in_texts(self, height: Any) -> None:
+    def test_heights_are_numbers_in_texts(self, height: str | int) -> None:
         said = parse_status(status(latest_block_height=height, catching_up=True))
         assert said == NodeStatus(int(height), True)
 
@@ -35,7 +35,7 @@ class TestStatus:
         ["", "-1", "1.5", "1e3", " 12", "0x10", "١٢", "9223372036854775808", "9" * 400, None, -1],
         ids=ascii,
     )
-    def test_other_heights_are_nonsense(self, height: Any) -> None:
+    def test_other_heights_are_nonsense(self, height: object) -> None:
         with pytest.raises(NodeError) as caught:
             parse_status(status(latest_block_height=height))
         assert caught.value.failure is Failure.INVALID

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from types import CoroutineType
 from typing import Any
 
 import pytest
@@ -399,5 +400,6 @@ def _ours(tasks: set[asyncio.Task[Any]]) -> set[asyncio.Task[Any]]:
     return {task for task in tasks if "/internal/cosmos/cache/" in _file(task.get_coro())}
 
 
-def _file(coroutine: Any) -> str:
-    return str(coroutine.cr_code.co_filename)
+def _file(coroutine: object) -> str:
+    assert isinstance(coroutine, CoroutineType)
+    return coroutine.cr_code.co_filename

@@ -26,6 +26,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
+from ctrlruntime.json import Json
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cosmos.times import Times
@@ -70,7 +71,7 @@ class World:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path, **more: Any) -> AsyncIterator[Self]:
+    async def start(cls, folder: Path, *, options: CosmosOptions = OPTIONS) -> AsyncIterator[Self]:
         """A server with our kinds, machines, nodes, and the controllers."""
         env = Environment(
             users=(administrator("admin"), User(name="manager")),
@@ -89,7 +90,7 @@ class World:
             await grant(env, ["manager"], "cosmos")
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
-            world = cls(env, folder, comet, **more)
+            world = cls(env, folder, comet, options)
             await world.start_manager()
             try:
                 yield world
@@ -160,7 +161,7 @@ class Place:
         """What a node says."""
         return self.world.comet.node(f"{name}-{ordinal}", self.namespace)
 
-    def node_set(self, name: str = NAME, **fields: Any) -> dict[str, Any]:
+    def node_set(self, name: str = NAME, **fields: object) -> dict[str, Any]:
         """A manifest of three nodes; `fields` of the spec are laid over, folder by folder."""
         port = self.world.comet.port
         spec: dict[str, Any] = {
@@ -190,14 +191,14 @@ class Place:
     async def apply(self, manifest: Mapping[str, Any]) -> None:
         await self.client.apply(dict(manifest), field_manager="people", force=True)
 
-    async def edit(self, name: str = NAME, **spec: Any) -> None:
+    async def edit(self, name: str = NAME, **spec: object) -> None:
         """Merge into the spec by hand."""
         patch = {"spec": spec}
         await self.client.patch(
             CosmosFullNode, name, patch, namespace=self.namespace, field_manager="people"
         )
 
-    async def set_status(self, name: str = NAME, **status: Any) -> None:
+    async def set_status(self, name: str = NAME, **status: object) -> None:
         """Merge into the status, as others do."""
         await self.client.patch_status(
             CosmosFullNode, name, {"status": status}, namespace=self.namespace
@@ -209,7 +210,7 @@ class Place:
         except NotFound:
             return None
 
-    async def object(self, kind: RESTMapping, name: str) -> Any:
+    async def object(self, kind: RESTMapping, name: str) -> Json:
         try:
             return await self.client.get(kind, name, namespace=self.namespace)
         except NotFound:
@@ -219,7 +220,9 @@ class Place:
         found = await self.client.list(kind, self.namespace)
         return sorted(item["metadata"]["name"] for item in found)
 
-    async def until(self, is_so: Callable[[CosmosFullNode], bool], name: str = NAME) -> Any:
+    async def until(
+        self, is_so: Callable[[CosmosFullNode], bool], name: str = NAME
+    ) -> CosmosFullNode:
         """The set, as soon as it is so."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while True:
@@ -238,7 +241,9 @@ class Place:
             assert asyncio.get_running_loop().time() < end, f"{name} is still there"
             await asyncio.sleep(0.05)
 
-    async def until_object(self, kind: RESTMapping, name: str, is_so: Callable[[Any], bool]) -> Any:
+    async def until_object(
+        self, kind: RESTMapping, name: str, is_so: Callable[[Any], bool]
+    ) -> Json:
         """An object (None if there is none), as soon as it is so."""
         end = asyncio.get_running_loop().time() + PATIENCE
         while True:
@@ -249,7 +254,7 @@ class Place:
                 raise AssertionError(f"{kind.gvk.kind} {name} is not as expected: {found}")
             await asyncio.sleep(0.05)
 
-    async def phase(self, phase: str, name: str = NAME) -> Any:
+    async def phase(self, phase: str, name: str = NAME) -> CosmosFullNode:
         """The set, once it is in that phase for its present generation."""
         return await self.until(
             lambda found: (
@@ -259,7 +264,7 @@ class Place:
             name,
         )
 
-    async def settled(self, name: str = NAME) -> Any:
+    async def settled(self, name: str = NAME) -> CosmosFullNode:
         """The set, once nothing is outdated and every node has caught up."""
         return await self.until(
             lambda found: (

@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import Invalid
@@ -20,6 +20,8 @@ from ctrlruntime.schedule import BadSchedule, parse
 from internal.cosmos.fullnode.checks import check_claims, check_increase, check_pods, check_strategy
 from internal.cosmos.invalid import InvalidSpec
 from tests.cosmos.fullnode.harness import NAME, SERVICE, Place, World, laid_over
+
+T = TypeVar("T")
 
 CRD = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
 CHECKS = ("pattern", "minimum", "maximum", "maxLength", "minLength", "minItems", "required", "enum")
@@ -32,9 +34,9 @@ on_server = [
 ]
 
 
-def marked(test: Any) -> Any:
+def marked(test: T) -> T:
     for mark in on_server:
-        test = mark(test)
+        mark(test)
     return test
 
 
@@ -220,7 +222,7 @@ OTHERS: list[tuple[Any, dict[str, Any], dict[str, Any], str, str]] = [
 async def test_h_c2_schedules_are_refused_by_path(
     world: World,
     place: Place,
-    kind: Any,
+    kind: type[Resource[Any, Any]],
     good: dict[str, Any],
     bad: dict[str, Any],
     reason: str,
@@ -321,14 +323,16 @@ async def replace(place: Place, spec: dict[str, Any]) -> None:
     await place.client.update({**found, "spec": spec})
 
 
-async def merge(place: Place, **spec: Any) -> None:
+async def merge(place: Place, **spec: object) -> None:
     """Merge into a spec that cannot be read."""
     mapping = CosmosFullNode.mapping()
     await place.client.patch(mapping, NAME, {"spec": spec}, namespace=place.namespace)
 
 
 @asynccontextmanager
-async def loosened(world: World, kind: Any, more: dict[str, Any]) -> AsyncIterator[None]:
+async def loosened(
+    world: World, kind: type[Resource[Any, Any]], more: dict[str, Any]
+) -> AsyncIterator[None]:
     """The kind's schema without its checks, as an older release had it."""
     mapping = kind.mapping()
     name = f"{mapping.plural}.{mapping.gvk.group}"

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 import pytest
 
-from apis.cosmos import CosmosFullNode
+from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
 from apis.operations import ChangeFreeze
+from apis.waiting import ChangesWaiting
+from ctrlruntime.json import Json
 from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, POD, SERVICE, Place, World, pods
 from tests.support.freezes import freeze_until, frozen
 
@@ -21,7 +22,7 @@ pytestmark = [
 SECONDS = 10.0
 
 
-async def settled(place: Place, **fields: Any) -> dict[str, str]:
+async def settled(place: Place, **fields: Json) -> dict[str, str]:
     """A set whose nodes have caught up; the UIDs of its Pods."""
     await place.world.environment.install_crds(ChangeFreeze)
     await place.apply(place.node_set(**fields))
@@ -29,11 +30,12 @@ async def settled(place: Place, **fields: Any) -> dict[str, str]:
     return await place.uids()
 
 
-async def waits(place: Place, changes: int) -> Any:
+async def waits(place: Place, changes: int) -> tuple[ChangesWaiting, CosmosFullNodeStatus]:
     found = await place.until(
         lambda each: each.status.waiting is not None and each.status.waiting.changes == changes
     )
-    return found.status
+    assert found.status.waiting is not None
+    return found.status.waiting, found.status
 
 
 async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
@@ -43,10 +45,10 @@ async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
     async with frozen(world.client, reason="Audit", systems=["Cosmos"]) as freeze:
         await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
         await place.edit(podTemplate={"image": "gaia:v2"})
-        status = await waits(place, 3)
-        assert (status.waiting.reason, status.waiting.until) == ("Frozen", None)
-        assert freeze in status.waiting.message
-        assert "Audit" in status.waiting.message
+        waiting, status = await waits(place, 3)
+        assert (waiting.reason, waiting.until) == ("Frozen", None)
+        assert freeze in waiting.message
+        assert "Audit" in waiting.message
         assert "Audit" in status.status
         assert status.rollout.outdated == 3
         await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)

@@ -10,6 +10,7 @@ import pytest
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
+from ctrlruntime.json import Json
 from tests.cosmos.fullnode.harness import NAME, POD, Place, World, pods
 
 pytestmark = [
@@ -21,7 +22,7 @@ pytestmark = [
 BAD = {"image": "gaia:does-not-exist"}
 
 
-async def started(place: Place, **strategy: Any) -> dict[str, str]:
+async def started(place: Place, **strategy: Json) -> dict[str, str]:
     """A set of six nodes that have caught up; the UIDs of their Pods."""
     given = {"maxUnavailable": 4, "haltOnFailures": 2, **strategy}
     settings = {key: value for key, value in given.items() if value is not None}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.kinds import RESTMapping
 from internal.cosmos.fullnode.desired_objects import ACCOUNT, ROLE, ROLE_BINDING
 from internal.cosmos.labels import CREATED_BY, INSTANCE
@@ -65,7 +64,7 @@ async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Plac
     await label(place, team="nodes", cost="7", tier=None)
     for kind, name in ALL:
 
-        def is_new(found: Any, kind: RESTMapping = kind) -> bool:
+        def is_new(found: Manifest, kind: RESTMapping = kind) -> bool:
             labels = found["metadata"]["labels"]
             tier = "pods" if kind is POD else None
             return (labels.get("team"), labels.get("cost"), labels.get("tier")) == (

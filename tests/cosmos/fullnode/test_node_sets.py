@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.api import find_condition
+from ctrlruntime.api import Manifest, find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest.proxy import Fail, Match, Rule
 from internal.cosmos.fullnode import pod_builder
@@ -166,7 +166,7 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
         old = (await place.object(kind, name))["metadata"]["uid"]
         await place.client.delete(kind, name, namespace=place.namespace)
 
-        def is_another(item: Any, old: str = old) -> bool:
+        def is_another(item: Manifest | None, old: str = old) -> bool:
             return item is not None and item["metadata"]["uid"] != old
 
         await place.until_object(kind, name, is_another)

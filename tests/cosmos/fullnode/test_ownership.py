@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.api import Manifest
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cosmos.fullnode.desired_objects import ACCOUNT, ROLE, ROLE_BINDING
@@ -42,14 +43,14 @@ ALL = {
 }
 
 
-async def change(place: Place, kind: RESTMapping, name: str, **metadata: Any) -> None:
+async def change(place: Place, kind: RESTMapping, name: str, **metadata: object) -> None:
     """Merge into the metadata by hand."""
     await place.client.patch(
         kind, name, {"metadata": metadata}, namespace=place.namespace, field_manager="people"
     )
 
 
-def is_whole(found: Any) -> bool:
+def is_whole(found: Manifest | None) -> bool:
     """Whether label, owner reference and annotations are there."""
     if found is None:
         return False

@@ -24,7 +24,7 @@ pytestmark = [
 SAMPLES = Path(__file__).parents[1] / "peer"
 
 
-def manifest(place: Place, name: str, **spec: Any) -> dict[str, Any]:
+def manifest(place: Place, name: str, **spec: object) -> dict[str, Any]:
     """One of them, in the test's namespace. `spec` is laid over."""
     found: dict[str, Any] = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
     found["metadata"]["namespace"] = place.namespace

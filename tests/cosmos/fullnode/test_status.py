@@ -36,8 +36,8 @@ class Given:
     made: tuple[str, ...] = ()
 
 
-def facts(*observations: Observation, made: tuple[str, ...] = (), **more: Any) -> Given:
-    given = {
+def facts(*observations: Observation, made: tuple[str, ...] = (), **more: object) -> Given:
+    given: dict[str, Any] = {
         "generation": 3,
         "phase": FullNodePhase.COMPLETE,
         "message": "As it should be.",

@@ -22,18 +22,19 @@ RESTING = Progress()
 KEPT = ClaimProgress()
 
 
-def found(*errors: Exception, **more: Any) -> Found:
+def found(*errors: Exception, **more: object) -> Found:
     findings = Findings()
     for error in errors:
         findings.append(error)
-    return Found(**{"findings": findings, "pods": RESTING, "claims": KEPT, **more})
+    given: dict[str, Any] = {"findings": findings, "pods": RESTING, "claims": KEPT, **more}
+    return Found(**given)
 
 
 def judged(given: Found, ready: int = 3, wanted: int = 3) -> Verdict:
     return verdict(given, ready, wanted, TIMES)
 
 
-def node_set(**template: Any) -> CosmosFullNode:
+def node_set(**template: object) -> CosmosFullNode:
     return CosmosFullNode.from_manifest(
         {
             "apiVersion": "cosmos.ctrlruntime.dev/v1",

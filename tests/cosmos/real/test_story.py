@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.json import Json
 from tests.backends import SharedServer
 from tests.cosmos.fullnode.harness import CLAIM, NAME, POD, Place, pods
 from tests.cosmos.real.availability_recorder import Watchman
@@ -151,7 +152,7 @@ def image(pod: dict[str, Any]) -> str:
     return next(str(c["image"]) for c in pod["spec"]["containers"] if c["name"] == "node")
 
 
-def capacity(claim: Any) -> str:
+def capacity(claim: Json) -> str:
     return str(((claim or {}).get("status") or {}).get("capacity", {}).get("storage", ""))
 
 

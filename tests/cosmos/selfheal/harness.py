@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TextIO
 
 from apis.cosmos import CosmosFullNode, PVCAutoScaleRequest
 from ctrlruntime.api.builtin import BUILTIN
@@ -85,7 +85,7 @@ class Harness:
                     yield ward
 
     @contextlib.asynccontextmanager
-    async def _running(self, log: Any) -> AsyncIterator[None]:
+    async def _running(self, log: TextIO) -> AsyncIterator[None]:
         self.manager = manager = Manager(
             self.environment.config("manager"),
             ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
@@ -179,7 +179,7 @@ class Namespace:
         capacity: str = "100Gi",
         storage_class: str = "standard",
         status: Mapping[str, Any] | None = None,
-        **spec: Any,
+        **spec: object,
     ) -> None:
         """Make a set, its Pods and its claims; `spec` has further fields of the set."""
         made: Any = await self.client.create(_node_set(self.namespace, replicas, spec))
@@ -249,13 +249,13 @@ class Namespace:
         name = claim_name(SET, ordinal)
         await self.client.patch_status(CLAIM, name, {"status": status}, namespace=self.namespace)
 
-    async def set_status(self, **status: Any) -> None:
+    async def set_status(self, **status: object) -> None:
         """What others write into the status of the set."""
         await self.client.patch_status(
             CosmosFullNode, SET, {"status": status}, namespace=self.namespace
         )
 
-    async def edit(self, **spec: Any) -> None:
+    async def edit(self, **spec: object) -> None:
         await self.client.patch(CosmosFullNode, SET, {"spec": spec}, namespace=self.namespace)
 
     async def get(self) -> CosmosFullNode:

@@ -41,7 +41,7 @@ def fill(bed: Namespace, *ordinals: int, percent: int = 90) -> None:
         bed.node(ordinal).disk_free = (100 - percent) * GIB
 
 
-def scale(**more: Any) -> dict[str, Any]:
+def scale(**more: object) -> dict[str, Any]:
     return {"pvcAutoScale": {**SCALE, **more}}
 
 

@@ -110,9 +110,11 @@ class CometNodes:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, client: Client | None = None, **options: Any) -> AsyncIterator[Self]:
+    async def start(
+        cls, client: Client | None = None, *, height: int = 100, blocks_per_second: float = 0
+    ) -> AsyncIterator[Self]:
         """Listen. The client reads Pods: whose address is whose. Without one, all is told by `place`."""
-        nodes = cls(client, **options)
+        nodes = cls(client, height=height, blocks_per_second=blocks_per_second)
         application = web.Application()
         application.router.add_get(STATUS, nodes._status)
         application.router.add_get(DISK, nodes._disk)
@@ -244,7 +246,7 @@ class CometNodes:
                 self._pods[status["podIP"]] = metadata["namespace"], metadata["name"]
 
 
-def _envelope(**told: Any) -> dict[str, Any]:
+def _envelope(**told: object) -> dict[str, Any]:
     return {"jsonrpc": "2.0", "id": -1, **told}
 
 

@@ -27,7 +27,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.controller import Controller
-from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.controller.reconcile import ReconcileFunc, Result
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.queue import Request
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT as SNAPSHOT
@@ -58,6 +58,10 @@ class Behaviour:
     """The driver does not tell the size of what is restored."""
 
 
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
 class Csi:
     """A driver with its snapshot controller, as one manager."""
 
@@ -66,7 +70,7 @@ class Csi:
         config: Config,
         *,
         claims: bool = True,
-        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+        clock: Callable[[], datetime] = _now,
     ) -> None:
         """`claims`: bind and grow them too, where no simulated nodes do."""
         options = ManagerOptions(name="csi", metrics_bind_address="0", health_bind_address="0")
@@ -86,9 +90,11 @@ class Csi:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, config: Config, **options: Any) -> AsyncIterator[Self]:
+    async def start(
+        cls, config: Config, *, claims: bool = True, clock: Callable[[], datetime] = _now
+    ) -> AsyncIterator[Self]:
         """Run it in the background."""
-        csi = cls(config, **options)
+        csi = cls(config, claims=claims, clock=clock)
         async with csi.manager.running():
             yield csi
 
@@ -108,7 +114,9 @@ class Csi:
             for entry in self.manager.cache.informer(kind).store:
                 controller.queue.add(Request(entry.name, namespace=entry.namespace), reason="tick")
 
-    def _add(self, name: str, kind: RESTMapping | GroupVersionKind, reconcile: Any) -> None:
+    def _add(
+        self, name: str, kind: RESTMapping | GroupVersionKind, reconcile: ReconcileFunc[Request]
+    ) -> None:
         controller = Builder(self.manager).for_(kind, optional=True).named(name).build(reconcile)
         self._controllers.append(controller)
 

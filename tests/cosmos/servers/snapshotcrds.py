@@ -31,7 +31,7 @@ SIZE: Final[Schema] = {
 }
 
 
-def _object(properties: Schema, *required: str, **more: Any) -> Schema:
+def _object(properties: Schema, *required: str, **more: object) -> Schema:
     found: Schema = {"type": "object", "properties": properties, **more}
     return {**found, "required": list(required)} if required else found
 

@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -48,7 +47,7 @@ def check_of(client: Client, home: Path, image: str = OLD, pod: str = "test-0") 
     return VersionCheck(account, place)
 
 
-async def made(client: Client, heights: dict[str, int] | None = None, **changes: Any) -> None:
+async def made(client: Client, heights: dict[str, int] | None = None, **changes: object) -> None:
     """A set of nodes with what its Pods may do."""
     nodes = node_set(**{"chain__versions": VERSIONS, **changes})
     nodes.metadata.namespace = NAMESPACE

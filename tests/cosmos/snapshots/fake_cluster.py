@@ -33,7 +33,7 @@ SET = "chain"
 BEGIN = datetime(2026, 1, 1, 0, 0, tzinfo=UTC)
 
 
-def spec(**fields: Any) -> ScheduledVolumeSnapshotSpec:
+def spec(**fields: object) -> ScheduledVolumeSnapshotSpec:
     given = {
         "fullNodeRef": {"name": SET},
         "schedule": "*/10 * * * *",

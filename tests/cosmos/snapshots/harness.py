@@ -18,6 +18,7 @@ from typing import Any, Self
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import KindRef
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -141,7 +142,7 @@ class Stand:
 
     # -- what people do ---------------------------------------------------------------------------
 
-    async def schedule(self, name: str = "nightly", **fields: Any) -> None:
+    async def schedule(self, name: str = "nightly", **fields: object) -> None:
         """A ScheduledVolumeSnapshot that is due every ten minutes; returns once it counts."""
         spec = {
             "fullNodeRef": {"name": SET},
@@ -155,7 +156,7 @@ class Stand:
         await self.client.create({**manifest, "metadata": metadata})
         await self.sees(name, lambda found: found.status.created_at is not None)
 
-    async def stateful_job(self, name: str = "weekly", **fields: Any) -> None:
+    async def stateful_job(self, name: str = "weekly", **fields: object) -> None:
         """A StatefulJob of every hour."""
         pod = {"containers": [{"name": "main", "image": "busybox"}]}
         spec = {
@@ -169,7 +170,7 @@ class Stand:
         manifest = {"apiVersion": kind.api_version, "kind": kind.kind, "spec": spec}
         await self.client.create({**manifest, "metadata": {"name": name, "namespace": NAMESPACE}})
 
-    async def edit(self, kind: Any, name: str, **spec: Any) -> None:
+    async def edit(self, kind: KindRef, name: str, **spec: object) -> None:
         await self.client.patch(kind, name, {"spec": spec}, namespace=NAMESPACE)
 
     # -- what machines do -------------------------------------------------------------------------
@@ -242,13 +243,13 @@ class Stand:
         assert isinstance(found, StatefulJob)
         return found
 
-    async def gone(self, kind: Any, name: str) -> None:
+    async def gone(self, kind: KindRef, name: str) -> None:
         """Wait until there is no such object."""
         async with asyncio.timeout(PATIENCE):
             while await self.there(kind, name):  # noqa: ASYNC110 - the server tells, nobody here
                 await asyncio.sleep(0.05)
 
-    async def there(self, kind: Any, name: str) -> bool:
+    async def there(self, kind: KindRef, name: str) -> bool:
         try:
             await self.client.get(kind, name, namespace=NAMESPACE)
         except NotFound:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from apis.cosmos import ScheduledVolumeSnapshot, SnapshotPhase
 from ctrlruntime.api import find_condition
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, LoseReply, Match, Rule
+from ctrlruntime.json import Json
 from internal.cosmos.labels import PAUSE_FINALIZER, SOURCE
 from tests.cosmos.servers.csi import NEVER
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
@@ -39,7 +39,7 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
         yield made
 
 
-async def take_down(stand: Stand, **fields: Any) -> None:
+async def take_down(stand: Stand, **fields: Json) -> None:
     """Up to the moment that the node's Pod has ended and its snapshot is being made."""
     assert stand.csi is not None
     stand.csi.default.ready_after = NEVER

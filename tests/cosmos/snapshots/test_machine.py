@@ -16,7 +16,7 @@ Phase = SnapshotPhase
 FIRST = "nightly-202601010010"
 
 
-def begun(**fields: Any) -> Schedule:
+def begun(**fields: object) -> Schedule:
     """Ten minutes after its making: the first time is due."""
     schedule = Schedule(Cluster(), spec(**fields))
     schedule.look()
@@ -24,7 +24,7 @@ def begun(**fields: Any) -> Schedule:
     return schedule
 
 
-def down(**fields: Any) -> Schedule:
+def down(**fields: object) -> Schedule:
     """The node is down, its Pod has ended, the snapshot is being made."""
     schedule = begun(**fields)
     schedule.look()

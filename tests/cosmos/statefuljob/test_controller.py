@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apis.cosmos import JobOutcome, StatefulJob
+from ctrlruntime.api import RESTMapping
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, Match, Rule
+from ctrlruntime.json import Json
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cosmos.labels import COMPONENT, CREATED_BY
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
@@ -27,14 +29,14 @@ async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
         yield made
 
 
-async def running(stand: Stand, **fields: Any) -> StatefulJob:
+async def running(stand: Stand, **fields: Json) -> StatefulJob:
     """A Job runs on a copy."""
     await stand.snapshot("copy", app="chain")
     await stand.stateful_job(**fields)
     return await stand.job("weekly", last_is(JobOutcome.RUNNING))
 
 
-def last_is(outcome: JobOutcome, name: str = RUN) -> Any:
+def last_is(outcome: JobOutcome, name: str = RUN) -> Callable[[StatefulJob], bool]:
     def so(found: StatefulJob) -> bool:
         history = found.status.job_history
         return bool(history) and (history[0].name, history[0].outcome) == (name, outcome)
@@ -169,7 +171,7 @@ async def test_h_c4_a_job_that_lost_its_labels_is_not_lost(stand: Stand) -> None
 @pytest.mark.criterion("H-R3")
 @pytest.mark.parametrize("kind", [JOB, CLAIM], ids=["Job", "claim"])
 async def test_marks_of_a_job_that_has_ended_come_back_and_nothing_is_deleted(
-    stand: Stand, kind: Any
+    stand: Stand, kind: RESTMapping
 ) -> None:
     await running(stand)
     await end(stand, RUN)
@@ -192,7 +194,7 @@ async def test_marks_of_a_job_that_has_ended_come_back_and_nothing_is_deleted(
     assert await stand.there(CLAIM, RUN)
 
 
-async def metadata(stand: Stand, kind: Any) -> dict[str, Any]:
+async def metadata(stand: Stand, kind: RESTMapping) -> dict[str, Any]:
     """What is kept of an object's metadata, and that it is the same object."""
     found = await stand.client.get(kind, RUN, namespace=NAMESPACE)
     fields = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")

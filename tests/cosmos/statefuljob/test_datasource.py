@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +13,7 @@ from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT, error_of, restore_s
 DECODER = EntryDecoder(VOLUME_SNAPSHOT.gvk)
 
 
-def snapshot(name: str, status: Any = None, **metadata: Any) -> Entry:
+def snapshot(name: str, status: object = None, **metadata: object) -> Entry:
     return DECODER.decode_manifest({"metadata": {"name": name, **metadata}, "status": status})
 
 

@@ -15,7 +15,7 @@ from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from tests.cosmos.snapshots.harness import CLAIM, NAMESPACE, PATIENCE, Stand
 
 
-def template(**source: Any) -> VolumeClaimTemplate:
+def template(**source: object) -> VolumeClaimTemplate:
     given = {"storageClassName": "standard", "resources": {"requests": {"storage": "1Gi"}}}
     return VolumeClaimTemplate.model_validate({**given, **source})
 

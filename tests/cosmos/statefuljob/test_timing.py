@@ -21,7 +21,7 @@ NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def spec(**fields: Any) -> StatefulJobSpec:
+def spec(**fields: object) -> StatefulJobSpec:
     return StatefulJobSpec.model_validate(
         {
             "selector": {"app": "chain"},
@@ -109,7 +109,7 @@ def test_names_are_told_by_their_time_and_fit_into_a_label() -> None:
     assert run_name("a" * 200, NOW) != run_name(f"{'a' * 100}b{'a' * 99}", NOW)
 
 
-def snapshot(**fields: Any) -> Entry:
+def snapshot(**fields: object) -> Entry:
     manifest = {"metadata": {"name": "copy"}, "status": {"readyToUse": True, **fields}}
     return EntryDecoder(VOLUME_SNAPSHOT.gvk).decode_manifest(manifest)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,6 +17,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.transport import Response
 from ctrlruntime.envtest import Environment
+from ctrlruntime.json import Json
 from ctrlruntime.resources import Control, Owner
 from internal.cosmos.workload.claims import (
     STORAGE_CLASS,
@@ -190,7 +190,7 @@ class Stage:
             await self.admin.patch_status(CLAIM, name, {"status": status}, namespace="default")
             await self.cache.refresh(CLAIM, name, namespace="default")
 
-    async def spec(self, number: int) -> Any:
+    async def spec(self, number: int) -> Json:
         return (await self.admin.get(CLAIM, f"data-set-{number}", namespace="default"))["spec"]
 
     async def __call__(self, call: Call, execute: Execute) -> Response:
@@ -228,8 +228,17 @@ async def stage() -> AsyncIterator[Stage]:
         await stage.cache.stop()
 
 
-def claims(*numbers: int, size: str = "10Gi", **more: Any) -> list[Claim]:
-    return [Claim(desired=claim(number, size), **more) for number in numbers]
+def claims(
+    *numbers: int,
+    size: str = "10Gi",
+    source: Source | None = None,
+    scaled: str | None = None,
+    max_size: str | None = None,
+) -> list[Claim]:
+    return [
+        Claim(desired=claim(number, size), source=source, scaled=scaled, max_size=max_size)
+        for number in numbers
+    ]
 
 
 async def test_the_life_of_claims(stage: Stage) -> None:

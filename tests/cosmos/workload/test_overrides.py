@@ -1,7 +1,7 @@
 """What is different about one instance, and checksums of what its Pod reads."""
 
 import copy
-from typing import Any
+from typing import Unpack
 
 import pytest
 
@@ -18,7 +18,7 @@ from internal.cosmos.workload.checksums import (
     with_checksum,
 )
 from internal.cosmos.workload.overrides import Override, override_pod
-from tests.resources.ordinal_factories import OWNER, differences, existing, pod
+from tests.resources.ordinal_factories import OWNER, DesiredSettings, differences, existing, pod
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 
@@ -44,7 +44,7 @@ class TestOverrides:
             override_pod(pod(0).manifest, Override(image="app:9"), container="main")
 
 
-def config(text: str, **settings: Any) -> Desired:
+def config(text: str, **settings: Unpack[DesiredSettings]) -> Desired:
     manifest: Manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Unpack
 
 import pytest
 
@@ -19,7 +19,7 @@ from ctrlruntime.client.transport import Response
 from ctrlruntime.envtest import Environment
 from ctrlruntime.resources import REVISION, Control, Desired, Owner
 from internal.cosmos.workload.workload import Progress, WorkloadControl
-from tests.resources.ordinal_factories import MANAGER, OWNER, POD, pod
+from tests.resources.ordinal_factories import MANAGER, OWNER, POD, DesiredSettings, pod
 
 READY = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -41,14 +41,15 @@ class Stage:
         )
         return replace(OWNER, name=name, uid=made["metadata"]["uid"])
 
-    async def run(self, desired: Iterable[Desired], **options: Any) -> Progress:
+    async def run(self, desired: Iterable[Desired], **options: object) -> Progress:
         wanted = list(desired)
+        given: dict[str, Any] = {"replicas": len(wanted), "max_unavailable": 1, **options}
         self.asked.clear()
         return await self.control.reconcile(
             wanted,
             self.cache.entries(POD, "default"),
-            options.pop("owner", self.owner),
-            **{"replicas": len(wanted), "max_unavailable": 1} | options,
+            given.pop("owner", self.owner),
+            **given,
         )
 
     async def ready(self, *numbers: int) -> None:
@@ -92,7 +93,7 @@ async def stage() -> AsyncIterator[Stage]:
         yield stage
 
 
-def pods(*numbers: int, image: str = "app:1", **settings: Any) -> list[Desired]:
+def pods(*numbers: int, image: str = "app:1", **settings: Unpack[DesiredSettings]) -> list[Desired]:
     return [pod(number, image, **settings) for number in numbers]
 
 

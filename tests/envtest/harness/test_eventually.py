@@ -150,5 +150,5 @@ async def test_what_no_watch_tells_is_asked_for_again() -> None:
         ({"a": lambda v: v > 1}, {"a": 2}, []),
     ],
 )  # fmt: skip
-def test_differences_are_named_by_path(expected: Any, actual: Any, lines: list[str]) -> None:
+def test_differences_are_named_by_path(expected: object, actual: object, lines: list[str]) -> None:
     assert differences(expected, actual) == lines

@@ -13,6 +13,7 @@ import orjson
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.auth import StaticAuth
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Forbidden, NotFound, Unauthorized
@@ -33,7 +34,7 @@ SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 BINDING = GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding")
 
 
-def config_map(name: str, namespace: str = "default", **metadata: Any) -> dict[str, Any]:
+def config_map(name: str, namespace: str = "default", **metadata: object) -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -205,18 +206,17 @@ async def test_service_accounts_get_tokens_and_a_root_certificate(
             path = f"/api/v1/namespaces/{name}/serviceaccounts/default/token"
             answer = await admin.transport.request("POST", path, body=orjson.dumps(request))
             token = orjson.loads(answer.body)["status"]["token"]
-            as_account = {"host": env.backend.url, "ca_data": root["data"]["ca.crt"].encode()}
+            ca_data = root["data"]["ca.crt"].encode()
+            as_account = Config(host=env.backend.url, ca_data=ca_data, auth=static(token))
             with pytest.raises(Forbidden, match=f"system:serviceaccount:{name}:default"):
-                await listed(token, **as_account)
+                await listed(as_account)
         finally:
             await admin.delete(NAMESPACE, name)
         await eventually_gone(admin, NAMESPACE, name)
 
 
-async def listed(token: str, **where: Any) -> None:
-    from ctrlruntime.client.auth import StaticAuth
-
-    async with Client.connect(Config(auth=StaticAuth(token=token), **where)) as client:
+async def listed(config: Config) -> None:
+    async with Client.connect(config) as client:
         await client.list(CONFIG_MAP, "default")
 
 
@@ -269,9 +269,7 @@ async def test_users_come_and_go_while_the_server_runs(real_server: SharedServer
         await eventually_lists(client)
 
 
-def static(token: str) -> Any:
-    from ctrlruntime.client.auth import StaticAuth
-
+def static(token: str) -> StaticAuth:
     return StaticAuth(token=token)
 
 

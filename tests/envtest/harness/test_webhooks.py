@@ -21,6 +21,7 @@ from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.envtest.webhooks import point_at
 from ctrlruntime.graceful_server import hanging_up
+from ctrlruntime.json import Json
 
 GROUP = "hooks.envtest.example.com"
 V1 = GroupVersionKind(GROUP, "v1", "Hooked")
@@ -58,11 +59,11 @@ class Hooks:
         body = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview"}
         return web.json_response({**body, "response": answer})
 
-    async def _review(self, request: web.Request) -> Any:
+    async def _review(self, request: web.Request) -> Json:
         self.asked.append(request.path)
         return (await request.json())["request"]
 
-    def _answer(self, review: Any, **fields: Any) -> web.Response:
+    def _answer(self, review: Json, **fields: object) -> web.Response:
         body = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
         return web.json_response({**body, "response": {"uid": review["uid"], **fields}})
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import Any
 
 import orjson
 from aiohttp import web
@@ -43,7 +42,7 @@ class Upstream:
         assert self._runner is not None
         return f"http://127.0.0.1:{self._runner.addresses[0][1]}"
 
-    def send(self, type_: str, name: str, **extra: Any) -> None:
+    def send(self, type_: str, name: str, **extra: object) -> None:
         event = {"type": type_, "object": {"metadata": {"name": name, "namespace": "ns"} | extra}}
         self.send_raw(orjson.dumps(event) + b"\n")
 

@@ -9,7 +9,8 @@ import subprocess
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+
+from ctrlruntime.json import Json
 
 
 @dataclass(slots=True)
@@ -48,7 +49,7 @@ class Kubectl:
         assert result.code == 0, f"kubectl {' '.join(arguments)}: {result.err or result.out}"
         return result.out
 
-    def json(self, *arguments: str) -> Any:
+    def json(self, *arguments: str) -> Json:
         return json.loads(self(*arguments, "-o", "json"))
 
     def run(self, *arguments: str, stdin: str | None = None) -> Result:

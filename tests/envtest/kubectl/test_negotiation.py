@@ -16,6 +16,7 @@ from ctrlruntime.envtest.server import APIServer
 from ctrlruntime.envtest.server.openapi_protobuf import document_type
 from ctrlruntime.envtest.server.protobuf import messages
 from ctrlruntime.envtest.server.protobuf_table import TABLE
+from ctrlruntime.json import Json
 
 from .conftest import gadget_definition
 
@@ -35,7 +36,7 @@ class Answer:
     body: bytes
 
     @property
-    def json(self) -> Any:
+    def json(self) -> Json:
         return orjson.loads(self.body)
 
 
@@ -44,7 +45,7 @@ class Api:
         self._url = url
         self._session = session
 
-    async def send(self, method: str, path: str, data: Any = None, **headers: str) -> Answer:
+    async def send(self, method: str, path: str, data: object = None, **headers: str) -> Answer:
         sent = {"Accept-Encoding": "identity"}
         sent |= {name.replace("_", "-"): value for name, value in headers.items()}
         url = self._url + path
@@ -271,7 +272,7 @@ async def test_documents_are_compressed_for_those_who_ask(api: Api) -> None:
     assert "Content-Encoding" not in small.headers
 
 
-def references(value: Any) -> set[str]:
+def references(value: object) -> set[str]:
     if isinstance(value, list):
         return {found for each in value for found in references(each)}
     if not isinstance(value, dict):

@@ -13,12 +13,13 @@ from ctrlruntime.envtest.server.printers import printer_for
 from ctrlruntime.envtest.server.printers.column import human_duration
 from ctrlruntime.envtest.server.printers.jsonpath import InvalidPath, compile_path
 from ctrlruntime.envtest.server.table import render
+from ctrlruntime.json import Json
 
 NOW = datetime(2026, 11, 21, 0, 0, 44, tzinfo=UTC)
 KINDS = {(kind.group, kind.kind): kind for kind in builtin_kinds()}
 
 
-def row(group: str, kind: str, **fields: Any) -> list[Any]:
+def row(group: str, kind: str, **fields: Json) -> list[Any]:
     created = {"creationTimestamp": "2026-11-21T00:00:43Z"}
     metadata = {"name": "x", **created, **fields.pop("metadata", {})}
     obj = {"kind": kind, "metadata": metadata, **fields}
@@ -29,7 +30,7 @@ def row(group: str, kind: str, **fields: Any) -> list[Any]:
     return cells
 
 
-def pod(status: dict[str, Any], **spec: Any) -> list[Any]:
+def pod(status: dict[str, Any], **spec: object) -> list[Any]:
     spec.setdefault("containers", [{"name": "a"}, {"name": "b"}])
     return row("", "Pod", spec=spec, status=status)[1:4]
 
@@ -301,7 +302,7 @@ def custom(columns: list[dict[str, Any]], obj: dict[str, Any]) -> list[Any]:
         ("string", "..type", "Ready"),
     ],
 )
-def test_cells_by_column_type(kind: str, path: str, cell: Any) -> None:
+def test_cells_by_column_type(kind: str, path: str, cell: object) -> None:
     obj = {
         "i": 3,
         "s": "text",

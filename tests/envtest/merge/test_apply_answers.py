@@ -12,6 +12,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.apply import track_update
+from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import BuiltinSchema, SchemaRegistry
 from tests.envtest.merge.widgets import Model
@@ -114,7 +115,7 @@ def test_the_creator_of_a_built_in_object_owns_what_the_real_server_says(
     ours = tracked["metadata"]["managedFields"][0]["fieldsV1"]
     excused = tuple(tuple(f"f:{p}" for p in path.split(".")) for path in _LATER.get(kind.kind, ()))
 
-    def left(first: Any, second: Any) -> list[str]:
+    def left(first: FieldSet, second: FieldSet) -> list[str]:
         return [
             fields.path_string(path)
             for path in fields.paths(fields.difference(first, second))

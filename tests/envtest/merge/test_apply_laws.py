@@ -15,6 +15,7 @@ from ctrlruntime.envtest.merge.apply import ApplyConflict, apply
 from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.merge.typed import field_set
 from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
+from ctrlruntime.json import Json
 from tests.envtest.merge.widgets import Model, applied, patched, spec
 
 pytestmark = pytest.mark.criterion("APPLY-LAWS")
@@ -36,7 +37,7 @@ def _lawful(rng: random.Random) -> dict[str, Any]:
     return dict(_filled(obj))
 
 
-def _filled(value: Any) -> Any:
+def _filled(value: object) -> Json:
     if isinstance(value, dict):
         inner = {key: _filled(item) for key, item in value.items()}
         return {key: item for key, item in inner.items() if item not in ({}, [], None)}
@@ -58,7 +59,7 @@ def _grown(rng: random.Random, steps: int) -> Model:
     return model
 
 
-def _without_times(obj: dict[str, Any] | None) -> Any:
+def _without_times(obj: dict[str, Any] | None) -> dict[str, Any] | None:
     obj = copy.deepcopy(obj)
     for entry in (obj or {}).get("metadata", {}).get("managedFields", ()):
         entry.pop("time", None)
@@ -134,7 +135,7 @@ def _whole(model: Model) -> fields.FieldSet:
     return compare({}, model.live, model.schema.type).added
 
 
-def _null_or_empty(obj: Any, path: fields.Path) -> bool:
+def _null_or_empty(obj: object, path: fields.Path) -> bool:
     """Nulls and empty metadata that an applier wrote are dropped, yet stay its own."""
     value = obj
     for element in path:
@@ -237,7 +238,9 @@ def test_an_entry_of_another_version_is_compared_in_that_version() -> None:
         shown = {} if value is None else {names[version]: value}
         return {**obj, "apiVersion": version, "spec": shown}, schemas[version]
 
-    def write(live: Any, version: str, value: str, who: str, *, force: bool = False) -> Any:
+    def write(
+        live: Json, version: str, value: str, who: str, *, force: bool = False
+    ) -> dict[str, Any]:
         obj = {
             "apiVersion": version,
             "kind": "A",

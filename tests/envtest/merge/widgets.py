@@ -15,6 +15,7 @@ from ctrlruntime.envtest.merge.apply import (
 )
 from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.schema.registry import SchemaRegistry, TypeSchema
+from ctrlruntime.json import Json
 
 GROUP = "merge.example.com"
 API_VERSION = f"{GROUP}/v1"
@@ -221,7 +222,7 @@ def _word(rng: random.Random) -> str:
     return rng.choice(["a", "b", "c"])
 
 
-def _free(rng: random.Random, depth: int = 0) -> Any:
+def _free(rng: random.Random, depth: int = 0) -> Json:
     kind = rng.randrange(7 if depth < 3 else 4)
     if kind < 2:
         return _word(rng)

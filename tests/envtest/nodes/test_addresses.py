@@ -14,7 +14,7 @@ from ctrlruntime.envtest.nodes.kinds import POD
 LOOPBACK = ipaddress.ip_network("127.128.0.0/9")
 
 
-def pod(name: str, uid: str, **status: Any) -> dict[str, Any]:
+def pod(name: str, uid: str, **status: object) -> dict[str, Any]:
     metadata = {"namespace": "default", "name": name, "uid": uid}
     return {"metadata": metadata, "status": status}
 

@@ -24,11 +24,11 @@ from .manifests import deployment, job, obj, template
 LOCAL = {"ctrlruntime.dev/run-local": "true"}
 
 
-def python(code: str, **container: Any) -> list[dict[str, Any]]:
+def python(code: str, **container: object) -> list[dict[str, Any]]:
     return [{"name": "c", "image": "local", "command": [sys.executable, "-c", code], **container}]
 
 
-def local_pod(code: str, restart: str = "Never", **container: Any) -> dict[str, Any]:
+def local_pod(code: str, restart: str = "Never", **container: object) -> dict[str, Any]:
     spec = {"restartPolicy": restart, "containers": python(code, **container)}
     return obj("v1", "Pod", "p", spec, annotations=LOCAL)
 
@@ -38,7 +38,7 @@ async def local(start: Callable[..., Any]) -> None:
     await start(run_local=True)
 
 
-def terminated(**state: Any) -> dict[str, Any]:
+def terminated(**state: object) -> dict[str, Any]:
     return {"containerStatuses": [{"name": "c", "state": {"terminated": state}}]}
 
 

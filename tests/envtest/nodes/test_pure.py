@@ -27,7 +27,7 @@ ROLLING = {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": "25%", "maxUna
      (1, 5, 2, (1, 2))],
 )  # fmt: skip
 def test_surge_rounds_up_and_unavailable_down(
-    surge: Any, unavailable: Any, replicas: int, result: tuple[int, int]
+    surge: object, unavailable: object, replicas: int, result: tuple[int, int]
 ) -> None:
     strategy = {"rollingUpdate": {"maxSurge": surge, "maxUnavailable": unavailable}}
     assert limits(strategy, replicas) == result
@@ -132,7 +132,7 @@ def test_a_selector_becomes_the_text_of_a_query() -> None:
     assert selector_text(selector) == "a=b,c in (d,e),!f"
 
 
-def pod(**container: Any) -> dict[str, Any]:
+def pod(**container: object) -> dict[str, Any]:
     return {
         "metadata": {"name": "p", "namespace": "ns", "uid": "u", "labels": {"app": "x"}},
         "spec": {"containers": [{"name": "c", **container}]},

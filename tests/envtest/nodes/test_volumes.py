@@ -20,7 +20,7 @@ from .manifests import job, obj, template
 LOCAL = {"ctrlruntime.dev/run-local": "true"}
 
 
-def pod(volumes: list[dict[str, Any]], **spec: Any) -> dict[str, Any]:
+def pod(volumes: list[dict[str, Any]], **spec: object) -> dict[str, Any]:
     mounts = [{"name": v["name"], "mountPath": f"/mnt/{v['name']}"} for v in volumes]
     container = {"name": "c", "image": "local", "volumeMounts": mounts}
     shape = {"restartPolicy": "Never", "containers": [container], "volumes": volumes, **spec}

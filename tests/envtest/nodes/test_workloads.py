@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.api.resource import UntypedKindRef
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import (
@@ -40,7 +41,7 @@ AVAILABLE = {"type": "Available", "status": "True", "reason": "MinimumReplicasAv
 COMPLETE = {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"}
 
 
-async def names(client: Client, kind: Any) -> list[str]:
+async def names(client: Client, kind: UntypedKindRef) -> list[str]:
     return sorted(o["metadata"]["name"] for o in await client.list(kind, "default"))
 
 

@@ -11,12 +11,13 @@ import pytest
 
 from ctrlruntime.envtest.schema.crd import validate_crd_schema
 from ctrlruntime.envtest.schema.registry import SchemaRegistry
+from ctrlruntime.json import Json
 
 _FIXTURES = Path(__file__).parent / "fixtures"
 REGISTRY = SchemaRegistry()
 
 
-def _load(name: str) -> Any:
+def _load(name: str) -> Json:
     return json.loads((_FIXTURES / f"{name}.json").read_bytes())
 
 
@@ -24,7 +25,7 @@ def _named(case: dict[str, Any]) -> str:
     return json.dumps(case.get("spec", case.get("name")))[:60]
 
 
-def _verdict(schema: dict[str, Any], spec: Any) -> list[list[str]]:
+def _verdict(schema: dict[str, Any], spec: object) -> list[list[str]]:
     compiled = REGISTRY.for_crd_version({"type": "object", "properties": {"spec": schema}})
     obj = {
         "apiVersion": "probe.example.com/v1",

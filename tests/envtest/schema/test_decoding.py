@@ -72,7 +72,7 @@ def test_yaml_is_read_as_json_with_duplicate_keys_by_line() -> None:
         (".5", "500m"),
     ],
 )
-def test_quantities_are_stored_in_canonical_form(written: Any, stored: str) -> None:
+def test_quantities_are_stored_in_canonical_form(written: object, stored: str) -> None:
     assert canonical(written) == stored
     assert canonical(stored) == stored
 
@@ -91,7 +91,7 @@ def test_the_canonical_form_keeps_the_value(number: Decimal, suffix: str) -> Non
 @pytest.mark.parametrize(
     "text", ["", "x", "1x", "1 Gi", "Ki", True, None, "1.2.3", "--1", "1e1830304", "9" * 90 + "Ki"]
 )
-def test_what_is_no_quantity_is_refused(text: Any) -> None:
+def test_what_is_no_quantity_is_refused(text: object) -> None:
     with pytest.raises(QuantityError):
         canonical(text)
 

@@ -22,7 +22,7 @@ def _object(spec: dict[str, Any]) -> dict[str, Any]:
     return {"apiVersion": "a/v1", "kind": "A", "metadata": {"name": "a"}, "spec": spec}
 
 
-def _schema(**properties: Any) -> TypeSchema:
+def _schema(**properties: object) -> TypeSchema:
     return REGISTRY.for_crd_version(
         {
             "type": "object",

@@ -9,12 +9,12 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 import yaml
@@ -37,9 +37,11 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest import users as envtest_users
 from ctrlruntime.envtest.crds import install_crds
-from ctrlruntime.envtest.proxy import Proxy, ProxyOptions
+from ctrlruntime.envtest.proxy import Mark, Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions, User
+from ctrlruntime.json import Json
 from ctrlruntime.manager import Manager, ManagerOptions
 from internal.fleet.labels import ADMISSION, CONTROLLERS, SELECTED, WORKERS
 from internal.fleet.plane_checks import CheckTimes
@@ -171,12 +173,12 @@ class DataPlane:
         except NotFound:
             await self.client.create({**lease, "spec": spec})
 
-    def kubeconfig(self, **user: Any) -> str:
+    def kubeconfig(self, **user: Json) -> str:
         """A kubeconfig that leads to it."""
         return kubeconfig(f"http://127.0.0.1:{self.port}", **user)
 
 
-def kubeconfig(server: str, *, cluster: dict[str, Any] | None = None, **user: Any) -> str:
+def kubeconfig(server: str, *, cluster: dict[str, Any] | None = None, **user: object) -> str:
     """A kubeconfig with one context."""
     document = {
         "apiVersion": "v1",
@@ -198,7 +200,7 @@ def namespace(name: str, **labels: str) -> dict[str, Any]:
     }
 
 
-def config(**spec: Any) -> dict[str, Any]:
+def config(**spec: object) -> dict[str, Any]:
     """The FleetConfig."""
     return {
         "apiVersion": "fleet.ctrlruntime.dev/v1",
@@ -222,15 +224,22 @@ class Hub:
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def running(cls, folder: Path | None = None, **options: Any) -> AsyncIterator[Hub]:
+    async def running(
+        cls,
+        folder: Path | None = None,
+        *,
+        users: Iterable[str | envtest_users.User] = ("admin", "operator"),
+        authorization: Literal["AlwaysAllow", "RBAC"] | None = None,
+    ) -> AsyncIterator[Hub]:
         """An API server with the kind FleetConfig; a proxy logs what the operator asks for."""
-        users = options.pop("users", ("admin", "operator"))
-        environment = Environment(users=users, proxy=True, folder=folder, **options)
+        environment = Environment(
+            users=users, proxy=True, folder=folder, authorization=authorization
+        )
         async with environment:
             await environment.install_crds(FleetConfig)
             yield cls(environment, environment.client("admin"))
 
-    def options(self, **given: Any) -> OperatorOptions:
+    def options(self, **given: object) -> OperatorOptions:
         """Options for tests: no waits."""
         options = OperatorOptions(
             stack=StackOptions(image="stack:1"),
@@ -240,10 +249,11 @@ class Hub:
             monotonic=self.clock,
             kinds=KINDS,
         )
-        return replace(options, **given)
+        changes: dict[str, Any] = given
+        return replace(options, **changes)
 
     @contextlib.asynccontextmanager
-    async def operator(self, **given: Any) -> AsyncIterator[Manager]:
+    async def operator(self, **given: object) -> AsyncIterator[Manager]:
         """Run the operator for the length of the block."""
         options = ManagerOptions(metrics_bind_address="127.0.0.1:0", health_bind_address="0")
         manager = Manager(
@@ -255,7 +265,7 @@ class Hub:
 
     # -- what people do --------------------------------------------------------------------
 
-    async def configure(self, **spec: Any) -> None:
+    async def configure(self, **spec: object) -> None:
         """Write the FleetConfig."""
         try:
             await self.client.create(config(**spec))
@@ -390,12 +400,12 @@ class Hub:
 
         await eventually(holds, self.config)
 
-    def writes(self, since: Any) -> int:
+    def writes(self, since: Mark) -> int:
         """How many writes the operator has made since a mark of the log, events not counted."""
         counts = self.environment.proxy.log.since(since).select(user=self.user)
         return int(counts.select(exclude=("events.events.k8s.io",)).writes)
 
-    def requests(self, since: Any) -> int:
+    def requests(self, since: Mark) -> int:
         """How many requests but watches the operator has made since a mark."""
         counts = self.environment.proxy.log.since(since).select(user=self.user)
         return int(counts.total - counts.watches)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ctrlruntime.envtest.proxy import Fail, Match
+from ctrlruntime.manager import Manager
 from internal.fleet.labels import KUBECONFIG_HASH
 from internal.fleet.plane_access import access_of
 from internal.fleet.stack_builder import DEPLOYMENT
@@ -369,7 +370,7 @@ async def test_r19_a_restart_writes_nothing_and_asks_a_data_plane_for_nothing() 
         assert counts.total - counts.watches == 0
 
 
-def manager_clusters(manager: Any) -> set[str]:
+def manager_clusters(manager: Manager) -> set[str]:
     """Names of the clusters that are engaged."""
     found = set()
     for name in ("east", "west"):

@@ -13,7 +13,7 @@ import random
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import NoReturn
 
 import structlog
 
@@ -261,7 +261,7 @@ async def _plane(opened: contextlib.AsyncExitStack, name: str) -> Plane:
     return Plane(name, server, client)
 
 
-def drop(_logger: Any, _name: str, _event: Any) -> Any:
+def drop(_logger: object, _name: str, _event: object) -> NoReturn:
     """A processor that drops every line."""
     raise structlog.DropEvent
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from apis.fleet.labels import DATA_PLANE
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
@@ -20,11 +20,15 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
+from internal.fleet.hub import GRACE, PROBE_PERIOD
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
+
+T = TypeVar("T")
 
 LONG = 120.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
@@ -98,9 +102,16 @@ class Server:
 
 
 @contextlib.asynccontextmanager
-async def server(folder: Path, *, plane: bool, **options: Any) -> AsyncIterator[Server]:
+async def server(
+    folder: Path,
+    *,
+    plane: bool,
+    users: Iterable[str | User] = ("admin", "manager"),
+    authorization: Literal["AlwaysAllow", "RBAC"] | None = None,
+) -> AsyncIterator[Server]:
     """An API server; a data plane with the CRDs of the tenancy system. `folder` exists."""
-    async with Environment(proxy=True, folder=folder, **options) as env:
+    around = Environment(proxy=True, folder=folder, users=users, authorization=authorization)
+    async with around as env:
         made = Server(env)
         if plane:
             await env.install_crds(Tenant, TenantTemplate, TenantRegistry)
@@ -125,7 +136,13 @@ class Fleet:
         return self.planes[0]
 
     @contextlib.asynccontextmanager
-    async def running(self, plane: Server | None = None, **options: Any) -> AsyncIterator[Manager]:
+    async def running(
+        self,
+        plane: Server | None = None,
+        *,
+        grace: float = GRACE,
+        probe_period: float = PROBE_PERIOD,
+    ) -> AsyncIterator[Manager]:
         """Run the stack of a data plane on this loop."""
         plane = plane or self.plane
         name = f"plane-{self.planes.index(plane)}"
@@ -135,7 +152,12 @@ class Fleet:
                 ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
                 logger=make_logger(format="console", stream=log),
             )
-            stack = StackOptions(data_plane=plane.id, target_namespace=name, **options)
+            stack = StackOptions(
+                data_plane=plane.id,
+                target_namespace=name,
+                grace=grace,
+                probe_period=probe_period,
+            )
             hub = await add_hub(manager, self.hub.environment.config(self.hub_user), stack)
             add_tenancy(manager, tenancy(), hub)
             async with manager.running():
@@ -149,14 +171,18 @@ def tenancy() -> TenancyOptions:
 
 @contextlib.asynccontextmanager
 async def fleet(
-    folder: Path, planes: int = 1, plane_users: Iterable[str] = ("admin", "manager"), **hub: Any
+    folder: Path,
+    planes: int = 1,
+    *,
+    users: Iterable[str | User] = ("admin", "manager"),
+    plane_users: Iterable[str | User] = ("admin", "manager"),
 ) -> AsyncIterator[Fleet]:
     """Start a hub and data planes, without stacks."""
     async with contextlib.AsyncExitStack() as stack:
         places = [folder / name for name in ("hub", *(f"plane-{each}" for each in range(planes)))]
         for place in places:
             place.mkdir()
-        made = await stack.enter_async_context(server(places[0], plane=False, **hub))
+        made = await stack.enter_async_context(server(places[0], plane=False, users=users))
         started = [
             await stack.enter_async_context(server(place, plane=True, users=plane_users))
             for place in places[1:]
@@ -167,7 +193,7 @@ async def fleet(
 # -- tenants --------------------------------------------------------------------------------------
 
 
-def entry(name: str, kind: str, api_version: str = "v1", **fields: Any) -> dict[str, Any]:
+def entry(name: str, kind: str, api_version: str = "v1", **fields: object) -> dict[str, Any]:
     """Make an entry of a tenant's resources."""
     more: dict[str, Any] = {
         key: fields.pop(key) for key in ("dependIds", "targetNamespace") if key in fields
@@ -225,8 +251,10 @@ async def change(plane: Server, manifest: Mapping[str, Any]) -> None:
 
 
 async def eventually(
-    look: Callable[[], Any], holds: Callable[[Any], bool] = bool, timeout: float = LONG
-) -> Any:
+    look: Callable[[], Awaitable[T | None]],
+    holds: Callable[[Any], bool] = bool,
+    timeout: float = LONG,
+) -> T:
     """Look again until it holds; AssertionError with what was seen last."""
     seen: Any = None
     try:
@@ -234,7 +262,8 @@ async def eventually(
             while True:
                 seen = await look()
                 if holds(seen):
-                    return seen
+                    found: T = seen
+                    return found
                 await asyncio.sleep(0.05)
     except TimeoutError:
         raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None

@@ -102,7 +102,7 @@ async def rows(servers: Fleet, *arguments: str) -> list[dict[str, Any]]:
     return [{key: value for key, value in each.items() if key != "message"} for each in found]
 
 
-def row(name: str, plane: Server, **more: Any) -> dict[str, Any]:
+def row(name: str, plane: Server, **more: object) -> dict[str, Any]:
     base = {"namespace": name, "dataPlane": plane.id, "orphans": None}
     return {**base, **more}
 

@@ -8,7 +8,7 @@ import contextlib
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -140,7 +140,9 @@ async def test_a_move_that_is_killed_at_every_write_ends_the_same(
 ) -> None:
     before = await hub_state(servers)
     kills = 0
-    order = ("before", "after") if first == "before" else ("after", "before")
+    order: tuple[Literal["before", "after"], ...] = (
+        ("before", "after") if first == "before" else ("after", "before")
+    )
     for life in range(60):
         if not await killed_at_a_write(servers, order[life % 2]):
             break
@@ -150,7 +152,7 @@ async def test_a_move_that_is_killed_at_every_write_ends_the_same(
     await check_moved(servers, before)
 
 
-async def killed_at_a_write(servers: Fleet, when: Any) -> bool:
+async def killed_at_a_write(servers: Fleet, when: Literal["before", "after"]) -> bool:
     """Kill the command at its first write, on whatever server. Return False if it had nothing to write."""
     process = await begin(servers)
     rules = [
@@ -190,7 +192,7 @@ async def test_a_tenant_of_that_name_on_the_other_data_plane_is_left_and_the_mov
     assert MOVING_TO not in str(await read(servers.plane))
 
 
-def manifest(**metadata: Any) -> dict[str, Any]:
+def manifest(**metadata: object) -> dict[str, Any]:
     """A Tenant as a server returns it."""
     made = tenant(config_map("notes"))
     return {**made, "metadata": {**made["metadata"], "uid": "u", "generation": 1, **metadata}}

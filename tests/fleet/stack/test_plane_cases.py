@@ -7,7 +7,7 @@ import itertools
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ async def test_a_data_plane_that_is_slow_or_stopped_delays_its_own_stack_alone(
         assert {name: after[name] for name in during} == during
 
 
-def _disturb(plane: Server, trouble: str) -> Any:
+def _disturb(plane: Server, trouble: str) -> Callable[[], None]:
     """Begin the trouble. Return what ends it."""
     if trouble == "slow":
         rule = plane.environment.proxy.add(Delay(seconds=5.0), Match(user="manager"), times=None)

@@ -38,13 +38,13 @@ API = {
 LABELS = {"app": "web", "tier": "front"}
 
 
-def obj(kind: str, name: str, namespace: str = "a", **fields: Any) -> dict[str, Any]:
+def obj(kind: str, name: str, namespace: str = "a", **fields: object) -> dict[str, Any]:
     """Make a rendered object; cluster-scoped with an empty namespace."""
     metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
     return {"apiVersion": API.get(kind, "v1"), "kind": kind, "metadata": metadata, **fields}
 
 
-def workload(kind: str, name: str = "web", namespace: str = "a", **pod: Any) -> dict[str, Any]:
+def workload(kind: str, name: str = "web", namespace: str = "a", **pod: object) -> dict[str, Any]:
     """Make a workload whose Pods have LABELS and the given spec."""
     template = {"metadata": {"labels": LABELS}, "spec": pod}
     if kind == "Pod":

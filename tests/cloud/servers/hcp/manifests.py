@@ -105,7 +105,7 @@ def phases_of(run: Run, archive: str) -> list[dict[str, Any]]:
 
 
 def output_of(
-    workspace: Workspace, name: str, value: Any, sensitive: bool, *, shown: bool
+    workspace: Workspace, name: str, value: object, sensitive: bool, *, shown: bool
 ) -> dict[str, Any]:
     """Page `state-version-outputs`: lists show null for what is sensitive."""
     return {

@@ -32,7 +32,7 @@ class Application:
             site.answers[f"GET /{name}"] = self._show
             site.answers[f"POST /{name}"] = self._change
 
-    def invariant(self, name: str, value: Any, **more: Any) -> dict[str, Any]:
+    def invariant(self, name: str, value: object, **more: object) -> dict[str, Any]:
         secret = {
             "name": "Authorization",
             "prefix": "Bearer ",
@@ -76,7 +76,7 @@ async def instantly(_seconds: float) -> None:
 
 
 async def run(
-    bench: Workbench, *invariants: dict[str, Any], teardown: bool = False, **spec: Any
+    bench: Workbench, *invariants: dict[str, Any], teardown: bool = False, **spec: object
 ) -> TaskResult:
     context = bench.context(
         "invariants",

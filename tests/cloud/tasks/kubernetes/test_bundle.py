@@ -84,7 +84,7 @@ def run(bench: Workbench, namespace: str) -> Run:
         instance: str = "",
         of: str = "prod",
         cluster: dict[str, Any] | None = None,
-        **spec: Any,
+        **spec: object,
     ) -> TaskResult:
         whole = {
             "version": "5.2.0",

@@ -6,7 +6,6 @@ import asyncio
 import os
 import stat
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -28,7 +27,7 @@ def rendered(
     *,
     files: dict[str, str] | None = None,
     values_files: tuple[str, ...] = (),
-    **bundle: Any,
+    **bundle: object,
 ) -> list[Document]:
     return asyncio.run(
         render(

@@ -59,7 +59,7 @@ async def requests(naps: list[float]) -> AsyncIterator[Requests]:
         yield requests
 
 
-def request(url: str, **fields: Any) -> HTTPRequest:
+def request(url: str, **fields: object) -> HTTPRequest:
     return HTTPRequest.model_validate({"url": url, **fields})
 
 
@@ -123,7 +123,7 @@ async def test_what_cannot_be_filled_is_rejected_before_anything_is_sent(
     ],
 )
 async def test_an_answer_that_is_not_as_expected_says_in_what(
-    site: Site, requests: Requests, said: Any, expect: dict[str, Any], complaint: str
+    site: Site, requests: Requests, said: object, expect: dict[str, Any], complaint: str
 ) -> None:
     site.answers["GET /x"] = Say(json=said)
     answer = await requests.send(

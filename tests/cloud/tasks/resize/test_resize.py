@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from apis.cloud import TaskOperation
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.envtest import Environment
+from ctrlruntime.json import Json
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.resize import RESIZED_AT, ResizeTask
 from tests.cloud.servers.site import Say, Site
@@ -59,7 +59,7 @@ def run(environment: Environment, site: Site, tmp_path: Path) -> Run:
     kubeconfig = inline(Path(environment.kubeconfig("admin")))
     bench = Workbench(tmp_path, secrets={("outputs", "kubeconfig"): kubeconfig})
 
-    async def run(now: datetime = NOW, **fields: Any) -> TaskResult:
+    async def run(now: datetime = NOW, **fields: Json) -> TaskResult:
         spec = {
             "outputsSecretName": "outputs",
             "disks": {
@@ -163,7 +163,7 @@ async def test_what_cannot_grow_is_told_after_the_rest_has_grown(
 
 @pytest.mark.parametrize("answer", [{"claims": [{"name": "a"}]}, {"rows": []}, [], "text"])
 async def test_a_page_that_says_something_else(
-    run: Run, client: Client, site: Site, answer: Any
+    run: Run, client: Client, site: Site, answer: object
 ) -> None:
     await make(client, "a")
     site.answers["GET /usage"] = Say(json=answer)

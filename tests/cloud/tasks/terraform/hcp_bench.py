@@ -23,7 +23,7 @@ MODULE = {
 }
 
 
-def spec_of(address: str, *, machine: str = "n2-standard-8", **settings: Any) -> dict[str, Any]:
+def spec_of(address: str, *, machine: str = "n2-standard-8", **settings: object) -> dict[str, Any]:
     """The spec of an InstanceTerraform."""
     terraform = {
         "organization": "acme",
@@ -76,12 +76,11 @@ class HCPBench:
         *,
         attempt: int = 1,
         tries: int = 4,
-        **given: Any,
+        **given: object,
     ) -> TaskResult:
         """`given`: fields of the input that are not as usual."""
         context = self.context(spec, attempt=attempt)
-        changed = replace(context, input=replace(context.input, **given))
-        return await self.task(tries).run(changed)
+        return await self.task(tries).run(_changed(context, given))
 
     async def teardown(
         self,
@@ -89,11 +88,14 @@ class HCPBench:
         *,
         attempt: int = 1,
         tries: int = 4,
-        **given: Any,
+        **given: object,
     ) -> TaskResult:
         context = self.context(spec, attempt=attempt, operation=TaskOperation.TEARDOWN)
-        changed = replace(context, input=replace(context.input, **given))
-        return await self.task(tries).run(changed)
+        return await self.task(tries).run(_changed(context, given))
 
     def said(self) -> str:
         return "\n".join(self.workbench.said)
+
+
+def _changed(context: TaskContext, fields: dict[str, Any]) -> TaskContext:
+    return replace(context, input=replace(context.input, **fields))

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 
-def say(kind: str, message: str, **more: Any) -> None:
+def say(kind: str, message: str, **more: object) -> None:
     line = {"@level": "info", "@message": message, "@module": "terraform.ui", "type": kind, **more}
     print(json.dumps(line), flush=True)
 

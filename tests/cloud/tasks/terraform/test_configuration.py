@@ -69,13 +69,13 @@ def module_of(spec: dict[str, Any], annotations: dict[str, str] | None = None) -
     return found
 
 
-def with_module(**module: Any) -> dict[str, Any]:
+def with_module(**module: object) -> dict[str, Any]:
     return {
         "infrastructure": {"terraform": {"module": {"source": "acme/instance/google", **module}}}
     }
 
 
-def plain(**infrastructure: Any) -> dict[str, Any]:
+def plain(**infrastructure: object) -> dict[str, Any]:
     gke = {"blue": {"machineType": "e2-small"}}
     gcp = {"zone": "us-central1-f", "gke": gke}
     return {"infrastructure": {"gcp": gcp, "terraform": {}, **infrastructure}}

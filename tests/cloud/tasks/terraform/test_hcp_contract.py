@@ -9,6 +9,7 @@ import aiohttp
 import orjson
 import pytest
 
+from ctrlruntime.json import Json
 from tests.cloud.servers.hcp import HCPServer
 from tests.cloud.servers.hcp.server import JSON_API, TOKEN
 
@@ -21,7 +22,13 @@ class Caller:
         self.http = http
 
     async def call(
-        self, method: str, path: str, data: Any = None, *, token: str = TOKEN, kind: str = JSON_API
+        self,
+        method: str,
+        path: str,
+        data: object = None,
+        *,
+        token: str = TOKEN,
+        kind: str = JSON_API,
     ) -> tuple[int, Any]:
         body = None if data is None else orjson.dumps({"data": data})
         headers = {"Authorization": f"Bearer {token}", "Content-Type": kind}
@@ -30,7 +37,7 @@ class Caller:
             text = await response.read()
             return response.status, orjson.loads(text) if text else None
 
-    async def make(self, path: str, kind: str, **more: Any) -> Any:
+    async def make(self, path: str, kind: str, **more: object) -> Json:
         status, document = await self.call("POST", path, {"type": kind, **more})
         assert status == 201, document
         return document["data"]

@@ -17,7 +17,7 @@ from tests.cloud.tasks.workbench import Workbench
 Work = Callable[..., Awaitable[TaskResult]]
 
 
-def end_state(bench: HCPBench) -> Any:
+def end_state(bench: HCPBench) -> tuple[object, ...]:
     """All that lasts."""
     world = bench.server.world
     found = [

@@ -75,7 +75,7 @@ def clock() -> Clock:
     return Clock()
 
 
-async def interrupt_migration(run: Run, site: Site, **more: Any) -> None:
+async def interrupt_migration(run: Run, site: Site, **more: object) -> None:
     """An attempt that ends while the migration is requested, as if its process were killed."""
     attempt = asyncio.ensure_future(run(**more))
 
@@ -120,7 +120,9 @@ def run(bench: Workbench, site: Site, clock: Clock) -> Run:
         "data": {"version": "${version}"},
     }
 
-    async def run(attempt: int = 1, uid: str = "u-1", to: str = "5.3.0", **more: Any) -> TaskResult:
+    async def run(
+        attempt: int = 1, uid: str = "u-1", to: str = "5.3.0", **more: object
+    ) -> TaskResult:
         spec = {
             "instanceName": "acme",
             "fromVersion": "5.2.0",
