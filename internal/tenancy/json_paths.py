@@ -10,11 +10,14 @@ import jsonpath
 from jsonpath import CompoundJSONPath, JSONPath, JSONPathError
 from jsonpath.filter import (
     BaseExpression,
+    CurrentKey,
     FilterContextPath,
     FilterQuery,
     FunctionExtension,
+    InfixExpression,
     RegexLiteral,
     RootFilterQuery,
+    Undefined,
 )
 from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
@@ -25,6 +28,19 @@ __all__ = ["LONGEST_PATH", "JSONPathError", "ReadyWhenError", "compiled", "compi
 
 LONGEST_PATH: Final = 512
 """Characters of one path."""
+_EXAMPLE: Final = (
+    "write for example $.spec.replicas or $.spec.template.spec.containers[?(@.name=='app')].image"
+)
+_OPERATORS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "&&", "||", "in", "contains"})
+_FIXES: Final = (
+    ("unexpected token '='", "compare with =="),
+    (
+        "non-singular query",
+        "compare one value; for any of a list use a filter within the filter: [?@.env[?@.name=='X']]",
+    ),
+    ("filter expression literals", "compare a field with it"),
+)
+"""What to do about an error of the parser, by a part of its message."""
 
 
 class ReadyWhenError(ValueError):
@@ -81,10 +97,13 @@ def compiled(path: str) -> JSONPath | CompoundJSONPath:
     try:
         made = jsonpath.compile(text if text.startswith("$") else f"$.{text.lstrip('.')}")
         _refuse_unsupported(made, text)
-    except (JSONPathError, RecursionError):
+    except RecursionError:
+        raise IgnoreFieldError(f"ignoreFields: {text!r} is not a JSONPath; {_EXAMPLE}") from None
+    except JSONPathError as error:
+        problem = str(error).partition("\n")[0]
+        fix = next((fix for part, fix in _FIXES if part in problem), _EXAMPLE)
         raise IgnoreFieldError(
-            f"ignoreFields: {text!r} is not a JSONPath; write for example $.spec.replicas or "
-            "$.spec.template.spec.containers[?(@.name=='app')].image"
+            f"ignoreFields: {text!r} is not a JSONPath; {fix} ({problem})"
         ) from None
     return made
 
@@ -99,16 +118,34 @@ def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
         if not isinstance(selector, Filter):
             continue
         for part in _parts(selector.expression):
-            if isinstance(part, FunctionExtension):
-                raise IgnoreFieldError(
-                    f"ignoreFields: {text!r} uses the function {part.name}(), which is not "
-                    "supported; compare fields with ==, !=, <, <=, >, >=, in, && and ||"
-                )
-            if isinstance(part, RegexLiteral):
-                raise IgnoreFieldError(
-                    f"ignoreFields: {text!r} uses a pattern (=~), which is not supported; compare "
-                    "fields with ==, !=, in, && and ||"
-                )
+            if problem := _unsupported(part):
+                raise IgnoreFieldError(f"ignoreFields: {text!r} {problem}")
+
+
+def _unsupported(part: BaseExpression) -> str:
+    """Return why a part of a filter is refused, and what to write instead; empty if it is not.
+
+    The parser takes more than RFC 9535 has. Of that, what looks for values elsewhere, or matches nothing
+    without an error, is refused.
+    """
+    if isinstance(part, FunctionExtension):
+        return (
+            f"uses the function {part.name}(), which is not supported; compare fields with "
+            "==, !=, <, <=, >, >=, in, && and ||"
+        )
+    if isinstance(part, RegexLiteral):
+        return (
+            "uses a pattern (=~), which is not supported; compare fields with ==, !=, in, && and ||"
+        )
+    if isinstance(part, InfixExpression) and part.operator not in {*_OPERATORS, "=~"}:
+        return f"uses {part.operator}, which is not supported; write != or another comparison"
+    if isinstance(part, Undefined):
+        return "compares with undefined, which is not supported; write !@.field for a field that is absent"
+    if isinstance(part, CurrentKey | FilterContextPath):
+        return "uses # or _, which are not supported; start with @, the value that is tested"
+    if isinstance(part, RootFilterQuery) and part.path.pseudo_root:
+        return "uses ^, which is not supported; start with @, the value that is tested"
+    return ""
 
 
 def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
