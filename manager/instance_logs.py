@@ -2,13 +2,40 @@
 
 from __future__ import annotations
 
+import os
+import time
+from contextlib import aclosing
 from pathlib import Path
+from typing import Final
 
 import click
 
 from ctrlruntime.client.client import Client
 from internal.cloud.run_logs import LogElsewhere, NoLog, find_run, log_lines
+from internal.cloud.runs.cloudrun import (
+    LOGGING_URL,
+    CloudAPI,
+    CloudRunLogs,
+    TokenSource,
+    metadata_token,
+)
 from manager.cluster_flags import cluster_options, talk
+
+TOKEN: Final = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105
+"""Variable with an access token of Google, as Terraform's provider reads it."""
+_HELP: Final = f"It takes roles/logging.viewer on the project, and {TOKEN}=$(gcloud auth print-access-token). The log is at:"
+
+
+def _token() -> TokenSource:
+    """Return the token of the variable, or else that of the machine's account."""
+    given = os.environ.get(TOKEN, "")
+    if not given:
+        return metadata_token(time.monotonic)
+
+    async def token() -> str:
+        return given
+
+    return token
 
 
 @click.command()
@@ -19,6 +46,12 @@ from manager.cluster_flags import cluster_options, talk
 @click.option(
     "--tail", default=200, show_default=True, type=click.IntRange(1), help="Lines to begin with."
 )
+@click.option(
+    "--cloud-logging-url",
+    default=LOGGING_URL,
+    show_default=True,
+    help="Address of Cloud Logging, which has the logs of Cloud Run.",
+)
 @cluster_options
 def logs(
     name: str,
@@ -26,25 +59,38 @@ def logs(
     kind: str,
     run_id: str,
     tail: int,
+    cloud_logging_url: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
 ) -> None:
     """Print the log of the run that is under way, or else of the last one.
 
-    Runs of this machine and of Jobs are read; for Cloud Run the address of the log is printed. Values of secrets
-    were hidden when they were written.
+    Logs of Cloud Run are read from Cloud Logging, with the access token in the variable GOOGLE_OAUTH_ACCESS_TOKEN or, on a
+    machine of Google, with that of its account. If that fails, their address is printed. Values of secrets were hidden
+    when they were written.
     """
 
     async def read(client: Client) -> None:
+        api = CloudAPI(_token())
+        try:
+            await show(client, CloudRunLogs(api, cloud_logging_url))
+        finally:
+            await api.close()
+
+    async def show(client: Client, cloud: CloudRunLogs) -> None:
         found = await find_run(client, name, namespace=namespace, kind=kind, run_id=run_id)
         click.echo(f"{found.kind.__name__} {found.name}, run {found.run.run_id}:", err=True)
-        async for line in log_lines(client, found, tail=tail, follow=follow):
-            click.echo(line)
+        lines = log_lines(client, found, tail=tail, follow=follow, cloud=cloud)
+        async with aclosing(lines):
+            async for line in lines:
+                click.echo(line)
 
     try:
         talk(kubeconfig, context, read)
     except LogElsewhere as elsewhere:
+        if elsewhere.reason:
+            click.echo(f"{elsewhere.reason}. {_HELP}", err=True)
         click.echo(elsewhere.address)
     except NoLog as error:
         raise click.ClickException(str(error)) from error

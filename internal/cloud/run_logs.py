@@ -1,4 +1,4 @@
-"""The log of a run, wherever its provider keeps it: a file of this machine, the Pod of a Job, or an address."""
+"""The log of a run, wherever its provider keeps it: a file of this machine, the Pod of a Job, or Cloud Logging."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.line_splitter import LineSplitter
 from internal.cloud.labels import INSTANCE
 from internal.cloud.pod_logs import NoLog, find_pod, pod_log_lines
+from internal.cloud.runs.cloudrun import CloudError, CloudRunLogs, LogCursor, project_of
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.record import is_live
 
@@ -29,17 +30,22 @@ LONGEST_LINE: Final = 16384
 PERIOD: Final = 0.5
 """Seconds between two looks at a file, or for a Pod, while following."""
 _CHUNK: Final = 65536
+LOGGING_PERIOD: Final = 5.0
+"""Seconds between two looks at Cloud Logging while following: a project may list entries once a second."""
+LATE: Final = 15.0
+"""Seconds for which entries of a run that has ended are awaited."""
 _SILENCE: Final = 86400.0
 """A run may print nothing for so many seconds."""
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
 class LogElsewhere(Exception):
-    """The log is at an address that this program does not read."""
+    """The log is at an address that this program does not read, or could not read for the `reason`."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, reason: str = "") -> None:
         super().__init__(f"its logs are at {address}")
         self.address = address
+        self.reason = reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,17 +84,29 @@ async def find_run(
 
 
 async def log_lines(
-    client: Client, log: RunLog, *, tail: int, follow: bool
+    client: Client,
+    log: RunLog,
+    *,
+    tail: int,
+    follow: bool,
+    cloud: CloudRunLogs | None = None,
+    late: float = LATE,
+    period: float = LOGGING_PERIOD,
 ) -> AsyncGenerator[str, None]:
     """Yield the last `tail` lines of a run's log, then with `follow` further ones until the run has ended.
 
-    Raises NoLog, LogElsewhere, and what the client raises.
+    `cloud` reads logs of Cloud Run, every `period` seconds and for `late` seconds after the end of the run. Raises NoLog, LogElsewhere, and what the client raises.
     """
     where = log.run.logs
     if where.startswith("/"):
         lines = _of_file(client, log, Path(where), tail=tail, follow=follow)
     elif where.startswith("kubectl logs "):
         lines = _of_pod(client, log, tail=tail, follow=follow)
+    elif where and cloud is not None and (project := project_of(where)):
+        cursor = LogCursor(project, log.run.run_id, log.run.created_at)
+        lines = _of_cloud_run(
+            client, log, cloud, cursor, tail=tail, follow=follow, late=late, period=period
+        )
     elif where:
         raise LogElsewhere(where)
     else:
@@ -143,6 +161,33 @@ async def _of_pod(
     async with aclosing(lines):
         async for line in lines:
             yield _text(line)
+
+
+async def _of_cloud_run(
+    client: Client,
+    log: RunLog,
+    cloud: CloudRunLogs,
+    cursor: LogCursor,
+    *,
+    tail: int,
+    follow: bool,
+    late: float,
+    period: float,
+) -> AsyncGenerator[str, None]:
+    """Raise LogElsewhere if Cloud Logging does not answer, or refuses to."""
+    clock = asyncio.get_running_loop().time
+    until: float | None = None
+    try:
+        for line in await cloud.last(cursor, tail):
+            yield line
+        while follow and (until is None or clock() < until):
+            if until is None and not await _is_under_way(client, log):
+                until = clock() + late
+            await asyncio.sleep(period)
+            for line in await cloud.further(cursor):
+                yield line
+    except (CloudError, ValueError) as error:
+        raise LogElsewhere(log.run.logs, f"Cloud Logging was not read: {error}") from error
 
 
 async def _is_under_way(client: Client, log: RunLog) -> bool:

@@ -11,11 +11,13 @@ import pytest
 from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
 from ctrlruntime.envtest import Environment, administrator
 from internal.cloud.run_logs import NoLog, find_run, log_lines
+from internal.cloud.runs.cloudrun import CloudAPI, CloudRunLogs
 from internal.cloud.runs.local.supervisor import shorten
 from internal.cloud.subresources import SUBRESOURCES
 from tests.cloud.ephemeral.test_commands import Terminal
 from tests.cloud.instance.kubelet import Kubelet, make_pod, start_pod
 from tests.cloud.instance.test_request_commands import running
+from tests.cloud.servers.cloudrun import CloudServer
 
 DONE = TaskState.DONE.value
 
@@ -67,10 +69,86 @@ async def test_without_a_log_the_reason_is_printed(terminal: Terminal) -> None:
     assert "/nowhere/log is not on this machine" in refused
 
 
-async def test_of_cloud_run_the_address_is_printed(terminal: Terminal) -> None:
+async def test_of_a_log_elsewhere_the_address_is_printed(terminal: Terminal) -> None:
     await running(terminal, InstanceTerraform, "terraform-1", logs="https://logs.example.com/1")
     shown = await terminal.types("instance", "logs", "acme")
     assert shown.splitlines()[-1] == "https://logs.example.com/1"
+
+
+@pytest.fixture
+async def cloud(tmp_path: Path) -> AsyncIterator[CloudServer]:
+    async with CloudServer(tmp_path, project="shops-1", location="here", bucket="runs") as server:
+        yield server
+
+
+VIEWER = "https://console.cloud.google.com/logs/viewer?project=shops-1&advancedFilter=x"
+
+
+async def test_of_cloud_run_the_log_is_read_from_cloud_logging(
+    terminal: Terminal, cloud: CloudServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", cloud.token)
+    for number in range(5):
+        cloud.logging.write("terraform-1", f"line {number}")
+    await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+    where = ("--cloud-logging-url", cloud.url)
+    shown = await terminal.types("instance", "logs", "acme", "--tail", "2", *where)
+    assert shown.splitlines()[1:] == ["line 3", "line 4"]
+
+
+async def test_without_access_to_cloud_logging_the_address_is_printed_with_the_reason(
+    terminal: Terminal, cloud: CloudServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", cloud.token)
+    cloud.logging.denied = True
+    await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+    shown = await terminal.types("instance", "logs", "acme", "--cloud-logging-url", cloud.url)
+    assert "Permission denied" in shown
+    assert "roles/logging.viewer" in shown
+    assert cloud.token not in shown
+    assert shown.splitlines()[-1] == VIEWER
+    shown = await terminal.types(
+        "instance", "logs", "acme", "--cloud-logging-url", "http://[::1]:9"
+    )
+    assert shown.splitlines()[-1] == VIEWER
+
+
+async def test_following_a_run_of_cloud_run_ends_after_what_arrives_late(
+    terminal: Terminal, cloud: CloudServer
+) -> None:
+    async def token() -> str:
+        return cloud.token
+
+    cloud.logging.write("terraform-1", "first")
+    await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+    found = await find_run(terminal.client, "acme", namespace="default")
+    api, seen = CloudAPI(token), []
+    following = log_lines(
+        terminal.client,
+        found,
+        tail=9,
+        follow=True,
+        cloud=CloudRunLogs(api, cloud.url),
+        period=0.05,
+        late=2,
+    )
+    async with asyncio.timeout(60):
+        async for line in following:
+            seen.append(line)
+            if line == "first":
+                cloud.logging.write("terraform-1", "second")
+            if line == "second":
+                status = {"run": {"runID": "terraform-1", "state": DONE}}
+                await terminal.client.patch_status(
+                    InstanceTerraform,
+                    "acme-instanceterraform",
+                    {"status": status},
+                    namespace="default",
+                )
+                await asyncio.sleep(0.5)
+                cloud.logging.write("terraform-1", "last")
+    await api.close()
+    assert seen == ["first", "second", "last"]
 
 
 async def test_following_ends_with_the_run_and_has_its_last_lines(

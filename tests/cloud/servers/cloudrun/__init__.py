@@ -1,4 +1,4 @@
-"""Google's Cloud Run Admin API v2 and Cloud Storage, as far as runs need them: a contract server.
+"""Google's Cloud Run Admin API v2, Cloud Storage and Cloud Logging, as far as runs need them: a contract server.
 
 It refuses what the real APIs refuse, and runs the containers' commands as processes of this machine.
 What could not be found in the documentation, and is a guess here:

@@ -7,6 +7,7 @@ import os
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from ctrlruntime.envtest.nodes.containers import Command, expand, relocated
 from ctrlruntime.envtest.process import ChildProcess
@@ -43,8 +44,20 @@ class Execution:
             "failedCount": int(ended and not succeeded and not cancelled),
         }
         seen = {"name": self.name, "taskCount": 1, "template": self._task, "etag": '"1"'}
-        logs = {"logUri": f"https://console.cloud.google.com/logs/viewer?{self.name}"}
+        logs = {"logUri": self._log_uri()}
         return seen | self._times | logs | {key: count for key, count in counts.items() if count}
+
+    def _log_uri(self) -> str:
+        """The address of the log, as executions of the real API have it."""
+        _, project, _, location, _, job, _, execution = self.name.split("/")
+        wanted = [
+            'resource.type="cloud_run_job"',
+            f'resource.labels.job_name="{job}"',
+            f'resource.labels.location="{location}"',
+            f'labels."run.googleapis.com/execution_name"="{execution}"',
+        ]
+        query = urlencode({"project": project, "advancedFilter": "\n".join(wanted)})
+        return f"https://console.cloud.google.com/logs/viewer?{query}"
 
     def task(self) -> dict[str, Any]:
         """The execution's task, with the result of its only attempt."""

@@ -1,4 +1,4 @@
-"""The two APIs on one port of loopback."""
+"""The three APIs on one port of loopback."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from .execution import Execution, now
+from .logging import Logging
 from .rules import Refused, check_job
 from .storage import Storage
 
@@ -28,6 +29,7 @@ class CloudServer:
         self._folder = folder
         self._parent = f"projects/{project}/locations/{location}"
         self.storage = Storage(folder / "buckets", bucket)
+        self.logging = Logging(project)
         self.token = uuid.uuid4().hex
         self.requests: list[str] = []
         self.lose_reply_to: str = ""
@@ -49,6 +51,7 @@ class CloudServer:
                 web.get(f"{PARENT}/jobs/{{job}}/executions/{{execution}}/tasks", self._list_tasks),
                 web.post(f"{PARENT}/jobs/{{job}}/executions/{{execution}}:cancel", self._cancel),
                 *self.storage.routes(),
+                *self.logging.routes(),
             ]
         )
         self._server = TestServer(app)
