@@ -1,0 +1,90 @@
+"""The manager, a real process, is killed at every write during a ChangeFreeze: no run that the freeze holds begins."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+import pytest
+
+from apis.cloud import Instance
+from apis.operations import ChangeFreeze
+from tests.cloud.crash.test_crash import NAME, NAMESPACE, Scene, begun, manifest
+from tests.support.freezes import frozen
+
+pytestmark = pytest.mark.xdist_group("crashes of cloud")
+
+
+async def frozen_there(scene: Scene) -> bool:
+    found = await scene.instance()
+    return (
+        found is not None
+        and found.status.observed_generation == found.metadata.generation
+        and found.status.waiting is not None
+        and found.status.waiting.reason == "Frozen"
+    )
+
+
+async def deletion_held(scene: Scene) -> bool:
+    found = await scene.instance()
+    return found is not None and "ChangeFreeze" in found.status.message
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.criterion("RO-FREEZE")
+@pytest.mark.parametrize("first", ["before", "after"])
+async def test_a_manager_killed_at_every_write_of_a_freeze_begins_no_run(
+    tmp_path: Path, first: str
+) -> None:
+    async with Scene.start(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
+        client, lives = scene.client, scene.lives
+        await scene.environment.install_crds(ChangeFreeze)
+        await client.apply(manifest(), field_manager="people", force=True)
+        await lives.calm(scene.ready)
+        before = begun(scene)
+        await stack.enter_async_context(frozen(client, systems=["Cloud"]))
+        # Another version and another machine type: an upgrade and a run of terraform, which wait.
+        changed = manifest("5.2.0", "n2-standard-16")
+        await client.apply(changed, field_manager="people", force=True)
+        await lives.crash_until(lambda: frozen_there(scene), first=first)
+        assert begun(scene) == before
+        during = lives.kills
+        assert during >= 2
+        await stack.aclose()
+        await lives.crash_until(scene.ready, first=first)
+        assert lives.kills > during
+        runs = begun(scene)
+        assert set(runs.values()) == {1}
+        new = sorted(task for task, *_ in runs - before)
+        assert "upgrade" in new
+        assert "terraform" in new
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.criterion("RO-FREEZE")
+@pytest.mark.parametrize("first", ["before", "after"])
+async def test_a_manager_killed_at_every_write_of_a_freeze_tears_nothing_down(
+    tmp_path: Path, first: str
+) -> None:
+    async with Scene.start(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
+        client, lives = scene.client, scene.lives
+        await scene.environment.install_crds(ChangeFreeze)
+        await client.apply(manifest(), field_manager="people", force=True)
+        await lives.calm(scene.ready)
+        before = begun(scene)
+        await stack.enter_async_context(frozen(client))
+        await client.delete(Instance, NAME, namespace=NAMESPACE)
+        await lives.crash_until(lambda: deletion_held(scene), first=first)
+        assert begun(scene) == before
+        assert await scene.instance() is not None
+        await stack.aclose()
+        await lives.crash_until(scene.gone, first=first)
+        runs = begun(scene)
+        assert set(runs.values()) == {1}
+        assert {task for task, operation, *_ in runs if operation == "Teardown"} == {
+            "terraform",
+            "kubernetes",
+            "invariants",
+        }
