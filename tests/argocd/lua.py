@@ -1,6 +1,9 @@
 """Runs scripts as Argo CD does: Lua 5.1, `obj` as a global, no libraries."""
 
-from typing import Any, Final
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, Protocol
 
 from lupa import lua51
 
@@ -33,7 +36,14 @@ def _to_lua(runtime: lua51.LuaRuntime, value: object) -> object:
     return value
 
 
-def _to_python(value: lua51._LuaTable | str | float | None) -> Json:
+class LuaTable(Protocol):
+    """A table: its keys, and the value of each."""
+
+    def __iter__(self) -> Iterator[str | int]: ...
+    def __getitem__(self, key: str | int) -> LuaTable | str | float | None: ...
+
+
+def _to_python(value: LuaTable | str | float | None) -> Json:
     if isinstance(value, str | float) or value is None or lua51.lua_type(value) != "table":
         return value
     keys = list(value)
