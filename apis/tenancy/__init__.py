@@ -54,6 +54,7 @@ from .tenantregistry import (
     TenantRegistryStatus,
     TLSMode,
     ValueMappings,
+    WriteBack,
 )
 from .tenanttemplate import TenantTemplate, TenantTemplateSpec, TenantTemplateStatus
 
@@ -107,5 +108,6 @@ __all__ = [
     "TenantTemplateSpec",
     "TenantTemplateStatus",
     "ValueMappings",
+    "WriteBack",
     "resource_lists",
 ]

@@ -40,6 +40,7 @@ __all__ = [
     "TenantRegistrySpec",
     "TenantRegistryStatus",
     "ValueMappings",
+    "WriteBack",
 ]
 
 Column = Annotated[str, Field(min_length=1, max_length=64)]
@@ -147,6 +148,20 @@ class SQLiteSource(ApiModel):
     """How many rows are fetched at a time."""
 
 
+class WriteBack(ApiModel):
+    """A column of the table that the state of each row's tenants is written to."""
+
+    column: Column
+    """The column; no mapping may read it."""
+    username: Annotated[str | None, Field(min_length=1, max_length=128)] = None
+    """User to connect as; it needs SELECT on the columns of the uid and of the state, UPDATE on the latter, and
+    nothing else. Required unless the type is sqlite."""
+    password_ref: SecretKeyRef | None = None
+    """The user's password, in a Secret like that of the source."""
+    interval_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 10
+    """Seconds between two UPDATEs of up to 500 rows each."""
+
+
 def _closed(schema: dict[str, Any]) -> None:
     """Fields of other sources come from packages, with their own schema; none is free."""
     schema.pop("additionalProperties", None)
@@ -193,6 +208,8 @@ class TenantRegistrySource(
         CEL("duration(self) >= duration('1s')", message="syncInterval must be at least 1s"),
     ] = "30s"
     """How often the rows are read: a whole number of seconds, minutes or hours, such as 30s."""
+    write_back: WriteBack | None = None
+    """Where the state of each row's tenants is written to; default: nothing is ever written."""
 
     @property
     def described(self) -> object:

@@ -27,6 +27,7 @@ from internal.tenancy.sources import (
     SourceTypes,
     secret_refs,
 )
+from internal.tenancy.sources.state_writer import InvalidWriteBack, StateWriter, WriteTarget
 
 BREATH = 100
 """Rows sorted in before other tasks get a turn: about 5 ms."""
@@ -80,6 +81,18 @@ class Queries:
             seconds = self.clock() - started
             self.metrics.queried(request.namespace, request.name, result, seconds)
 
+    async def writer(self, request: Request, registry: TenantRegistry) -> StateWriter:
+        """Open what writes states back to the registry's table. Raises SourceError."""
+        source = registry.spec.source
+        source_type, fields = self._described(source)
+        if source.write_back is None or source_type.writer is None:
+            raise InvalidWriteBack(
+                f"spec.source.writeBack: rows of the type {source.type!r} are only read; remove it"
+            )
+        target = WriteTarget.of(source.write_back, registry.spec.value_mappings.uid)
+        context = SourceContext(lambda ref: self._value(request, ref), self.sqlite_root)
+        return await source_type.writer(fields, target, context)
+
     async def forget(self, request: Request) -> None:
         """Forget a registry that is gone: close its connections, stop watching its Secrets."""
         await self.sources.release(request)
@@ -90,7 +103,8 @@ class Queries:
         source_type, fields = self._described(source)
         context = SourceContext(lambda ref: self._value(request, ref), self.sqlite_root)
         settings = await source_type.settings(fields, context)
-        places = frozenset((request.namespace, ref.name) for ref in secret_refs(fields))
+        refs = [*secret_refs(fields), *_of_writer(source)]
+        places = frozenset((request.namespace, ref.name) for ref in refs)
         await self.secrets.keep_only(request, places)
         return settings
 
@@ -123,6 +137,11 @@ class Queries:
             )
         except SecretUnavailable as error:
             raise CredentialsUnavailable(str(error)) from None
+
+
+def _of_writer(source: TenantRegistrySource) -> list[SecretKeyRef]:
+    """Return the references to Secrets of a source's write-back."""
+    return [] if source.write_back is None else list(secret_refs(source.write_back))
 
 
 def missing_part(source: TenantRegistrySource) -> str:

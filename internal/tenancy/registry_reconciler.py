@@ -22,6 +22,7 @@ from internal.tenancy.registry_reports import RegistryReports
 from internal.tenancy.registry_state import PlannedFor, RegistryState
 from internal.tenancy.removal_window import recent_of
 from internal.tenancy.tenant_writer import TenantWriter
+from internal.tenancy.write_back import WriteBacks
 
 
 @dataclass(slots=True)
@@ -39,6 +40,7 @@ class RegistryReconciler:
     removal: RegistryRemoval
     reports: RegistryReports
     clocks: Clocks
+    write_backs: WriteBacks
     _states: dict[Request, RegistryState] = field(default_factory=dict)
 
     def replan(self, request: Request) -> None:
@@ -66,6 +68,7 @@ class RegistryReconciler:
             await self.writers.statuses.pause(TenantRegistry.mapping(), entry)
             return None
         if entry.deletion_timestamp is not None:
+            self.write_backs.forget(request)
             return await self.removal.tear_down(entry)
         try:
             registry = entry.typed(TenantRegistry)
@@ -78,6 +81,8 @@ class RegistryReconciler:
         state = self._state(request)
         await self.schedule.query_if_due(request, registry, entry, state)
         await self._sync_if_due(request, registry, entry, state)
+        self.write_backs.offer(request, registry, state.synced.reading)
+        state.synced.write_back = self.write_backs.outcome(request)
         return await self.reports.report(request, state)
 
     async def _sync_if_due(
@@ -123,6 +128,7 @@ class RegistryReconciler:
 
     async def _forget(self, request: Request) -> None:
         self.removal.forget_gone()
+        self.write_backs.forget(request)
         if self._states.pop(request, None) is not None:
             await self.schedule.forget(request)
         self.reports.forget(request)

@@ -17,7 +17,12 @@ from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
 from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.registry_state import RegistryState
-from internal.tenancy.registry_status import REPLACEMENT_FAILED, registry_status, removal_condition
+from internal.tenancy.registry_status import (
+    REPLACEMENT_FAILED,
+    STATES_WRITTEN,
+    registry_status,
+    removal_condition,
+)
 from internal.tenancy.removal_window import recent_of, record
 from internal.tenancy.tally import Tally
 from internal.tenancy.tenant_counts import REMOVALS, group
@@ -82,7 +87,9 @@ class RegistryReports:
         counts = self.tally.counts(group("registry", request.namespace, request.name))
         others = group("registry", request.namespace, request.name, managed=False)
         removals = group(REMOVALS, request.namespace, request.name)
-        before = entry.typed(TenantRegistry).status
+        registry = entry.typed(TenantRegistry)
+        before = registry.status
+        self._announce_write_back(registry, state)
         status = registry_status(
             before,
             state.synced,
@@ -97,6 +104,15 @@ class RegistryReports:
             state.status_at = now
         self.metrics.registry(request.namespace, request.name, status)
         return Result(requeue_after=max(0.05, state.due - self.clocks.monotonic()))
+
+    def _announce_write_back(self, registry: TenantRegistry, state: RegistryState) -> None:
+        """Record an event when states cannot be written back, once for each reason."""
+        outcome = state.synced.write_back
+        before = find_condition(registry.status.conditions, STATES_WRITTEN)
+        if outcome is None or outcome.succeeded:
+            return
+        if before is None or (before.status, before.reason) != ("False", outcome.reason):
+            self.recorder.event(registry, "Warning", "WriteBackFailed", "Write", outcome.message)
 
     def forget(self, request: Request) -> None:
         """Remove the metric series of a registry that is gone."""

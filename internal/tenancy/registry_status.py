@@ -20,9 +20,11 @@ from internal.tenancy.plan import Plan
 from internal.tenancy.rows import Reading
 from internal.tenancy.sources import SourceError
 from internal.tenancy.tally import Counts, TenantState
+from internal.tenancy.write_back import WriteBackOutcome
 
 MOST_LISTED = 5
 MOST_AWAITED = 3
+STATES_WRITTEN = "StatesWritten"
 REPLACEMENT_FAILED = "ReplacementFailed"
 
 
@@ -39,6 +41,8 @@ class Synced:
     """Tenants that could not be written, one sentence each."""
     waiting: ChangesWaiting | None = None
     """Changes that a freeze or a window holds."""
+    write_back: WriteBackOutcome | None = None
+    """What became of the last states that were written back; None if there were none."""
 
 
 def registry_status(
@@ -69,6 +73,8 @@ def registry_status(
     conditions = _conditions(synced)
     if replaced or find_condition(status.conditions, REMOVAL_PENDING) is not None:
         conditions.append(removal_condition(replaced))
+    if synced.write_back is not None:
+        conditions.append(write_back_condition(synced.write_back))
     for condition in conditions:
         condition.observed_generation = generation
         changed |= set_condition(status.conditions, condition, now)
@@ -130,6 +136,11 @@ def _tenants_synced(synced: Synced) -> Condition:
         reason,
         message or "Every tenant matches its row.",
     )
+
+
+def write_back_condition(outcome: WriteBackOutcome) -> Condition:
+    """Whether the states of tenants are in the column that the registry names."""
+    return _condition(STATES_WRITTEN, outcome.succeeded, "Written", outcome.reason, outcome.message)
 
 
 def removal_condition(replaced: Sequence[Replacement]) -> Condition:

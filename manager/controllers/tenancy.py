@@ -21,10 +21,12 @@ from ctrlruntime.controller.predicates import generation_changed, more_than_stat
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds
 from internal.tenancy.admission import ADMISSION, TenancyAdmission
 from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
+from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.hooks import Hooks
@@ -56,6 +58,7 @@ from internal.tenancy.tenant_reconciler import (
 from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
+from internal.tenancy.write_back import WriteBacks
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
@@ -259,7 +262,16 @@ def _add_registry_controller(parts: TenancyParts) -> None:
     health = TemplateHealth(
         add_health_checks(parts.manager, parts.options.health_checks, health_changed)
     )
-    reconciler = _registry_reconciler(parts, queries, awaited, orphan_requests, holds, health)
+    write_backs = WriteBacks(
+        tenants=lambda registry: parts.stores.tenants.by_index(OWNER_INDEX, Owner.of(registry).key),
+        open=queries.writer,
+        on_outcome=lambda request: wakeups.enqueue(request, "states were written back"),
+        monotonic=time.monotonic,
+    )
+    parts.manager.add(_ClosingWriteBacks(write_backs))
+    reconciler = _registry_reconciler(
+        parts, queries, awaited, orphan_requests, holds, health, write_backs
+    )
     handlers = RegistryHandlers(reconciler, awaited, wakeups, parts.stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
@@ -290,6 +302,7 @@ def _registry_reconciler(
     orphan_requests: OrphanRequests,
     holds: ChangeHolds,
     health: TemplateHealth,
+    write_backs: WriteBacks,
 ) -> RegistryReconciler:
     stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
     secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
@@ -322,6 +335,7 @@ def _registry_reconciler(
             status_period=parts.options.status_period,
         ),
         clocks=parts.clocks,
+        write_backs=write_backs,
     )
 
 
@@ -390,3 +404,17 @@ class _Closing:
                 await target.kinds.close()
             await self.parts.renderer.close()
             await self.parts.sources.close()
+
+
+@dataclass(slots=True)
+class _ClosingWriteBacks:
+    """Ends what writes states back, before the connections that it could use."""
+
+    write_backs: WriteBacks
+
+    async def start(self) -> None:
+        """Run until cancelled."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self.write_backs.close()

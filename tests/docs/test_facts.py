@@ -54,6 +54,7 @@ from internal.tenancy import (
     rows,
     statuses,
     template_reconciler,
+    write_back,
 )
 from internal.tenancy import (
     labels as label_keys,
@@ -61,7 +62,7 @@ from internal.tenancy import (
 from internal.tenancy.graph import MOST_RESOURCES
 from internal.tenancy.rendering import Renderer, limits, templates
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
-from internal.tenancy.sources import errors
+from internal.tenancy.sources import errors, state_writer
 from manager.cli import main as manager_main
 from tests.docs.blocks import ROOT, table, words
 
@@ -75,6 +76,7 @@ TEXT = (ROOT / TENANCY).read_text()
 FIELDS: dict[str, type[BaseModel]] = {
     "field": tenancy.TResource,
     "`spec.source`": tenancy.TenantRegistrySource,
+    "`spec.source.writeBack`": tenancy.WriteBack,
     "`spec.source.mysql`": tenancy.MySQLSource,
     "`spec.source.mysql.tls`": tenancy.DatabaseTLS,
     "`spec.source.postgresql`": tenancy.PostgreSQLSource,
@@ -279,7 +281,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    hub_condition, applier, hub,
+    hub_condition, applier, hub, state_writer, write_back,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
@@ -311,7 +313,7 @@ def test_conditions_and_reasons_are_those_of_the_code() -> None:
     said = set().union(*(spoken(module) for module in SPOKEN)) - ELSEWHERE - ACTIONS
     assert said - listed - events == set(), "in the code, not in the document"
     single = {"Ready", "Valid", "Applied", "Progressing", "Conflicted", "Degraded", "Paused"}
-    single |= {"Reconciled", "Reconciling", "Healthy", "Synced", "Granted"}
+    single |= {"Reconciled", "Reconciling", "Healthy", "Synced", "Granted", "Written"}
     assert listed - said - single - ELSEWHERE == set(), "in the document, not in the code"
 
 

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from apis.tenancy import MySQLSource, PostgreSQLSource, SQLiteSource
 from internal.tenancy.sources.source_type import Settings, SourceContext, SourceType
+from internal.tenancy.sources.state_writer import StateWriter, WriteTarget
 
 GROUP: Final = "ctrlruntime.tenancy.sources"
 """Entry points of packages that bring a kind of data source: its name, and a SourceType."""
@@ -40,11 +41,37 @@ async def _loaded(name: str) -> ModuleType:
     return await asyncio.to_thread(importlib.import_module, f"internal.tenancy.sources.{name}")
 
 
+async def _mysql_writer(
+    fields: MySQLSource, target: WriteTarget, context: SourceContext
+) -> StateWriter:
+    from internal.tenancy.sources.mysql_writer import open_writer
+
+    return await open_writer(fields, target, context)
+
+
+async def _postgresql_writer(
+    fields: PostgreSQLSource, target: WriteTarget, context: SourceContext
+) -> StateWriter:
+    from internal.tenancy.sources.postgresql.writer import open_writer
+
+    return await open_writer(fields, target, context)
+
+
+async def _sqlite_writer(
+    fields: SQLiteSource, target: WriteTarget, context: SourceContext
+) -> StateWriter:
+    from internal.tenancy.sources.sqlite_writer import open_writer
+
+    return await open_writer(fields, target, context)
+
+
 _TABLE: Final = ("host", "port", "database", "table")
 BUILT_IN: Final[tuple[SourceType[Any], ...]] = (
-    SourceType("mysql", MySQLSource, _mysql, location=_TABLE),
-    SourceType("postgresql", PostgreSQLSource, _postgresql, location=_TABLE),
-    SourceType("sqlite", SQLiteSource, _sqlite, location=("path", "table")),
+    SourceType("mysql", MySQLSource, _mysql, location=_TABLE, writer=_mysql_writer),
+    SourceType(
+        "postgresql", PostgreSQLSource, _postgresql, location=_TABLE, writer=_postgresql_writer
+    ),
+    SourceType("sqlite", SQLiteSource, _sqlite, location=("path", "table"), writer=_sqlite_writer),
 )
 """MySQL and PostgreSQL, or what speaks their protocols, and files of SQLite where the manager's option allows them."""
 

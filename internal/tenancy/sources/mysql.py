@@ -107,6 +107,16 @@ class MySQLSource:
                 async for page in pages:
                     yield page
 
+    async def execute(self, statement: str, values: Sequence[str]) -> None:
+        """Run one statement that returns no rows, with its parameters. Raises SourceError."""
+        async with (
+            self._connection() as connection,
+            self._errors(self._settings.read_timeout, "answer"),
+        ):
+            cursor = await connection.cursor()
+            await cursor.execute(statement, values)
+            await cursor.close()
+
     async def close(self) -> None:
         """Close all connections."""
         pool, self._pool = self._pool, None

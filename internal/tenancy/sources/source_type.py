@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from apis.tenancy import SecretKeyRef
 from ctrlruntime.api import ApiModel
 from internal.tenancy.sources.source import Source
+from internal.tenancy.sources.state_writer import StateWriter, WriteTarget
 
 FieldsT = TypeVar("FieldsT", bound=ApiModel)
 
@@ -47,6 +48,8 @@ class SourceType(Generic[FieldsT]):
     """Makes settings of fields. Raises SourceError."""
     location: tuple[str, ...] = ()
     """Wire names of the fields that identify the table; empty: all fields."""
+    writer: Callable[[FieldsT, WriteTarget, SourceContext], Awaitable[StateWriter]] | None = None
+    """Opens what writes states back; None: rows of this type are only read. Raises SourceError."""
 
 
 def secret_refs(fields: BaseModel) -> Iterator[SecretKeyRef]:

@@ -67,7 +67,7 @@ class SQLiteSource:
 
     async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source."""
-        address = f"file:{quote_url(str(self._checked_path()))}?mode=ro"
+        address = f"file:{quote_url(str(self.checked_path()))}?mode=ro"
         statement = select(self._settings.table, columns)
         try:
             async with aiosqlite.connect(address, uri=True, timeout=BUSY_SECONDS) as connection:
@@ -80,7 +80,7 @@ class SQLiteSource:
                     async for page in pages:
                         yield page
         except sqlite3.Error as error:
-            raise self._translated(error) from None
+            raise self.translated(error) from None
 
     async def close(self) -> None:
         """Nothing is kept open between queries."""
@@ -105,7 +105,7 @@ class SQLiteSource:
             seconds = self._settings.read_timeout
             raise TimedOut(f"the database did not answer within {seconds:g} s") from None
 
-    def _checked_path(self) -> Path:
+    def checked_path(self) -> Path:
         """Return the file itself, links followed, inside the allowed directory."""
         settings = self._settings
         if settings.root is None:
@@ -126,7 +126,8 @@ class SQLiteSource:
             raise Unreachable(f"{settings.path!r} is not a database file")
         return path
 
-    def _translated(self, error: sqlite3.Error) -> SourceError:
+    def translated(self, error: sqlite3.Error) -> SourceError:
+        """Return an error of the driver in words of its own."""
         message = str(error)
         table = self._settings.table
         if "too big" in message:
@@ -141,6 +142,8 @@ class SQLiteSource:
             return UnknownColumn(f"table {table!r} has no column {column!r}; check the mappings")
         if isinstance(error, sqlite3.DatabaseError) and "not a database" in message:
             return Unreachable(f"{self._settings.path!r} is not a database file")
+        if "readonly" in message:
+            return Unreachable(f"the database file {self._settings.path!r} cannot be written")
         if "locked" in message or "unable to open" in message:
             return Unreachable(f"the database file {self._settings.path!r} cannot be read now")
         return SourceError("the query failed; is the file an SQLite database?")

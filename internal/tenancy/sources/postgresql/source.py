@@ -131,6 +131,14 @@ class PostgreSQLSource:
         if self.listener is not None:
             self.listener.start()
 
+    async def execute(self, statement: str, *values: Sequence[str]) -> None:
+        """Run one statement that returns no rows, with its parameters. Raises SourceError."""
+        async with (
+            self._connection() as connection,
+            self._errors(self._settings.read_timeout, "answer"),
+        ):
+            await connection.execute(statement, *values)
+
     async def close(self) -> None:
         """Close all connections."""
         if self.listener is not None:
