@@ -78,6 +78,10 @@ class TaskOperation(StrEnum):
 
     APPLY = "Apply"
     TEARDOWN = "Teardown"
+    PLAN = "Plan"
+    """Find out what differs from what was applied, and change nothing."""
+    REPAIR = "Repair"
+    """Apply what differs from what was applied, unless that destroys something."""
 
 
 class Phase(StrEnum):

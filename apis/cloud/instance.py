@@ -36,6 +36,8 @@ __all__ = [
     "CustomDomain",
     "Debug",
     "DiskPolicy",
+    "DriftAction",
+    "DriftDetection",
     "EnvironmentFrom",
     "GCPStatus",
     "GKEPool",
@@ -373,6 +375,26 @@ class Debug(ApiModel):
     """Nothing is torn down while this is on, even if the object is deleted."""
 
 
+class DriftAction(StrEnum):
+    """What becomes of infrastructure that differs from what was applied."""
+
+    REPORT = "Report"
+    """It is reported."""
+    APPLY = "Apply"
+    """It is applied again, unless the plan destroys something; then it is reported."""
+
+
+class DriftDetection(ApiModel):
+    """When the infrastructure is compared with what was applied, by a plan."""
+
+    schedule: Annotated[str, Field(min_length=1, max_length=256)]
+    """When: a cron expression of five fields, or such as @daily."""
+    time_zone: Annotated[str, Field(min_length=1, max_length=64)] | None = None
+    """Time zone of the schedule such as Europe/Berlin; default: UTC."""
+    action: DriftAction = DriftAction.REPORT
+    """What becomes of what differs."""
+
+
 class ManagedSMTP(ApiModel):
     """Mail sent through the platform's own vendor."""
 
@@ -410,6 +432,8 @@ class InstanceSpec(ApiModel):
     )
     """Once a version is deployed, runs that change or destroy something start only while one of these is open;
     without any, at all times. Periodic runs of unchanged inputs do not wait."""
+    drift_detection: DriftDetection | None = None
+    """When the infrastructure is compared with what was applied; without it, never. Not with tfcRunsMode vcs."""
     debug: Debug = Field(default_factory=Debug)
     """Switches for operators."""
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")

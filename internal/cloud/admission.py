@@ -12,7 +12,9 @@ from apis.cloud import FleetRollout, FleetRolloutSpec, FleetWave, Instance
 from apis.windows import MaintenanceWindow, windows_of
 from ctrlruntime.rollout import BadWindow
 from ctrlruntime.rollout.health_checks import health_check_problems
+from ctrlruntime.schedule import BadSchedule
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
+from internal.cloud.taskdriver.drift_checks import schedule_of
 
 ADMISSION: Final = AdmissionOptions(failure_policy="Ignore", timeout_seconds=5)
 """Without a manager everything is let in: the status reports it. Deletions are not reviewed."""
@@ -41,11 +43,24 @@ class CloudAdmission:
 
     @validates("create", "update")
     def check_instance(self, instance: Instance, review: Review[Instance]) -> None:
-        """Refuse maintenance windows that could never open."""
+        """Refuse maintenance windows that could never open, and a schedule that cannot be read."""
+        _check_drift_detection(instance, review)
         windows = instance.spec.maintenance_windows
         if review.old is not None and review.old.spec.maintenance_windows == windows:
             return
         _check_windows(windows, review)
+
+
+def _check_drift_detection(instance: Instance, review: Review[Instance]) -> None:
+    wanted = instance.spec.drift_detection
+    if wanted is None or (review.old is not None and review.old.spec.drift_detection == wanted):
+        return
+    try:
+        schedule_of(wanted)
+    except BadSchedule as error:
+        field, _, detail = str(error).partition(" ")
+        value = wanted.time_zone if field.endswith("timeZone") else wanted.schedule
+        review.invalid(field, value, detail)
 
 
 def _check_windows(

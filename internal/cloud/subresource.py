@@ -71,5 +71,7 @@ class Subresource(Generic[R]):
     """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined
     """Seconds of the period that the spec requests; None: the definition's."""
+    checks_drift: bool = False
+    """Whether its task can look for drift, as the instance's spec.driftDetection requests."""
     gates: bool = True
     """Whether the instance is ready only when this is."""

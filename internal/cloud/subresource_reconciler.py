@@ -12,6 +12,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION
 from ctrlruntime.rollout import ChangeHolds, NoHolds
+from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.instance.order import is_protected
 from internal.cloud.instance.reading import read
@@ -26,6 +27,7 @@ from internal.cloud.labels import (
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
+from internal.cloud.taskdriver.drift_checks import DriftCheck, drift_check_of
 from internal.cloud.taskdriver.inputs import instance_name, instance_reference, spec_revision, typed
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.writes import keep_outputs_metadata
@@ -128,6 +130,7 @@ class SubresourceReconciler(Generic[R]):
         sub, metadata = self.subresource, resource.metadata
         annotations = {} if instance is None else instance.annotations
         request = Request(metadata.name or "", namespace=metadata.namespace or "")
+        check, bad_schedule = self._drift_check(instance)
         frozen = self.holds.waiting(request, annotations)
         return EnsureOptions(
             definition=sub.definition if self.definition is None else self.definition(),
@@ -145,7 +148,18 @@ class SubresourceReconciler(Generic[R]):
             held=hold or edited_hold(resource),
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),
+            drift_check=check,
+            bad_schedule=bad_schedule,
         )
+
+    def _drift_check(self, instance: Entry | None) -> tuple[DriftCheck | None, str]:
+        """Return when runs look for drift, and why none does if the schedule cannot be read."""
+        if not self.subresource.checks_drift:
+            return None, ""
+        try:
+            return drift_check_of(instance), ""
+        except BadSchedule as error:
+            return None, str(error)
 
     async def _leaving(self, resource: R, instance: Entry | None) -> Leaving:
         """Under deletion protection nothing is torn down, whoever deletes the object.

@@ -307,6 +307,7 @@ DOCUMENTS: dict[str, Document] = {
             merged_into("fleetrollout-patch.yaml"),
             dry_run,
             merged_into("instance.yaml"),
+            merged_into("instance.yaml"),
         ),
         before=a_cluster_with_instances,
     ),

@@ -79,6 +79,14 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
         spec = {"sourcegraphVersion": "5.2.0", "maintenanceWindows": [MARS]}
         ((field, _),) = await refused({**head, "metadata": metadata, "spec": spec})
         assert field == "spec.maintenanceWindows[0].timeZone"
+        often = {"sourcegraphVersion": "5.2.0", "driftDetection": {"schedule": "every day"}}
+        ((field, message),) = await refused({**head, "metadata": metadata, "spec": often})
+        assert field == "spec.driftDetection.schedule"
+        assert "five" in message
+        zone_of_mars = {"schedule": "@daily", "timeZone": "Mars/Olympus"}
+        elsewhere = {"sourcegraphVersion": "5.2.0", "driftDetection": zone_of_mars}
+        ((field, _),) = await refused({**head, "metadata": metadata, "spec": elsewhere})
+        assert field == "spec.driftDetection.timeZone"
         await client.create(rollout(waves=[*reversed(waves)]), dry_run=True)
 
 

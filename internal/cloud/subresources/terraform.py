@@ -53,4 +53,5 @@ SUBRESOURCE: Final = Subresource(
     annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM}),
     secrets=secrets,
     secret_names=secret_names,
+    checks_drift=True,
 )

@@ -9,8 +9,9 @@ from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
 from ctrlruntime.rollout import Waiting
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunName, RunOwner
-from internal.cloud.taskdriver.inputs import Inputs
-from internal.cloud.taskdriver.record import Identity, Slot, slot_at
+from internal.cloud.taskdriver.drift_checks import DriftCheck
+from internal.cloud.taskdriver.inputs import Inputs, is_apply_failed, is_carried_out
+from internal.cloud.taskdriver.record import Identity, Slot, scheduled_slot, slot_at
 from internal.cloud.tasks.task import TaskDefinition
 
 
@@ -70,6 +71,10 @@ class Situation:
     """The annotation that requests a run of inputs that are carried out already."""
     cancel: str = ""
     """The id of the run that a person cancelled; empty: none was."""
+    drift_check: DriftCheck | None = None
+    """When a run looks for drift; None: never."""
+    bad_schedule: str = ""
+    """Why no run looks for drift although one should; empty: nothing is wrong."""
     drift: str = ""
     """What differs from what the last run left, so that a run repairs it; empty: nothing."""
     period: float | None = None
@@ -81,6 +86,8 @@ class Situation:
     @property
     def slot(self) -> Slot | None:
         """The slot it is now; None for what is not periodic, or goes."""
+        if self.drift_check is not None and self.checks_drift:
+            return scheduled_slot(self.now, self.drift_check.schedule)
         if self.period is None or self.deleting:
             return None
         return slot_at(self.now, self.period, self.owner.uid)
@@ -93,7 +100,18 @@ class Situation:
     @property
     def operation(self) -> TaskOperation:
         """What runs do now."""
-        return TaskOperation.TEARDOWN if self.deleting else TaskOperation.APPLY
+        if self.deleting:
+            return TaskOperation.TEARDOWN
+        if self.drift_check is not None and self.checks_drift:
+            return self.drift_check.operation
+        return TaskOperation.APPLY
+
+    @property
+    def checks_drift(self) -> bool:
+        """Whether nothing is to be applied, so that runs only look for drift."""
+        if self.drift_check is None or self.deleting or self.reconcile_asked:
+            return False
+        return is_carried_out(self.status, self.inputs) and not is_apply_failed(self.status)
 
     @property
     def retry_asked(self) -> bool:

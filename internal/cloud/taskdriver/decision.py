@@ -4,7 +4,8 @@ Pure: a situation, what the provider shows and what the limiter answers go in; t
 effects to perform come out.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatus
@@ -13,6 +14,7 @@ from internal.cloud.change_holds import held_waiting
 from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
 from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
+from internal.cloud.taskdriver.drift_checks import forget_drift, record_check
 from internal.cloud.taskdriver.inputs import is_current
 from internal.cloud.taskdriver.record import (
     End,
@@ -34,7 +36,7 @@ from internal.cloud.taskdriver.scheduling import (
     next_run,
 )
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
-from internal.cloud.tasks.task import Supersede
+from internal.cloud.tasks.task import DRIFT, Supersede
 
 SEARCHED = 64
 """Attempts at the current inputs that are looked for among runs without a record."""
@@ -115,10 +117,8 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
         return Decision(status=status)
     secrets = None
     run.retry_at = next_attempt_time(s, status, run)
-    applied = run.operation is TaskOperation.APPLY
-    if end.outcome is TaskOutcome.SUCCEEDED and seen is not None and applied:
-        succeed(status, seen, s.now)
-        secrets = seen.secret_outputs
+    if end.outcome is TaskOutcome.SUCCEEDED and seen is not None:
+        secrets = _succeeded(s, status, run, seen)
     _adopt_content(s, status)
     return Decision(
         status=status,
@@ -127,6 +127,23 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
         secret_outputs=secrets,
         requeue=_after(s, status),
     )
+
+
+def _succeeded(
+    s: Situation, status: TaskStatus, run: TaskRun, seen: Run
+) -> Mapping[str, str] | None:
+    """Record what a successful run did. Returns the outputs to keep that must not be seen; None: none."""
+    found = seen.outputs.get(DRIFT)
+    if run.operation is TaskOperation.TEARDOWN:
+        return None
+    if run.operation is TaskOperation.PLAN or (
+        run.operation is TaskOperation.REPAIR and found is not None
+    ):
+        record_check(status, found or "", s.instance, s.now)
+        return None
+    succeed(status, seen, s.now)
+    forget_drift(status)
+    return seen.secret_outputs
 
 
 def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decision:
@@ -371,6 +388,7 @@ def _adopt_content(s: Situation, status: TaskStatus) -> None:
 
 def _after(s: Situation, status: TaskStatus) -> float | None:
     """Seconds until there is something to do, once a run has ended."""
+    s = replace(s, status=status)  # what was carried out decides whether a schedule follows
     then = next_run(s, status)
     if isinstance(then, Rest):
         return s.pace.at_once if s.retry_asked or s.reconcile_asked else _until(s, then.until)

@@ -41,9 +41,11 @@ from internal.cloud.taskdriver.decision import (
     resume,
 )
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
+from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.taskdriver.inputs import inputs_of, trusted
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.reports import (
+    report_drift,
     report_end,
     report_hold,
     report_repair,
@@ -97,6 +99,10 @@ class EnsureOptions(Generic[R]):
     """Why no run is started for now; None: nothing is in the way."""
     hold: Waiting | None = None
     """The freeze or window for which changes wait."""
+    drift_check: DriftCheck | None = None
+    """When a run looks for drift; None: never."""
+    bad_schedule: str = ""
+    """Why no run looks for drift although one should."""
     drift: str = ""
     """What differs from what the last run left; empty: nothing."""
     deployed: bool = True
@@ -174,6 +180,8 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         retry=annotations.get(RETRY, ""),
         reconcile=annotations.get(RECONCILE, ""),
         cancel=annotations.get(CANCEL, ""),
+        drift_check=options.drift_check,
+        bad_schedule=options.bad_schedule,
         drift=options.drift,
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
@@ -411,6 +419,7 @@ class _Pass(Generic[R]):
         s, metrics, task = self.s, self.tools.metrics, self.s.definition.name
         report_steps(self.tools, s, self.options.resource, decision.steps)
         report_hold(self.tools, s.held, self.options.resource, decision.status)
+        report_drift(self.tools, self.options.resource, decision.status)
         report_repair(self.tools, s, self.options.resource, decision)
         if decision.ended is not None:
             report_end(self.tools, s, decision.ended)

@@ -13,7 +13,15 @@ from typing import Any, Final, TypeVar
 
 from pydantic import ValidationError
 
-from apis.cloud import Instance, TaskOutcome, TaskRun, TaskState, TaskStatus, TaskSuccess
+from apis.cloud import (
+    Instance,
+    TaskOperation,
+    TaskOutcome,
+    TaskRun,
+    TaskState,
+    TaskStatus,
+    TaskSuccess,
+)
 from ctrlruntime.api import ApiModel, Manifest, OwnerReference, Resource, find_condition
 from ctrlruntime.resources.revision import canonical, revision
 from internal.cloud.labels import CONTROL, INSTANCE
@@ -157,6 +165,8 @@ def digest(value: object) -> str:
     return hashlib.sha1(canonical(value), usedforsecurity=False).hexdigest()
 
 
+CHECKS: Final = frozenset({TaskOperation.PLAN, TaskOperation.REPAIR})
+"""Operations of runs that look for drift of inputs that are carried out."""
 READY: Final = "Ready"
 
 
@@ -211,7 +221,7 @@ def is_current(done: TaskSuccess, inputs: Inputs) -> bool:
 def _was_undone(status: TaskStatus, done: TaskSuccess) -> bool:
     """Whether a later run for other inputs may have changed what was carried out."""
     last = status.run
-    if last is None or last.run_id == done.run_id:
+    if last is None or last.run_id == done.run_id or last.operation in CHECKS:
         return False
     return last.inputs_version != done.inputs_version
 
@@ -221,9 +231,19 @@ def _has_failed_since(status: TaskStatus) -> bool:
     return ended is not None and ended.outcome is not TaskOutcome.SUCCEEDED
 
 
+def is_apply_failed(status: TaskStatus) -> bool:
+    """Return whether the last run that ended was to apply something, and did not succeed."""
+    run = status.run if status.run is not None and not is_live(status.run) else None
+    last = run or next(iter(status.history), None)
+    failed = last is not None and last.outcome is not TaskOutcome.SUCCEEDED
+    return last is not None and failed and last.operation not in CHECKS
+
+
 def _last_ended(status: TaskStatus) -> TaskRun | None:
-    """Return the newest run that ended; a run under way does not make up for the failure before it."""
-    run = status.run
-    if run is not None and run.state is TaskState.DONE:
-        return run
-    return next(iter(status.history), None)
+    """Return the newest run that ended and may have changed something.
+
+    A run under way does not make up for the failure before it.
+    """
+    runs = (run for run in (status.run, *status.history) if run is not None)
+    changing = (run for run in runs if run.operation is not TaskOperation.PLAN)
+    return next((run for run in changing if run.state is TaskState.DONE), None)

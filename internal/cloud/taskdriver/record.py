@@ -21,6 +21,7 @@ from apis.cloud import (
 )
 from ctrlruntime.api import Resource, format_time, parse_time
 from ctrlruntime.resources.revision import canonical
+from ctrlruntime.schedule import Schedule
 from internal.cloud.runs import Run, RunName, RunOwner, RunState
 from internal.cloud.tasks.task import Retries
 
@@ -102,6 +103,18 @@ def slot_at(now: datetime, period: float, uid: str) -> Slot:
     )
 
 
+def scheduled_slot(now: datetime, schedule: Schedule) -> Slot | None:
+    """Return the slot that began at the last time of a schedule; None before the first.
+
+    Of several times that were missed, the last one counts.
+    """
+    since = schedule.latest(BEGINNING, now, BEGINNING)
+    if since is None:
+        return None
+    end = schedule.next(now, BEGINNING) or now + timedelta(days=3650)
+    return Slot(format_time(since), end)
+
+
 def covers(done: str, slot: Slot) -> bool:
     """Whether what was done in the slot named `done` counts for `slot`. Nonsense counts for none."""
     try:
@@ -110,6 +123,8 @@ def covers(done: str, slot: Slot) -> bool:
         return False
 
 
+BEGINNING: Final = datetime(1970, 1, 1, tzinfo=UTC)
+"""When every schedule began."""
 CONDITIONS: Final = 20
 """Task conditions that are kept."""
 ORDER: Final = tuple(TaskState)

@@ -10,14 +10,13 @@ from apis.cloud import TaskCondition, TaskOutcome, TaskRun, TaskState, TaskStatu
 from ctrlruntime.api import Resource, find_condition
 from internal.cloud.taskdriver.context import Decision, Hold, Situation
 from internal.cloud.taskdriver.deps import Tools
+from internal.cloud.taskdriver.drift_checks import DRIFTED
 from internal.cloud.taskdriver.inputs import READY
 from internal.cloud.taskdriver.record import is_live
 from internal.cloud.taskdriver.scheduling import is_done
 
 REASON: Final = "taskdriver.Ensure"
 """Reason of the events for steps of a run."""
-DRIFTED: Final = "Drifted"
-"""Reason: what a run left was changed or deleted by someone else."""
 
 _log: FilteringBoundLogger = structlog.get_logger("cloud.taskdriver")
 
@@ -64,6 +63,15 @@ def report_hold(
         return
     if before is None or before.reason != hold.reason:
         tools.recorder.event(resource, "Warning", hold.reason, "Hold", hold.message)
+
+
+def report_drift(tools: Tools, resource: Resource[Any, TaskStatus], after: TaskStatus) -> None:
+    """Record one Warning event when the condition Drifted appears or gets another message."""
+    before = find_condition(resource.status.conditions, DRIFTED)
+    now = find_condition(after.conditions, DRIFTED)
+    if now is None or (before is not None and before.message == now.message):
+        return
+    tools.recorder.event(resource, "Warning", DRIFTED, "Plan", now.message)
 
 
 def report_repair(

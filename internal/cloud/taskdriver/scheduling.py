@@ -3,7 +3,8 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskStatus
+from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskStatus, TaskSuccess
+from ctrlruntime.api import format_time
 from internal.cloud.labels import PAUSED
 from internal.cloud.taskdriver.context import (
     CleanUp,
@@ -85,20 +86,27 @@ def is_done(s: Situation, status: TaskStatus) -> bool:
         return False
     if s.definition.once:
         return True
-    in_slot = s.slot is None or covers(done.slot, s.slot)
+    in_slot = s.slot is None or covers(done.slot, s.slot) or _is_later(s, done)
     return in_slot and is_fulfilled(status, s.inputs, once=False)
+
+
+def _is_later(s: Situation, done: TaskSuccess) -> bool:
+    """Whether what was applied was applied after the time that drift was to be looked for."""
+    checks = s.drift_check is not None and s.slot is not None
+    return checks and s.slot is not None and format_time(done.finished_at) >= s.slot.name
 
 
 def is_held_change(s: Situation, status: TaskStatus) -> bool:
     """Whether the next run would change or destroy something while a freeze or a window holds that.
 
-    A run of unchanged inputs does not wait, nor one for an instance that was never deployed.
+    A run of unchanged inputs does not wait unless it repairs infrastructure, nor one for an instance that was never deployed.
     """
     if s.hold is None:
         return False
     if s.deleting:
         return True
-    return s.deployed and (s.definition.once or not is_carried_out(status, s.inputs))
+    repairs = s.operation is TaskOperation.REPAIR
+    return s.deployed and (s.definition.once or repairs or not is_carried_out(status, s.inputs))
 
 
 def needs_teardown(s: Situation, status: TaskStatus, *, made_something: bool) -> bool:
@@ -114,7 +122,7 @@ def needs_teardown(s: Situation, status: TaskStatus, *, made_something: bool) ->
 def is_superseded(s: Situation, run: TaskRun) -> bool:
     """Whether a run under way is no longer what should be under way."""
     if s.deleting:
-        return run.operation is TaskOperation.APPLY
+        return run.operation is not TaskOperation.TEARDOWN
     if s.definition.once and run.inputs_version:
         return False
     if run.inputs_hash and run.inputs_hash == s.inputs.hash:

@@ -12,9 +12,14 @@ from apis.cloud import (
     Waiting,
     WaitingReason,
 )
-from ctrlruntime.api import Condition, format_time, set_condition
+from ctrlruntime.api import Condition, find_condition, format_time, set_condition
 from internal.cloud.labels import RETRY, TEARDOWN_APPROVED
 from internal.cloud.taskdriver.context import Leaving, Situation
+from internal.cloud.taskdriver.drift_checks import (
+    DRIFTED,
+    forget_drift,
+    record_bad_schedule,
+)
 from internal.cloud.taskdriver.inputs import READY, is_fulfilled
 from internal.cloud.taskdriver.record import ENDS, is_live
 from internal.cloud.taskdriver.scheduling import is_interrupted
@@ -38,6 +43,15 @@ def summarize(s: Situation, status: TaskStatus) -> None:
     )
     set_condition(status.conditions, condition, s.now)
     _summarize_held(s, status)
+    if s.bad_schedule:
+        record_bad_schedule(status, s.bad_schedule, s.now)
+    elif s.drift_check is None or _is_unknown(status):
+        forget_drift(status)
+
+
+def _is_unknown(status: TaskStatus) -> bool:
+    found = find_condition(status.conditions, DRIFTED)
+    return found is not None and found.status == "Unknown"
 
 
 def _summarize_held(s: Situation, status: TaskStatus) -> None:
@@ -93,9 +107,18 @@ def _phase(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
     if s.held is not None:
         return Phase.PENDING, s.held.message
     if _is_ready(s, status):
-        said = status.run.message if status.run is not None else ""
+        said = _last_words(status)
         return Phase.READY, said or "Task completed."
     return _unready(s, status)
+
+
+def _last_words(status: TaskStatus) -> str:
+    run = status.run
+    if run is None:
+        return ""
+    if run.operation is TaskOperation.PLAN and run.outcome is not TaskOutcome.SUCCEEDED:
+        return f"Drift could not be looked for. {_end(run)}"
+    return run.message
 
 
 def _unready(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
@@ -175,7 +198,7 @@ def _leaving(s: Situation, status: TaskStatus) -> str:
         )
     if run is None or not s.definition.teardown:
         return "Being deleted: its runs are removed."
-    if is_live(run) and run.operation is TaskOperation.APPLY:
+    if is_live(run) and run.operation is not TaskOperation.TEARDOWN:
         if run.interrupt_at is not None:
             return f"Being deleted. {_interrupted(s, run)}; then the teardown begins."
         return "Being deleted: the run under way is awaited before the teardown."

@@ -4,13 +4,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
 from apis.references import SecretKeyRef
 from ctrlruntime.backoff import exponential
 from internal.cloud.runs import RunInput
+
+DRIFT: Final = "drift:summary"
+"""Output of a run that looked for drift and applied nothing: what differs, empty for nothing. No module's output has
+such a name."""
 
 
 class Supersede(StrEnum):

@@ -30,8 +30,8 @@ class Elsewhere:
     _changed: Callable[[RunOwner], None] = lambda _owner: None
 
     def tasks(self) -> list[str]:
-        """The tasks that were started, in order; teardowns with a minus."""
-        signs = {"Apply": "", "Teardown": "-"}
+        """The tasks that were started, in order: teardowns with a minus, plans with `?`, repairs with `!`."""
+        signs = {"Apply": "", "Teardown": "-", "Plan": "?", "Repair": "!"}
         return [f"{signs[item.input.operation]}{item.input.task}" for item in self.started]
 
     def end(self, task: str) -> None:

@@ -25,12 +25,14 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.rollout import Waiting
 from ctrlruntime.tracing import Tracing
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.labels import FIELD_MANAGER, RUNS_FINALIZER
 from internal.cloud.runs import RunOwner, RunState
 from internal.cloud.taskdriver import EnsureOptions, Progress, TaskMetrics, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
+from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.tasks.task import Retries, TaskDefinition
 from tests.cloud.rbac import embedded
 from tests.cloud.taskdriver.fake_provider import Outside
@@ -171,6 +173,9 @@ class StepOptions(TypedDict, total=False):
     paused_by: str
     leaving: Leaving
     held: Hold | None
+    hold: Waiting | None
+    drift_check: DriftCheck | None
+    bad_schedule: str
     drift: str
 
 

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
-from internal.cloud.tasks.task import TaskContext, TaskResult
+from internal.cloud.tasks.task import DRIFT, TaskContext, TaskResult
+from internal.cloud.tasks.terraform.events import Summary
 
 if TYPE_CHECKING:
     from internal.cloud.tasks.http import RetryPolicy
@@ -33,6 +34,14 @@ class TerraformOrder:
     def teardown(self) -> bool:
         """Whether the infrastructure is to be removed."""
         return self.context.input.operation is TaskOperation.TEARDOWN
+
+
+def drift_result(summary: Summary | None, *, about: str = "") -> TaskResult:
+    """Return the result of a run that looked for drift and applied nothing. None: nothing differs."""
+    if summary is None:
+        return TaskResult(message=f"{about}nothing differs", outputs={DRIFT: ""})
+    found = "only outputs" if summary.empty else summary.planned()
+    return TaskResult(message=f"{about}drift: {found}", outputs={DRIFT: found})
 
 
 class Backend(Protocol):

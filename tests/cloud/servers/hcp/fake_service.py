@@ -151,7 +151,13 @@ class World:
         return list(reversed(found))
 
     def add_run(
-        self, workspace: Workspace, version: Version, message: str, *, destroy: bool = False
+        self,
+        workspace: Workspace,
+        version: Version,
+        message: str,
+        *,
+        destroy: bool = False,
+        plan_only: bool = False,
     ) -> Run:
         run = Run(
             identity=self.new_id("run"),
@@ -160,6 +166,7 @@ class World:
             message=message,
             destroy=destroy,
             created_at=self.clock.stamp(),
+            plan_only=plan_only,
         )
         self.runs[run.identity] = run
         return run
@@ -174,6 +181,8 @@ class World:
             self._enter(run, run.todo.pop(0))
 
     def _has_turn(self, run: Run) -> bool:
+        if run.plan_only:
+            return True
         workspace = run.workspace
         if workspace.current is None or workspace.current.ended:
             waiting = [each for each in reversed(self.of_workspace(workspace)) if not each.ended]
@@ -196,6 +205,8 @@ class World:
         run.todo = CHANGED[:-1] + (
             ["planned_and_finished"] if quiet else [CHANGED[-1], *self.gates]
         )
+        if run.plan_only:
+            run.todo = [*CHANGED[:-1], "planned_and_finished"]
         if self.fail == "plan":
             run.todo = ["plan_queued", "planning", "errored"]
         if self.fail == "policy":

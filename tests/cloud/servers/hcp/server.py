@@ -289,6 +289,7 @@ class HCPServer:
             version,
             attributes.get("message", "Queued manually via the Terraform Enterprise API"),
             destroy=attributes.get("is-destroy", False),
+            plan_only=attributes.get("plan-only", False),
         )
         return _document(run_of(run), status=201)
 

@@ -15,6 +15,7 @@ import pytest
 
 from apis.cloud import TaskOperation
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import DRIFT
 from internal.cloud.tasks.terraform.local.binary import local_settings
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.tasks.workbench import Workbench
@@ -65,9 +66,10 @@ class LocalBench:
         *,
         teardown: bool = False,
         protected: bool | None = None,
+        operation: TaskOperation = TaskOperation.APPLY,
         **more: str,
     ) -> TaskResult:
-        operation = TaskOperation.TEARDOWN if teardown else TaskOperation.APPLY
+        operation = TaskOperation.TEARDOWN if teardown else operation
         context = self.workbench.context(
             "terraform",
             spec or SPEC,
@@ -347,3 +349,48 @@ async def test_the_kubeconfig_of_a_plain_cluster_is_valid_for_a_real_binary(tmp_
     kubeconfig = json.loads(await run("output", "-raw", "kubeconfig"))
     assert kubeconfig["clusters"][0]["cluster"]["server"] == "https://1.2.3.4"
     assert kubeconfig["users"][0]["user"]["exec"]["command"] == "gke-gcloud-auth-plugin"
+
+
+@pytest.mark.criterion("ISSUE15-8-TERRAFORM-DRIFT")
+async def test_a_plan_for_drift_applies_nothing(local: LocalBench) -> None:
+    await local.run()
+    same = await local.run(operation=TaskOperation.PLAN)
+    assert (same.message, same.outputs) == ("nothing differs", {DRIFT: ""})
+    state = local.states / "prod" / "acme" / "terraform.tfstate"
+    before = state.read_text()
+    found = await local.run(bigger(2), operation=TaskOperation.PLAN)
+    assert found.outputs == {DRIFT: "0 to add, 1 to change, 0 to destroy"}
+    assert found.secret_outputs == {}
+    assert state.read_text() == before
+
+
+async def test_a_repair_applies_what_differs(local: LocalBench) -> None:
+    await local.run()
+    same = await local.run(operation=TaskOperation.REPAIR)
+    assert same.outputs == {DRIFT: ""}
+    found = await local.run(bigger(2), operation=TaskOperation.REPAIR)
+    assert found.message == "0 added, 1 changed, 0 destroyed"
+    assert found.outputs == {"address": "<address>"}
+    assert (await local.run(bigger(2))).message == "nothing to change"
+
+
+@pytest.mark.parametrize("protected", [True, False])
+async def test_a_repair_that_destroys_is_never_applied_by_itself(
+    terraform: LocalBench, protected: bool
+) -> None:
+    await terraform.run()
+    state = terraform.states / "prod" / "acme" / "terraform.tfstate"
+    before = state.read_text()
+    found = await terraform.run(
+        bigger(2), operation=TaskOperation.REPAIR, protected=protected, STAND_IN="replace"
+    )
+    assert found.outputs == {DRIFT: "0 to add, 1 to change, 0 to destroy"}
+    assert state.read_text() == before
+
+
+async def test_a_repair_whose_plan_cannot_be_read_is_not_applied(terraform: LocalBench) -> None:
+    await terraform.run()
+    with pytest.raises(TaskError, match="cannot be read"):
+        await terraform.run(
+            bigger(2), operation=TaskOperation.REPAIR, protected=False, STAND_IN="show"
+        )

@@ -6,13 +6,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from apis.cloud import InstanceTerraformSpec, TerraformSettings
+from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from ctrlruntime.clock import utc_now
 from ctrlruntime.outbound_http import outbound_session
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.backends import TerraformOrder
+from internal.cloud.tasks.terraform.backends import TerraformOrder, drift_result
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
+from internal.cloud.tasks.terraform.events import Summary
 from internal.cloud.tasks.terraform.hcp.api import HCP, RETRIES, segment
 from internal.cloud.tasks.terraform.hcp.following import Permit, Runs
 from internal.cloud.tasks.terraform.hcp.runs import (
@@ -87,7 +88,12 @@ class Engine:
                 f"workspace {workspace.name} takes its configuration from a repository: set"
                 " spec.debug.tfcRunsMode to vcs, or disconnect it"
             )
-        run = await self._run(workspace, wanted, destroy=False)
+        try:
+            run = await self._run(workspace, wanted, destroy=False)
+        except _OnlyReported as reported:
+            return reported.result
+        if self._looks_for_drift and run.status == "planned_and_finished":
+            return drift_result(_differs(run), about=f"run {run.identity}: ")
         self._order.say("reading the outputs")
         found = await outputs_of(self._api, workspace.identity, wanted)
         return TaskResult(
@@ -189,7 +195,9 @@ class Engine:
             f" {given.inputs_version}, attempt {given.attempt}"
         )
         message = message_of(given.run_id, about)
-        return await runs.make(message, version, destroy=destroy)
+        return await runs.make(
+            message, version, destroy=destroy, plan_only=given.operation is TaskOperation.PLAN
+        )
 
     async def _judge(self, run: Run, workspace: Workspace) -> None:
         """Raise TaskRejected for a run that a person put an end to, TaskError for other failures."""
@@ -207,9 +215,12 @@ class Engine:
 
         Raises TaskError for a plan whose numbers are not known: it is not confirmed either.
         """
-        if not self._order.input.protected:
-            return
         summary = run.summary
+        if self._looks_for_drift and summary is not None and summary.destroy:
+            await runs.discard(run)
+            raise _OnlyReported(drift_result(summary, about=f"run {run.identity}: "))
+        if not self._order.input.protected and not self._looks_for_drift:
+            return
         if summary is None:
             raise TaskError(
                 f"run {run.identity}: HCP Terraform does not say what its plan destroys, so it is not"
@@ -221,6 +232,10 @@ class Engine:
         await runs.discard(run)
         told = refusal(found, summary.destroy, self._order.input.instance)
         raise TaskRejected(f"{told} (run {run.identity}, {self._link(run, workspace)})")
+
+    @property
+    def _looks_for_drift(self) -> bool:
+        return self._order.input.operation in (TaskOperation.PLAN, TaskOperation.REPAIR)
 
     def _permit(self, workspace: Workspace) -> Permit:
         async def permit(runs: Runs, run: Run) -> None:
@@ -257,6 +272,19 @@ class Engine:
     def _link(self, run: Run, workspace: Workspace) -> str:
         place = f"{segment(self._organization)}/workspaces/{segment(workspace.name)}"
         return f"{self._api.address}/app/{place}/runs/{segment(run.identity)}"
+
+
+class _OnlyReported(Exception):
+    """A run that looks for drift found what it does not apply."""
+
+    def __init__(self, result: TaskResult) -> None:
+        super().__init__(result.message)
+        self.result = result
+
+
+def _differs(run: Run) -> Summary | None:
+    """Return what a plan that is not applied changes; None for nothing."""
+    return None if run.summary is None or run.summary.empty else run.summary
 
 
 async def run(order: TerraformOrder) -> TaskResult:

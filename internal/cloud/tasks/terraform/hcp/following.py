@@ -74,9 +74,16 @@ class Runs:
                 await self._end(run)
         return None
 
-    async def make(self, message: str, configuration: str, *, destroy: bool) -> Run:
-        """Return a new run, or the one that turns out to have been made after all."""
-        data = _new_run(self._workspace.identity, configuration, message, destroy=destroy)
+    async def make(
+        self, message: str, configuration: str, *, destroy: bool, plan_only: bool = False
+    ) -> Run:
+        """Return a new run, or the one that turns out to have been made after all.
+
+        `plan_only`: it can never be applied, and does not wait for its turn in the workspace.
+        """
+        data = _new_run(
+            self._workspace.identity, configuration, message, destroy=destroy, plan_only=plan_only
+        )
         trouble: TaskError | None = None
         for _ in range(_ROUNDS):
             try:
@@ -241,13 +248,16 @@ def _locked(workspace: Workspace) -> str:
     return f"workspace {workspace.name} is locked by {workspace.holder}; it goes on once it is unlocked"
 
 
-def _new_run(workspace: str, configuration: str, message: str, *, destroy: bool) -> dict[str, Any]:
+def _new_run(
+    workspace: str, configuration: str, message: str, *, destroy: bool, plan_only: bool
+) -> dict[str, Any]:
     pointers = {
         "workspace": {"type": "workspaces", "id": workspace},
         "configuration-version": {"type": "configuration-versions", "id": configuration},
     }
+    attributes = {"message": message, "auto-apply": False, "is-destroy": destroy}
     return {
         "type": "runs",
-        "attributes": {"message": message, "auto-apply": False, "is-destroy": destroy},
+        "attributes": {**attributes, "plan-only": True} if plan_only else attributes,
         "relationships": {name: {"data": data} for name, data in pointers.items()},
     }

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import orjson
 
-from apis.cloud import InstanceTerraformSpec, TerraformSettings
+from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.backends import TerraformOrder
+from internal.cloud.tasks.terraform.backends import TerraformOrder, drift_result
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
 from internal.cloud.tasks.terraform.events import (
     Event,
@@ -34,6 +34,7 @@ from internal.cloud.tasks.terraform.local.binary import (
     local_settings,
 )
 from internal.cloud.tasks.terraform.protection import (
+    Destruction,
     UnreadablePlan,
     destructions_of,
     refusal,
@@ -67,6 +68,8 @@ class LocalEngine:
         """Bring the infrastructure about. Raises TaskError, TaskRejected."""
         wanted = await self._prepare()
         summary = await self._plan()
+        if self._looks_for_drift and await self._is_only_reported(summary):
+            return drift_result(summary)
         if summary is not None:
             await self._refuse_destruction()
             summary = await self._apply()
@@ -121,26 +124,37 @@ class LocalEngine:
         self._say(f"planned: {summary.planned()}")
         return summary if ended.code == 2 else None
 
-    async def _refuse_destruction(self) -> None:
-        """Raise TaskRejected for a plan that destroys or replaces anything under protection.
+    @property
+    def _looks_for_drift(self) -> bool:
+        return self._given.operation in (TaskOperation.PLAN, TaskOperation.REPAIR)
 
-        The stored plan is read, which is the one that is applied. One that cannot be read is not
-        applied either: TaskError.
+    async def _is_only_reported(self, summary: Summary | None) -> bool:
+        """Whether a run that looks for drift applies nothing: it only plans, nothing differs, or something is destroyed."""
+        if summary is None or self._given.operation is TaskOperation.PLAN:
+            return True
+        return bool(summary.destroy or await self._destructions())
+
+    async def _refuse_destruction(self) -> None:
+        """Raise TaskRejected for a plan that destroys or replaces anything under protection."""
+        found = await self._destructions() if self._given.protected else []
+        if found:
+            raise TaskRejected(refusal(found, len(found), self._given.instance))
+
+    async def _destructions(self) -> list[Destruction]:
+        """Return what the stored plan destroys, which is the one that is applied.
+
+        Raises TaskError for one that cannot be read: it is not applied either.
         """
-        if not self._given.protected:
-            return
         lines: list[bytes] = []
         ended = await self._binary.run("show", "-json", "-no-color", _PLAN, line=lines.append)
         if ended.code != 0:
             raise TaskError(f"{self._name} show failed: {ended.said[-_MOST:]}")
         try:
-            found = destructions_of(orjson.loads(b"".join(lines)))
+            return destructions_of(orjson.loads(b"".join(lines)))
         except (orjson.JSONDecodeError, UnreadablePlan, AttributeError) as error:
             raise TaskError(
                 f"the plan cannot be read, so it is not applied under deletion protection: {error}"
             ) from error
-        if found:
-            raise TaskRejected(refusal(found, len(found), self._given.instance))
 
     async def _apply(self) -> Summary:
         progress = _Progress(self._say)

@@ -1,0 +1,92 @@
+"""Looking for drift by a schedule: what an Instance requests, and what a run that looked found. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from apis.cloud import DriftAction, DriftDetection, TaskOperation, TaskRun, TaskStatus
+from ctrlruntime.api import Condition, set_condition
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.schedule import BadSchedule, Schedule, parse
+
+DRIFTED: Final = "Drifted"
+"""Condition: what is there differs from what was applied. There only while True, or while that cannot be found out."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriftCheck:
+    """When a run looks for drift, and what it does with what it finds."""
+
+    schedule: Schedule
+    operation: TaskOperation
+    """PLAN or REPAIR."""
+
+
+def drift_check_of(instance: Entry | None) -> DriftCheck | None:
+    """Return what an Instance requests; None if it requests nothing. Raises BadSchedule."""
+    spec: Mapping[str, Any] = {} if instance is None else instance.field("spec") or {}
+    given = spec.get("driftDetection")
+    if given is None or (spec.get("debug") or {}).get("tfcRunsMode") == "vcs":
+        return None
+    try:
+        wanted = DriftDetection.model_validate(given)
+    except ValidationError:
+        raise BadSchedule("spec.driftDetection cannot be read") from None
+    repairs = wanted.action is DriftAction.APPLY
+    return DriftCheck(schedule_of(wanted), TaskOperation.REPAIR if repairs else TaskOperation.PLAN)
+
+
+def schedule_of(wanted: DriftDetection) -> Schedule:
+    """Return the schedule. Raises BadSchedule, which names the field."""
+    try:
+        return parse(wanted.schedule, wanted.time_zone)
+    except BadSchedule as error:
+        raise BadSchedule(str(error).replace("spec.", "spec.driftDetection.", 1)) from None
+
+
+def record_check(status: TaskStatus, found: str, instance: str, now: datetime) -> None:
+    """Record what a run that looked for drift found: `found` is what differs, empty for nothing."""
+    run = status.run
+    if run is None:
+        return
+    if status.succeeded is not None:
+        status.succeeded.slot = run.slot
+    if not found:
+        forget_drift(status)
+        return
+    set_condition(status.conditions, _drifted(status, run, found, instance), now)
+
+
+def _drifted(status: TaskStatus, run: TaskRun, found: str, instance: str) -> Condition:
+    destroys = run.operation is TaskOperation.REPAIR
+    why = " That destroys something, so it is not applied by itself." if destroys else ""
+    return Condition(
+        type=DRIFTED,
+        status="True",
+        reason="PlanDestroys" if destroys else "PlanHasChanges",
+        message=(
+            f"The infrastructure differs from what was applied: {found}.{why} To apply it, run"
+            f" `manager instance reconcile {instance} --kind InstanceTerraform`."
+        ),
+        observed_generation=status.observed_generation,
+    )
+
+
+def record_bad_schedule(status: TaskStatus, problem: str, now: datetime) -> None:
+    """Record that nothing looks for drift, and why."""
+    condition = Condition(
+        type=DRIFTED,
+        status="Unknown",
+        reason="InvalidSchedule",
+        message=f"No run looks for drift: {problem}",
+        observed_generation=status.observed_generation,
+    )
+    set_condition(status.conditions, condition, now)
+
+
+def forget_drift(status: TaskStatus) -> None:
+    """Remove the condition: nothing differs, or nothing looks for that."""
+    status.conditions = [item for item in status.conditions if item.type != DRIFTED]

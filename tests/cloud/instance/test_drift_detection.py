@@ -1,0 +1,54 @@
+"""An Instance's spec.driftDetection from end to end: real runs, terraform played by a stand-in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from apis.cloud import FleetRollout
+from apis.operations import ChangeFreeze
+from ctrlruntime.api import find_condition
+from tests.cloud.instance.harness import instance
+from tests.cloud.instance.local_stage import local_stage
+
+
+@pytest.mark.criterion("ISSUE15-8-TERRAFORM-DRIFT")
+async def test_infrastructure_that_was_changed_is_reported_and_applied_on_request(
+    tmp_path: Path,
+) -> None:
+    """Wait for a time of a schedule that has one each minute, at most 120 s."""
+    async with local_stage(tmp_path, environment={}) as stage:
+        await stage.environment.install_crds(FleetRollout, ChangeFreeze)
+        detection = {"schedule": "* * * * *", "action": "Report"}
+        built = {"terraform": {"module": {"source": "./none"}}}
+        await stage.apply(instance(infrastructure=built, driftDetection=detection))
+        await stage.until(
+            "InstanceTerraform", lambda one: one is not None and one.status.phase == "Ready"
+        )
+        [state] = (tmp_path / "states").rglob("terraform.tfstate")
+        before = json.loads(state.read_text())
+        state.write_text(json.dumps({**before, "digest": "changed by hand"}))
+
+        found = await stage.until(
+            "InstanceTerraform",
+            lambda one: find_condition(one.status.conditions, "Drifted") is not None,
+            timeout=120.0,
+        )
+        drifted = find_condition(found.status.conditions, "Drifted")
+        assert drifted is not None
+        assert (drifted.status, drifted.reason) == ("True", "PlanHasChanges")
+        assert "0 to add, 1 to change, 0 to destroy" in drifted.message
+        assert found.status.run.operation == "Plan"
+        assert json.loads(state.read_text())["digest"] == "changed by hand"
+        assert found.status.phase == "Ready"
+
+        await stage.annotate(kind="InstanceTerraform", reconcile="1")
+        await stage.until(
+            "InstanceTerraform",
+            lambda one: find_condition(one.status.conditions, "Drifted") is None,
+        )
+        assert json.loads(state.read_text()) == before
+        found = await stage.there("InstanceTerraform")
+        assert found.metadata.generation == 1  # a schedule is no input
