@@ -27,8 +27,10 @@ from ctrlruntime.resources.change_plan import (
 from ctrlruntime.resources.dry_run import Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
+from ctrlruntime.rollout import Waiting
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
+from internal.tenancy.held_changes import window_hold, without_held
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.neighbours import taking_over
 from internal.tenancy.outcome import refusal
@@ -59,6 +61,8 @@ class FleetPlanner:
     blueprints: Blueprints
     values: SensitiveValues
     grouping: Grouping
+    hold: Callable[[Entry], Waiting | None] = lambda _entry: None
+    """What holds changes of a registry's tenants from outside: a freeze."""
 
     async def plan(self, entry: Entry, reading: Reading | None, template: str = "") -> ChangePlan:
         """Return the plan of a registry, or of one template of it.
@@ -78,6 +82,7 @@ class FleetPlanner:
         if reading is not None:
             self._note_rows(reading, made)
         found.notes += [*decided.moved_troubles, *made.problems, *self._rollouts(decided)]
+        found.notes += self._waits(registry, entry, made, template)
         refused = await self.blueprints.invalid(decided.templates, registry)
         await self._carry_out(decided, made, refused, template)
         self.grouping.into(found)
@@ -118,6 +123,20 @@ class FleetPlanner:
             for item, strategy in zip(decided.templates, staged, strict=True)
             if strategy is not None
         ]
+
+    def _waits(
+        self, registry: TenantRegistry, entry: Entry, made: Plan, template: str
+    ) -> list[str]:
+        """Return why planned changes of tenants would wait, and how many of them."""
+        hold = self.hold(entry) or window_hold(registry, self.sync.clock())
+        if hold is None:
+            return []
+        planned = made if not template else _of_template(made, template)
+        changes = without_held(planned, hold, {}).changes
+        if not changes:
+            return []
+        tenants = "1 tenant" if changes == 1 else f"{changes:,} tenants"
+        return [f"changes of {tenants} wait: {hold.message}. New tenants are created all the same"]
 
     # -- the tenants -----------------------------------------------------------------------------
 
@@ -326,6 +345,16 @@ class FleetPlanner:
 
 
 _VERBS = {Operation.CREATE: Verb.CREATE, Operation.UPDATE: Verb.UPDATE}
+
+
+def _of_template(made: Plan, template: str) -> Plan:
+    """Return the changes of a plan to tenants of one template."""
+    return replace(
+        made,
+        updates=tuple(item for item in made.updates if item.tenant.template.name == template),
+        deletes=(),
+        replacements=(),
+    )
 
 
 def _typed(entry: Entry) -> TenantRegistry:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
+from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
@@ -21,6 +22,8 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
+from ctrlruntime.rollout import Waiting
+from internal.operations.freezes import SystemFreezes
 from internal.tenancy.applier import Applier
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
@@ -108,6 +111,7 @@ class _Parts:
     registries: InformerHandle = field(init=False)
     templates: _Templates = field(init=False)
     values: InformerHandle = field(init=False)
+    freezes: SystemFreezes = field(init=False)
     children: ChildKinds = field(init=False)
     renderer: Renderer = field(default_factory=Renderer)
     sources: Sources = field(default_factory=Sources)
@@ -123,6 +127,8 @@ class _Parts:
             cache.declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of})
         )
         self.values = cache.declare(SECRET, labels=f"{VALUES}=true")
+        freezes = cache.declare(ChangeFreeze, optional=True)
+        self.freezes = SystemFreezes(FrozenSystem.TENANCY, freezes.informer, utc_now)
         for handle in (self.tenants, self.registries):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
         self.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
@@ -168,7 +174,11 @@ class _Parts:
             generated=values.generated,
             writes=writes,
         )
-        return FleetPlanner(sync, tenants, blueprints, values, grouping)
+        return FleetPlanner(sync, tenants, blueprints, values, grouping, self._hold)
+
+    def _hold(self, entry: Entry) -> Waiting | None:
+        """Return the freeze that holds changes of a registry's tenants."""
+        return self.freezes.waiting(entry.namespace, entry.annotations.get(EXEMPT, ""))
 
     @property
     def _pools(self) -> WorkerPools:

@@ -6,12 +6,14 @@ import base64
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from apis.operations import EXEMPT
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
@@ -21,6 +23,7 @@ from ctrlruntime.json import Json
 from ctrlruntime.resources.change_plan import PlanError
 from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
+from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
 
@@ -294,6 +297,58 @@ async def test_markdown_has_the_diff_of_each_group(world: World, tmp_path: Path)
     assert '```diff\n- data.tier: "small"\n+ data.tier: "large"\n```' in planned.output
     assert "3 share this, for example" in planned.output
     assert "Plan: 6 to change; 6 writes." in planned.output
+
+
+async def test_a_freeze_that_would_hold_the_changes_is_noted(world: World, tmp_path: Path) -> None:
+    fleet = await settled(world)
+    path = write_template(tmp_path, content("large"))
+    template, registry = ("-f", path), ("--registry", "registry")
+
+    async def note_of(*arguments: str) -> str:
+        planned = await run_plan(fleet, *arguments, "--no-confirm")
+        found = [note for note in planned.made["notes"] if "ChangeFreeze" in note]
+        return found[0] if found else ""
+
+    assert await note_of(*template) == ""
+    end = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
+    async with (
+        frozen(world.client, namespaces=["elsewhere"], reason="Move"),
+        frozen(world.client, reason="Year-end closing", until=end, name="year-end"),
+    ):
+        why = (
+            f"ChangeFreeze 'year-end' holds all changes, Year-end closing, until {end.isoformat()}"
+        )
+        await freeze_until(world.client, "year-end", lambda each: each.status.phase == "Active")
+        fleet.row("cleo", active=0)
+        tail = "New tenants are created all the same"
+        assert await note_of(*template) == f"changes of 3 tenants wait: {why}. {tail}"
+        gone = f"changes of 1 tenant wait: {why}. {tail}"
+        assert await note_of(*registry) == gone, "the tenant whose row is inactive stays for now"
+        assert await note_of(*registry, *template) == f"changes of 3 tenants wait: {why}. {tail}"
+        text = (await run_plan(fleet, *template, "--no-confirm", output="text")).output
+        assert f"Note: changes of 3 tenants wait: {why}. {tail}\n" in text
+        shown = (await run_plan(fleet, *template, "--no-confirm", output="markdown")).output
+        assert f"> changes of 3 tenants wait: {why}. {tail}" in shown.replace("&#x27;", "'")
+        exempt = {EXEMPT: "year-end"}
+        patch = {"metadata": {"annotations": exempt}}
+        await fleet.patch(TenantRegistry, "registry", patch)
+        assert await note_of(*template) == ""
+
+
+async def test_a_closed_window_that_would_hold_the_changes_is_noted(
+    world: World, tmp_path: Path
+) -> None:
+    fleet = await settled(world)
+    hour = (datetime.now(UTC) + timedelta(hours=6)).hour
+    windows = [{"schedule": f"0 {hour} * * *", "duration": "1h"}]
+    await fleet.patch(TenantRegistry, "registry", {"spec": {"maintenanceWindows": windows}})
+    path = write_template(tmp_path, content("large"))
+    planned = await run_plan(fleet, "-f", path, "--no-confirm")
+    (note,) = planned.made["notes"]
+    assert note.startswith("changes of 3 tenants wait: ")
+    assert "window" in note
+    same = write_template(tmp_path, content("small"))
+    assert (await run_plan(fleet, "-f", same, "--no-confirm")).made["notes"] == []
 
 
 async def test_a_client_of_a_plan_sends_no_write_but_dry_runs(world: World) -> None:
