@@ -20,7 +20,7 @@ from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES
 from internal.tenancy.metrics import QUERY_RESULTS
 from manager.metric_catalogue import registries
-from tests.observability.queries import DASHBOARDS, RULES, selectors
+from tests.observability.queries import DASHBOARDS, RULES, of_alerts, selectors
 
 ROOT: Final = Path(__file__).parents[2]
 ALERTS: Final = [rule for group in RULES["spec"]["groups"] for rule in group["rules"]]
@@ -77,6 +77,39 @@ def test_every_series_and_label_exists(name: str, expr: str, series: dict[str, s
     }
     everything = {label for selector in read for label in series[selector.name]} | {"pod"}
     assert grouped <= everything
+
+
+OF_GROUP: Final = {
+    "ctrlruntime.manager": ("Runtime", ""),
+    "ctrlruntime.operations": ("Runtime", "change_freeze_"),
+    "ctrlruntime.tenancy": ("Tenancy", ""),
+    "ctrlruntime.cloud.tasks": ("Cloud", "cloud_task_"),
+    "ctrlruntime.cloud.rollouts": ("Cloud", "cloud_rollout_"),
+    "ctrlruntime.cosmos": ("Cosmos", ""),
+    "ctrlruntime.fleet": ("Scale mode", ""),
+}
+"""The system whose metrics the alerts of a group read, and how those of the group begin."""
+
+
+def test_every_group_of_alerts_is_of_a_system() -> None:
+    names = [group["name"] for group in RULES["spec"]["groups"]]
+    assert sorted(names) == sorted(OF_GROUP), "a group is there once"
+
+
+@pytest.mark.parametrize("group", OF_GROUP)
+def test_a_group_of_alerts_reads_metrics_of_its_own_system_only(group: str) -> None:
+    system, prefix = OF_GROUP[group]
+    own = {family.name for family in registries()[system].collect()}
+    read = [
+        selector.name
+        for expr in of_alerts(group)
+        for selector in selectors(promql_parser.parse(expr))
+    ]
+    assert read
+    for name in read:
+        family = name if name in own else re.sub(r"_(total|bucket|count|sum)$", "", name)
+        assert family in own, f"{name} is no metric of {system}: give its alert another group"
+        assert name.startswith(prefix), f"{name} belongs to another group of {system}"
 
 
 def test_the_words_of_labels_are_words_that_are_used() -> None:

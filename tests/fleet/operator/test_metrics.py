@@ -25,8 +25,7 @@ OF_WORKERS = {"fleet_data_plane_objects", "fleet_orphans", "fleet_orphans_held"}
 async def missing(manager: Manager) -> set[str]:
     """The series of the dashboard and the alerts that a process does not serve."""
     text, _ = await manager.metrics.scrape()
-    # The alerts of scale mode are in the group of the workloads that it moves.
-    queries = (of_dashboard("fleet"), of_alerts("ctrlruntime.cosmos"))
+    queries = (of_dashboard("fleet"), of_alerts("ctrlruntime.fleet"))
     found = {name for each in queries for name in unserved(text.decode(), each)}
     return {name for name in found if name.startswith("fleet_")}
 
