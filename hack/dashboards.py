@@ -227,6 +227,13 @@ TENANCY: Final = (
         "{{template}}",
     ),
     _one(
+        "Health checks of rollouts",
+        "short",
+        "1 for the state of a health check of a template's rollout.",
+        "max by (template, check, state) (tenanttemplate_rollout_health_check) > 0",
+        "{{template}} {{check}} {{state}}",
+    ),
+    _one(
         "Writes of resources",
         "ops",
         "By kind and result.",

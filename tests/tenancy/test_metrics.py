@@ -258,11 +258,12 @@ async def test_by_option_every_tenant_has_series() -> None:
 async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
     world: World,
 ) -> None:
-    fleet = await rollout_fleet.make(world, maxSkew=1, haltOnFailures=1, progressDeadlineSeconds=60)
-    await rollout_fleet.put(
-        fleet, rollout_fleet.bad_content(), maxSkew=1, haltOnFailures=1, progressDeadlineSeconds=60
-    )
+    rollout = {"maxSkew": 1, "haltOnFailures": 1, "progressDeadlineSeconds": 60}
+    fleet = await rollout_fleet.make(world, **rollout)
+    await rollout_fleet.put(fleet, rollout_fleet.bad_content(), **rollout)
     await rollout_fleet.status(fleet, lambda each: each.phase == "Halted")
+    check = {"name": "orders", "hook": {"url": "https://checks.example.com/orders"}}
+    await rollout_fleet.put(fleet, rollout_fleet.bad_content(), **rollout, healthChecks=[check])
     async with frozen(world.client) as freeze:
         await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
         failing = {"type": "sqlite", "sqlite": {"path": "nothing.sqlite", "table": "customers"}}
