@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 from apis.cloud import FleetRollout, Instance, InstanceTerraform
 from apis.tenancy import Tenant
+from internal.cloud.runs.local.supervisor import LOG
 from tests.console.harness import INSTANCE, TENANT, Harness, ready
 
 
@@ -51,6 +54,18 @@ ROLLOUT = {
     ],
 }
 
+RUN = "terraform-3f9a"
+CREATED = (
+    ("google_compute_network.main", 11),
+    ("google_compute_subnetwork.nodes", 23),
+    ("google_container_cluster.main", 312),
+    ("google_sql_database_instance.main", 287),
+    ("google_storage_bucket.uploads", 2),
+    ("google_compute_global_address.ingress", 4),
+    ("google_container_node_pool.default", 96),
+)
+"""Resources that the log of the run has created, and after how many seconds."""
+
 
 async def fill(console: Harness) -> None:
     """Put the fleet into the cache."""
@@ -70,10 +85,24 @@ async def fill(console: Harness) -> None:
         {"name": "rest", "percent": 100, "approval": "Manual"},
     ]
     await console.put(FleetRollout, "november", {"targetVersion": "5.2.0", "waves": waves}, ROLLOUT)
-    run = {"runID": "terraform-3f9a", "state": "Started", "message": "applying: 7 of 19 resources"}
+    run = {"runID": RUN, "state": "Started", "message": "applying: 7 of 19 resources"}
+    run["logs"] = f"/var/lib/manager/runs/customer-05/{RUN}/log"
     await console.put(
         InstanceTerraform,
         "customer-05",
         {"domain": "acme.example.com"},
         {"phase": "Running", "run": {**run, "startedAt": "2026-11-23T10:00:00.000000Z"}},
     )
+
+
+async def write_log(console: Harness, runs: Path) -> None:
+    """Write what the run of `customer-05` has printed to its place below the folder of runs."""
+    found = await console.client.get(InstanceTerraform, "customer-05", namespace="default")
+    file = runs / str(found.metadata.uid) / RUN / LOG
+    file.parent.mkdir(parents=True)
+    lines = ["Terraform used the selected providers to generate the following execution plan."]
+    lines += ["Plan: 19 to add, 0 to change, 0 to destroy."]
+    for name, seconds in CREATED:
+        lines += [f"{name}: Creating...", f"{name}: Creation complete after {seconds}s"]
+    lines += ["google_dns_record_set.app: Creating..."]
+    await asyncio.to_thread(file.write_text, "\n".join([*lines, ""]))

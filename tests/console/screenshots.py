@@ -7,15 +7,19 @@ import sys
 import tempfile
 from pathlib import Path
 
+from manager.console.options import ConsoleOptions
 from tests.console.browser import Browser, chromium
-from tests.console.fleet import fill
+from tests.console.fleet import fill, write_log
 from tests.console.harness import ADMIN, Harness, running
 
+RUN_PAGE = "/runs/instanceterraforms/default/customer-05"
 PICTURES = {
     "fleet-light.png": ("/", "light"),
     "fleet-dark.png": ("/", "dark"),
     "tenant.png": ("/tenants/default/tenant-06-shop", "light"),
     "rollout.png": ("/rollouts/fleetrollouts/default/november", "dark"),
+    "run-light.png": (RUN_PAGE, "light"),
+    "run-dark.png": (RUN_PAGE, "dark"),
 }
 """Path and scheme of each."""
 LARGEST = 100 * 1024
@@ -32,14 +36,21 @@ async def sign_in(browser: Browser, console: Harness) -> None:
 
 async def take(folder: Path) -> None:
     """Make all pictures in a folder."""
-    with tempfile.TemporaryDirectory() as profile:
-        async with running() as console, chromium(Path(profile)) as browser:
+    with tempfile.TemporaryDirectory() as scratch:
+        runs = Path(scratch, "runs")
+        options = ConsoleOptions(bind_address="127.0.0.1:0", runs_folder=runs)
+        profile = Path(scratch, "profile")
+        async with running(options) as console, chromium(profile) as browser:
             await fill(console)
+            await write_log(console, runs)
             await sign_in(browser, console)
             for name, (path, scheme) in PICTURES.items():
                 await browser.scheme(scheme)
                 await browser.open(console.url(path))
                 await browser.until("document.getElementById('live').textContent === 'Live'")
+                if path == RUN_PAGE:
+                    await browser.screenshot()  # gives the window its size
+                    await browser.evaluate("document.getElementById('lines').scrollIntoView(false)")
                 await asyncio.to_thread((folder / name).write_bytes, await browser.screenshot())
 
 
