@@ -18,7 +18,7 @@ from ctrlruntime.webhook import AdmissionOptions, Review, validates
 from internal.tenancy.compiled_templates import Blueprints, problems_with, variables_of
 from internal.tenancy.queries import interval_problem, missing_part
 from internal.tenancy.rows import mapping_problems
-from internal.tenancy.write_back import write_back_problem
+from internal.tenancy.write_back import WRITE_BACK_COLUMN, write_back_problem
 
 ADMISSION: Final = AdmissionOptions(failure_policy="Ignore", timeout_seconds=5)
 """Without a manager everything is let in: the conditions will tell. Deletions are never asked about."""
@@ -67,8 +67,10 @@ class TenancyAdmission:
             windows_of(spec.maintenance_windows, "spec.maintenanceWindows")
         except BadWindow as error:
             review.forbidden("spec.maintenanceWindows", str(error))
-        for problem in filter(None, (*mapping_problems(spec), write_back_problem(spec))):
+        for problem in mapping_problems(spec):
             review.forbidden("spec.extraValueMappings", problem)
+        if problem := write_back_problem(spec):
+            review.forbidden(WRITE_BACK_COLUMN, problem)
 
     def _registry_of(self, template: TenantTemplate) -> TenantRegistry | None:
         """Return the template's registry; None if it is not there yet or cannot be read."""

@@ -32,6 +32,7 @@ BATCH: Final = 500
 """Rows of one UPDATE."""
 LAST_RETRY: Final = 300.0
 """Seconds between two attempts that fail, at most."""
+WRITE_BACK_COLUMN: Final = "spec.source.writeBack.column"
 PAUSE: Final = 200
 """Tenants looked at before other tasks get a turn: about 5 ms."""
 
@@ -162,7 +163,7 @@ class WriteBacks:
     async def _write(self, request: Request, known: _Registry) -> bool:
         """Write one batch. Return whether there are more. Raises SourceError."""
         if problem := write_back_problem(known.registry.spec):
-            raise InvalidWriteBack(problem)
+            raise InvalidWriteBack(f"{WRITE_BACK_COLUMN}: {problem}")
         states = await self._states(known)
         changed = sorted(uid for uid, state in states.items() if known.written.get(uid) != state)
         for uid in known.written.keys() - states.keys():
@@ -222,6 +223,6 @@ def write_back_problem(spec: TenantRegistrySpec) -> str:
     }:
         return ""
     return (
-        f"spec.source.writeBack.column: {fields.column!r} is read by a mapping, so that a state written there "
+        f"{fields.column!r} is read by a mapping, so that a state written there "
         "would change the tenants again; name a column that no mapping has"
     )

@@ -113,6 +113,12 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
         causes = await refused(client, registry(namespace, extraValueMappings=same_column))
         assert [field for field, _ in causes] == ["spec.extraValueMappings"]
 
+        looping = registry(namespace)
+        looping["spec"]["source"]["writeBack"] = {"column": "ID"}
+        ((field, text),) = await refused(client, looping)
+        assert field == "spec.source.writeBack.column"
+        assert "'ID' is read by a mapping" in text
+
         await client.create(registry(namespace))
         await client.create(template(namespace, resource("a"), resource("b")))
         change = {"spec": {"configMaps": cycle}}
