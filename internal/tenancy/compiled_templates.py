@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from apis.tenancy import TenantRegistry, TenantTemplate, TResource, resource_lists
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate, TResource, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.memo import VersionMemo
@@ -33,6 +33,10 @@ class Problem:
     text: str
     resource: str = ""
     """Id of the resource; empty if it is the template."""
+    at: str = ""
+    """Id of the resource where it can be fixed, if `text` names it already."""
+    fix: str = ""
+    """What to do, if `text` does not say it."""
 
     def __str__(self) -> str:
         return f"{self.resource}: {self.text}" if self.resource else self.text
@@ -50,6 +54,8 @@ class Verdict:
     cyclic: bool = False
     refused: bool = False
     """Whether it needs what the manager does not allow templates."""
+    lost: tuple[Problem, ...] = ()
+    """What conversions of values that are written out lose."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -61,6 +67,7 @@ class Verdict:
 class _Report:
     texts: list[str]
     variables: Set[str]
+    lost: tuple[str, ...] = ()
 
 
 @dataclass(slots=True)
@@ -71,6 +78,7 @@ class _Findings:
     variables: set[str] = field(default_factory=set)
     cyclic: bool = False
     refused: bool = False
+    lost: list[Problem] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -121,15 +129,16 @@ class Blueprints:
     def _blueprint(self, entry: Entry) -> Blueprint | None:
         return self._prepared.compute(entry.key, _version(entry), lambda: _blueprint(entry))
 
-    async def examine(self, template: TenantTemplate) -> Verdict:
-        """Return what is wrong with a template as it is, stored or not."""
-        found = _Findings([Problem(text) for text in rollout_problems(template.spec.rollout)])
+    async def examine(self, template: TenantTemplate | Tenant) -> Verdict:
+        """Return what is wrong with the lists of a template or a tenant as they are, stored or not."""
+        rollout = template.spec.rollout if isinstance(template, TenantTemplate) else None
+        found = _Findings([Problem(text) for text in rollout_problems(rollout)])
         resources = [resource for _, resource in resource_lists(template.spec)]
         await load()
         try:
             Graph.of(resources)
         except GraphError as error:
-            found.problems += map(Problem, error.problems)
+            found.problems += (Problem(each.text, at=each.id, fix=each.fix) for each in error.found)
             found.cyclic = error.cyclic
         namespace = template.metadata.namespace or ""
         for resource in resources:
@@ -139,7 +148,14 @@ class Blueprints:
             await self._look(resource, check_hook(hook), name, namespace, found)
         drawn = frozenset(template.spec.generate)
         needed = frozenset(found.variables) - drawn
-        return Verdict(tuple(found.problems), needed, drawn, found.cyclic, found.refused)
+        return Verdict(
+            tuple(found.problems),
+            needed,
+            drawn,
+            found.cyclic,
+            found.refused,
+            tuple(found.lost),
+        )
 
     async def _look(
         self, resource: TResource, texts: list[str], name: str, namespace: str, found: _Findings
@@ -155,6 +171,7 @@ class Blueprints:
         else:
             texts += report.texts
             found.variables |= report.variables
+            found.lost += (Problem(text, name) for text in report.lost)
         found.problems += (Problem(text, name) for text in dict.fromkeys(texts))
 
     async def _report(self, resource: TResource, namespace: str) -> _Report:
@@ -172,14 +189,15 @@ class Blueprints:
         choice = await self.renderer.check(_choice(resource))
         texts = [*map(str, (*report.errors, *choice.errors)), *_no_name(manifest)]
         needed = (report.variables - report.optional) | (choice.variables - choice.optional)
+        lost = (*report.lost, *choice.lost)
         each = resource.for_each
         if each is None:
-            return _Report(texts, needed)
+            return _Report(texts, needed, lost)
         if each.variable in ALWAYS_KNOWN:
             texts.append(f"forEach.variable: {each.variable!r} is the name of another variable")
         if each.variable in (await self.renderer.check({"items": each.items})).variables:
             texts.append(f"forEach.items: {each.variable!r} is there in the other templates only")
-        return _Report(texts, needed - {each.variable})
+        return _Report(texts, needed - {each.variable}, lost)
 
 
 def _own_problems(resource: TResource) -> list[str]:
@@ -217,12 +235,12 @@ def _no_name(manifest: dict[str, object]) -> list[str]:
     return ["it has neither nameTemplate nor spec.metadata.name"]
 
 
-def bare_functions(variables: Iterable[str], registry: TenantRegistry) -> list[str]:
+def bare_functions(variables: Iterable[str], known: Set[str]) -> list[str]:
     """Return what is wrong with functions that are written like variables, one sentence each.
 
-    `{{ now }}` reads a variable if the registry maps one of that name; else the function is meant.
+    `{{ now }}` reads a variable if one of that name is known; else the function is meant.
     """
-    unmapped = frozenset(variables) - variables_of(registry)
+    unmapped = frozenset(variables) - known
     return [
         f"the function {name!r} is refused: {REFUSED[name]}"
         if name in REFUSED
@@ -236,7 +254,7 @@ def problems_with(verdict: Verdict, registry: TenantRegistry) -> list[str]:
     """Return what is wrong with a template where this is its registry, one sentence each."""
     taken = sorted(verdict.generated & variables_of(registry))
     return [
-        *bare_functions(verdict.variables, registry),
+        *bare_functions(verdict.variables, variables_of(registry)),
         *(
             f"generate.{name}: the rows have a variable of that name; choose another"
             for name in taken

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -39,15 +40,25 @@ def _networkx() -> ModuleType:
     return import_module("networkx")
 
 
+@dataclass(frozen=True, slots=True)
+class GraphProblem:
+    """One sentence, the id of the resource where it can be fixed (empty: the template), and how."""
+
+    text: str
+    id: str = ""
+    fix: str = ""
+
+
 class GraphError(Exception):
     """The resources of a template do not form a graph that can be carried out.
 
-    `problems` has one sentence each; `cyclic`: whether a cycle is among them.
+    `found` has the problems, `problems` one sentence each; `cyclic`: whether a cycle is among them.
     """
 
-    def __init__(self, problems: Sequence[str], *, cyclic: bool = False) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = tuple(problems)
+    def __init__(self, found: Sequence[GraphProblem], *, cyclic: bool = False) -> None:
+        self.found = tuple(found)
+        self.problems = tuple(problem.text for problem in found)
+        super().__init__("; ".join(self.problems))
         self.cyclic = cyclic
 
 
@@ -183,25 +194,34 @@ def _cycle(edges: DiGraph[str], start: str, component: Collection[str]) -> tuple
     return min(((start, *reversed(path)) for path in paths), key=len)
 
 
-def _circular(path: tuple[str, ...]) -> str:
-    return f"circular dependency detected: {' -> '.join(path)}"
+def _circular(path: tuple[str, ...]) -> GraphProblem:
+    text = f"circular dependency detected: {' -> '.join(path)}"
+    return GraphProblem(text, path[0], "remove one of these ids from dependIds")
 
 
-def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[str]:
+def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[GraphProblem]:
     counts = Counter(name for name, _ in resources)
-    problems: list[str] = []
+    problems: list[GraphProblem] = []
     if len(resources) > MOST_RESOURCES:
-        problems.append(f"{len(resources)} resources are more than the {MOST_RESOURCES} allowed")
+        text = f"{len(resources)} resources are more than the {MOST_RESOURCES} allowed"
+        problems.append(GraphProblem(text, fix="split the template in two"))
     if "" in counts:
-        problems.append("a resource has no id")
+        problems.append(GraphProblem("a resource has no id", fix="give each one an id"))
     duplicates = [name for name, count in counts.items() if count > 1 and name]
     if duplicates:
-        problems.append(f"duplicate resource IDs found: {', '.join(duplicates)}")
+        text = f"duplicate resource IDs found: {', '.join(duplicates)}"
+        fix = "give each resource of the template, in whichever list, an id of its own"
+        problems.append(GraphProblem(text, duplicates[0], fix))
     for name, others in resources:
         missing = [other for other in dict.fromkeys(others) if other not in counts]
         if missing:
             names = ", ".join(repr(other) for other in missing)
-            problems.append(
-                f"resource {name!r} depends on {names}, which the template does not have"
-            )
+            text = f"resource {name!r} depends on {names}, which the template does not have"
+            problems.append(GraphProblem(text, name, _correction(missing[0], counts)))
     return problems
+
+
+def _correction(missing: str, ids: Iterable[str]) -> str:
+    """Return what to write instead of an id that is not there."""
+    near = get_close_matches(missing, [each for each in ids if each], n=1)
+    return f"write {near[0]!r}" if near else "add the resource, or remove the id from dependIds"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from internal.tenancy.rendering.errors import RenderError
-from internal.tenancy.rendering.manifests import Path, walk
-from internal.tenancy.rendering.templates import Templates
+from internal.tenancy.rendering.errors import RenderError, TemplateError
+from internal.tenancy.rendering.limits import INLINE
+from internal.tenancy.rendering.manifests import Path, locate, walk
+from internal.tenancy.rendering.templates import Templates, namespace
 
 MOST_ERRORS = 20
 
@@ -20,6 +22,8 @@ class Report:
     errors: tuple[RenderError, ...]
     variables: frozenset[str]
     optional: frozenset[str]
+    lost: tuple[str, ...] = ()
+    """What templates that read no variable lose by conversions, with the places."""
 
     def to_json(self) -> dict[str, Any]:
         """Return the report as it crosses the pipe."""
@@ -27,6 +31,7 @@ class Report:
             "errors": [[error.path, error.message] for error in self.errors],
             "variables": sorted(self.variables),
             "optional": sorted(self.optional),
+            "lost": list(self.lost),
         }
 
     @classmethod
@@ -36,6 +41,7 @@ class Report:
             tuple(RenderError(path, message) for path, message in data["errors"]),
             frozenset(data["variables"]),
             frozenset(data["optional"]),
+            tuple(data["lost"]),
         )
 
     def undefined(self, known: frozenset[str]) -> list[str]:
@@ -48,11 +54,14 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
     needed: set[str] = set()
     optional: set[str] = set()
     errors: list[RenderError] = []
+    templates.meter.begin(INLINE)  # for all of them together: this may run on the event loop
 
-    def leaf(text: str, _: Path) -> str:
+    def leaf(text: str, path: Path) -> str:
         compiled = templates.compile(text)
         needed.update(compiled.variables - compiled.optional)
         optional.update(compiled.optional)
+        if not compiled.variables and not compiled.worker:
+            _record_losses(templates, text, path)
         return text
 
     def visit(key: str, node: object, path: str) -> None:
@@ -71,4 +80,12 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
 
     for key, node in manifest.items():
         visit(key, node, key)
-    return Report(tuple(errors), frozenset(needed | optional), frozenset(optional - needed))
+    lost = tuple(dict.fromkeys(templates.meter.lost))
+    return Report(tuple(errors), frozenset(needed | optional), frozenset(optional - needed), lost)
+
+
+def _record_losses(templates: Templates, text: str, path: Path) -> None:
+    """Add to the meter what a template loses that gives the same for every row; nothing where it fails."""
+    with suppress(TemplateError):
+        templates.render(text, namespace({}))
+    templates.meter.place_losses(lambda: locate(path))
