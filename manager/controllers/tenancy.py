@@ -13,6 +13,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
+from ctrlruntime.client.openapi import OpenAPISchemas
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
@@ -23,9 +24,10 @@ from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds
-from internal.tenancy.admission import ADMISSION, TenancyAdmission
+from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
+from internal.tenancy.body_review import BodyReview
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.generated_values import GeneratedValues
@@ -110,14 +112,19 @@ def webhooks() -> "list[Webhook]":
     return [
         *webhooks_of(TenantRegistry, TenancyAdmission.check_registry, options=ADMISSION),
         *webhooks_of(TenantTemplate, TenancyAdmission.check_template, options=ADMISSION),
+        *webhooks_of(Tenant, TenancyAdmission.check_tenant, options=TENANT_ADMISSION),
     ]
 
 
 def _add_webhooks(parts: TenancyParts) -> None:
-    admission = TenancyAdmission(parts.blueprints, parts.stores.registries)
-    serve = parts.manager.webhooks.register
+    stores, manager = parts.stores, parts.manager
+    schemas = OpenAPISchemas(manager.live_client.transport, time.monotonic)
+    bodies = BodyReview(schemas, decisive=not parts.objects.targets.further)
+    admission = TenancyAdmission(parts.blueprints, stores.registries, stores.templates, bodies)
+    serve = manager.webhooks.register
     serve(TenantRegistry, admission.check_registry, options=ADMISSION)
     serve(TenantTemplate, admission.check_template, options=ADMISSION)
+    serve(Tenant, admission.check_tenant, options=TENANT_ADMISSION)
 
 
 # -- tenants --------------------------------------------------------------------------------------

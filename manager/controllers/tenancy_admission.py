@@ -5,22 +5,26 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass
 
-from apis.tenancy import TenantRegistry, TenantTemplate
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.manager import Group, Manager
-from internal.tenancy.admission import ADMISSION, TenancyAdmission
+from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.rendering import Renderer
 from manager.controllers.tenancy_options import TenancyOptions
 
 
 def add_tenancy_admission(manager: Manager, options: TenancyOptions) -> None:
-    """Serve the webhooks of registries and templates."""
+    """Serve the webhooks of registries, templates and tenants.
+
+    Manifests are not checked against schemas: workloads go to the hub, the others to the data plane.
+    """
     registries = manager.cache.declare(TenantRegistry).informer.store
     renderer = Renderer()
     admission = TenancyAdmission(Blueprints(renderer, options.privileges), registries)
     serve = manager.webhooks.register
     serve(TenantRegistry, admission.check_registry, options=ADMISSION)
     serve(TenantTemplate, admission.check_template, options=ADMISSION)
+    serve(Tenant, admission.check_tenant, options=TENANT_ADMISSION)
     manager.add(_Closing(renderer))
 
 

@@ -103,7 +103,10 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
 
         await eventually(called)
         ((field, text),) = await refused(client, template(namespace, *cycle))
-        assert (field, "circular dependency detected: a -> b -> a" in text) == ("spec", True)
+        assert (field, "circular dependency detected: a -> b -> a" in text) == (
+            "spec.configMaps[0]",
+            True,
+        )
 
         broken = [resource("ok"), resource("bad", "{{ uid "), resource("once", ignoreFields=["$["])]
         causes = await refused(client, template(namespace, *broken))
@@ -141,9 +144,10 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
 
 def test_the_configuration_blocks_nobody_while_the_manager_is_down() -> None:
     hooks = [hook.entry() for hook in webhooks()]
-    assert len(hooks) == 2
+    assert len(hooks) == 3
     for hook in hooks:
         assert hook["failurePolicy"] == "Ignore"
         (rule,) = hook["rules"]
         assert rule["operations"] == ["CREATE", "UPDATE"]
-        assert rule["resources"] in (["tenantregistries"], ["tenanttemplates"])  # no status
+        assert rule["resources"] in (["tenantregistries"], ["tenanttemplates"], ["tenants"])
+        assert ("objectSelector" in hook) == (rule["resources"] == ["tenants"])
