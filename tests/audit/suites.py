@@ -8,7 +8,7 @@ from ctrlruntime.generate.permissions import policy_rules
 from manager.manifests import SYSTEMS, rules_of
 from tests.audit.report import Audit, shares
 from tests.audit.rights import Manifest, Right, granted, rights_of
-from tests.manifests.installation import NAMESPACE, ROOT, manifests
+from tests.manifests.installation import NAMESPACE, ROOT, without_webhooks
 
 SUITES = {system: ROOT / "tests" / system for system in ("tenancy", "cloud", "cosmos")}
 """By system of the manager, the suite whose worlds hand in what their managers ask."""
@@ -52,7 +52,7 @@ def of_the_manager() -> Audit:
 
 def shipped() -> frozenset[Right]:
     """What the installation and its overlay with webhooks let the manager's account do."""
-    return granted(manifests()) | granted(overlay())
+    return granted(without_webhooks()) | granted(overlay())
 
 
 def overlay() -> list[Manifest]:

@@ -43,6 +43,16 @@ def manifests() -> list[Manifest]:
     return copy.deepcopy(_parsed())
 
 
+def of_webhooks() -> list[Manifest]:
+    """The configuration of the webhooks, their Service, and the rights to serve them."""
+    return [each for each in manifests() if "webhook" in each["metadata"]["name"]]
+
+
+def without_webhooks() -> list[Manifest]:
+    """All other objects of the installation."""
+    return [each for each in manifests() if "webhook" not in each["metadata"]["name"]]
+
+
 @functools.cache
 def _parsed() -> list[Manifest]:
     return [each for each in yaml.load_all(INSTALLER.read_text(), yaml.CSafeLoader) if each]
@@ -79,13 +89,14 @@ def of_kind(kind: str) -> list[Manifest]:
 
 
 async def install(client: Client, *, deployment: bool = False, users: Collection[str] = ()) -> None:
-    """Everything, the Deployment only if asked for: tests run the manager themselves.
+    """Everything; the Deployment and the webhooks that it serves only on request: tests run the manager themselves.
 
     `users` get what the service account gets, for servers where tokens are made up.
     """
     await install_crds(client, of_kind("CustomResourceDefinition"))
     left_out = {"CustomResourceDefinition"} if deployment else {"CustomResourceDefinition", DEPLOY}
-    await add(client, [m for m in manifests() if m["kind"] not in left_out], users=users)
+    objects = manifests() if deployment else without_webhooks()
+    await add(client, [m for m in objects if m["kind"] not in left_out], users=users)
 
 
 async def add(client: Client, objects: Iterable[Manifest], *, users: Collection[str] = ()) -> None:

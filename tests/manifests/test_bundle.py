@@ -16,7 +16,7 @@ import yaml
 
 import ctrlruntime
 from ctrlruntime.client.client import Client
-from tests.manifests.installation import ACCOUNT, NAMESPACE, ROOT, Manifest, manifests
+from tests.manifests.installation import ACCOUNT, NAMESPACE, ROOT, Manifest, kustomized
 from tests.manifests.test_kustomize import accepted
 
 pytestmark = pytest.mark.xdist_group("manifests")
@@ -89,7 +89,7 @@ def test_the_version_is_that_of_the_distributions(csv: Manifest) -> None:
 
 
 def test_what_olm_installs_is_what_kustomize_does(csv: Manifest, objects: list[Manifest]) -> None:
-    installed = {(each["kind"], each["metadata"]["name"]): each for each in manifests()}
+    installed = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("default")}
     spec = csv["spec"]["install"]["spec"]
     (deployment,) = spec["deployments"]
     assert deployment["spec"] == installed["Deployment", deployment["name"]]["spec"]

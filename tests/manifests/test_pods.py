@@ -3,8 +3,11 @@ becomes a tenant; the installation is upgraded and uninstalled, and the tenants'
 
 from __future__ import annotations
 
+import asyncio
+import base64
 import contextlib
 import copy
+import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -37,6 +40,11 @@ LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
 ELECTION = ("events.events.k8s.io", "leases.coordination.k8s.io")
 """A new leader says that it is."""
+VALIDATING = GroupVersionKind(
+    "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"
+)
+CONFIGURATION = "ctrlruntime-validating-webhook-configuration"
+WEBHOOK_HOST = f"ctrlruntime-webhook-service.{NAMESPACE}.svc"
 SHOP = "shop"
 ROWS = ("ann", "bea", "cid")
 
@@ -192,14 +200,20 @@ async def installed_upgraded_uninstalled(
     command: tuple[str | Path, ...] = CHECKOUT,
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Install the objects, run their Pods by the command, upgrade and uninstall. Return the UIDs of the tenants' objects before and after."""
-    pods_folder, election = folder / "pods", f"--leader-election-namespace={NAMESPACE}"
+    pods_folder = folder / "pods"
+    of_the_pod = (
+        f"--leader-election-namespace={NAMESPACE}",
+        f"--webhook-secret-namespace={NAMESPACE}",
+    )
     async with LocalPods.of(
-        environment, NAMESPACE, pods_folder, "manager", election, command=command
+        environment, NAMESPACE, pods_folder, "manager", *of_the_pod, command=command
     ) as pods:
         await install(environment, objects)
         await start_replicas(pods)
         await add(environment.client("admin"), fleet(database))
         await all_ready(environment)
+        if any(each["kind"] == VALIDATING.kind for each in objects):
+            await serves_what_is_trusted(environment, pods)
         first, made = await holder(environment), await uids(environment)
         assert len(made) == len(ROWS)
 
@@ -225,6 +239,27 @@ async def installed_upgraded_uninstalled(
         with pytest.raises((NotFound, NoKindMatch)):
             await environment.client("admin").get(Tenant, "ann-app", namespace=SHOP)
         return made, await uids(environment)
+
+
+async def serves_what_is_trusted(environment: Environment, pods: LocalPods) -> None:
+    """Wait until every webhook has the authority of what each Pod serves for the Service's name.
+
+    Here the Service leads nowhere, so everything above happened while no webhook answered.
+    """
+    client = environment.client("admin")
+
+    async def bundles() -> set[str]:
+        found: Any = await client.get(VALIDATING, CONFIGURATION)
+        assert {hook["failurePolicy"] for hook in found["webhooks"]} == {"Ignore"}
+        return {hook["clientConfig"].get("caBundle", "") for hook in found["webhooks"]}
+
+    (bundle,) = await eventually(bundles, lambda found: len(found) == 1 and "" not in found)
+    trusting = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
+    for pod in pods.running:
+        _, writer = await asyncio.open_connection(
+            "127.0.0.1", pod.webhook_port, ssl=trusting, server_hostname=WEBHOOK_HOST
+        )
+        writer.close()
 
 
 def upgraded(objects: list[Manifest]) -> list[Manifest]:

@@ -55,6 +55,7 @@ class LocalPod:
     port: int
     """Of its probes."""
     metrics_port: int
+    webhook_port: int
 
     async def is_ready(self) -> bool:
         """Ask for its readiness, as a kubelet does."""
@@ -136,18 +137,18 @@ class LocalPods:
         place.mkdir(parents=True, exist_ok=True)
         (place / "account").write_text(account)
         mounts = await self._mount(spec, container, place)
-        port, metrics_port = free_port(), free_port()
+        port, metrics_port, webhook_port = free_port(), free_port(), free_port()
         ports = {":8081": f"127.0.0.1:{port}", ":8443": f"127.0.0.1:{metrics_port}"}
         program = await Program.start(
             *(_relocated(word, mounts, ports) for word in container["args"]),
             *self.arguments,
-            f"--webhook-port={free_port()}",
+            f"--webhook-port={webhook_port}",
             environment={"KUBECONFIG": str(place / "account")},
             command=self.command,
             checkout=ROOT if self.command == CHECKOUT else place,
         )
         program = await self._ended.enter_async_context(program)
-        pod = LocalPod(f"{name}-{number}", program, port, metrics_port)
+        pod = LocalPod(f"{name}-{number}", program, port, metrics_port, webhook_port)
         self.running.append(pod)
         return pod
 

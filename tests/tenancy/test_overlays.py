@@ -26,9 +26,9 @@ from tests.manifests.installation import (
     add,
     install,
     kustomized,
-    manifests,
     namespaced,
     remove,
+    without_webhooks,
 )
 from tests.tenancy.harness import REGISTRY, SECRET, World
 
@@ -61,10 +61,10 @@ async def overlaid(world: World, overlay: Collection[Manifest]) -> AsyncIterator
     """The installation has the rights of an overlay, and its own again afterwards."""
     users = () if world.is_real else (USER,)
     kept = {key(each) for each in overlay}
-    installed = {key(each) for each in manifests()}
+    installed = {key(each) for each in without_webhooks()}
     added = [each for each in overlay if key(each) not in installed]
     try:
-        await remove(world.client, rights([e for e in manifests() if key(e) not in kept]))
+        await remove(world.client, rights([e for e in without_webhooks() if key(e) not in kept]))
         await add(world.client, rights(overlay), users=users)
         yield
     finally:

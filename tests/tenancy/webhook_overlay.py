@@ -1,4 +1,4 @@
-"""The manager as config/with-webhooks has it run: it makes its certificates, and is called.
+"""The manager as dist/install.yaml has it run: it makes its certificates, and is called.
 
 The API server reaches it by URL instead of the Service; all else is as kustomize builds it.
 """
@@ -22,7 +22,7 @@ from ctrlruntime.webhook.injection import VALIDATING
 from ctrlruntime.webhook.rotation import SECRET
 from ctrlruntime.webhook.rotation_options import RotationOptions
 from manager.options import RunOptions
-from tests.manifests.installation import NAMESPACE, Manifest, add, kustomized, manifests, remove
+from tests.manifests.installation import NAMESPACE, Manifest, add, of_kind, of_webhooks, remove
 from tests.tenancy.harness import NAMESPACE_KIND
 from tests.tenancy.rights_scenario import LeadersWorld
 from tests.webhook.handshakes import Clock
@@ -39,20 +39,15 @@ have clocks of their own."""
 
 
 def told() -> dict[str, str]:
-    """What the overlay's Deployment tells the manager."""
-    (deployment,) = (each for each in kustomized("with-webhooks") if each["kind"] == "Deployment")
+    """The arguments of the installation's Deployment."""
+    (deployment,) = of_kind("Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
     return dict(each.removeprefix("--").partition("=")[::2] for each in container["args"])
 
 
 def added(port: int) -> list[Manifest]:
-    """What the overlay has beyond the installation; its hooks are called on this machine."""
-    known = {(each["kind"], each["metadata"]["name"]) for each in manifests()}
-    found = [
-        each
-        for each in kustomized("with-webhooks")
-        if (each["kind"], each["metadata"]["name"]) not in known
-    ]
+    """The installation's webhooks, which are called on this machine."""
+    found = of_webhooks()
     for manifest in found:
         for hook in manifest.get("webhooks") or ():
             path = hook["clientConfig"]["service"]["path"]
