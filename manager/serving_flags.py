@@ -41,7 +41,7 @@ def webhook_options(command: Command) -> Command:
         click.option(
             "--webhooks",
             is_flag=True,
-            help="Tell at once what is wrong with a registry or template that is written.",
+            help="Refuse registries, templates and hand-written Tenants that cannot work.",
         ),
         click.option("--webhook-port", default=9443, help="Port of the webhooks; -1 is off."),
         click.option(
