@@ -307,8 +307,8 @@ def test_a_file_changed_by_hand_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.criterion("installer")
-def test_the_installer_is_what_the_default_overlay_builds(binaries: dict[str, str]) -> None:
-    command = [binaries["1.32"], "kustomize", str(CONFIG / "default")]
+def test_the_installer_is_what_the_overlay_with_webhooks_builds(binaries: dict[str, str]) -> None:
+    command = [binaries["1.32"], "kustomize", str(CONFIG / "with-webhooks")]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert text == INSTALLER.read_text()
 

@@ -98,6 +98,7 @@ async def test_a_data_plane_asks_the_webhooks_at_the_url_and_is_left_alone_witho
         assert {rule["resources"][0] for hook in made["webhooks"] for rule in hook["rules"]} == {
             "tenantregistries",
             "tenanttemplates",
+            "tenants",
         }
         # What is changed by hand is reverted, and what is deleted is made again.
         made["webhooks"][0]["clientConfig"]["url"] = "https://127.0.0.1:1/other"
