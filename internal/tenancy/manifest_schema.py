@@ -78,7 +78,7 @@ class _Walk:
     schemas: Schemas
     kind: GroupVersionKind
 
-    def check(self, value: Any, schema: Schema, path: Path) -> Iterator[BodyProblem]:
+    def check(self, value: object, schema: Schema, path: Path) -> Iterator[BodyProblem]:
         """Yield what is wrong with a value and everything in it."""
         if value is None or len(path) > DEEPEST_VALUE:
             return
@@ -97,7 +97,7 @@ class _Walk:
         elif schema.type in _NAMES:
             yield from _scalar(value, schema, path)
 
-    def _object(self, value: Any, schema: Schema, path: Path) -> Iterator[BodyProblem]:
+    def _object(self, value: object, schema: Schema, path: Path) -> Iterator[BodyProblem]:
         if not isinstance(value, Mapping):
             yield _wrong_type(path, _NAMES["object"], value)
             return
@@ -115,7 +115,7 @@ class _Walk:
                 text = "it is required and not there; add it, unless something else sets it"
                 yield BodyProblem(locate((*path, key)), Flaw.MISSING_FIELD, text)
 
-    def _list(self, value: Any, schema: Schema, path: Path) -> Iterator[BodyProblem]:
+    def _list(self, value: object, schema: Schema, path: Path) -> Iterator[BodyProblem]:
         if not isinstance(value, list):
             yield _wrong_type(path, _NAMES["array"], value)
             return
@@ -139,7 +139,7 @@ class _Walk:
         return BodyProblem(locate(path), Flaw.UNKNOWN_FIELD, text)
 
 
-def _scalar(value: Any, schema: Schema, path: Path) -> Iterator[BodyProblem]:
+def _scalar(value: object, schema: Schema, path: Path) -> Iterator[BodyProblem]:
     fits = {
         "string": isinstance(value, str),
         "boolean": isinstance(value, bool),
@@ -157,7 +157,7 @@ def _scalar(value: Any, schema: Schema, path: Path) -> Iterator[BodyProblem]:
         yield BodyProblem(locate(path), Flaw.WRONG_TYPE, text)
 
 
-def _quantity(value: Any, path: Path) -> Iterator[BodyProblem]:
+def _quantity(value: object, path: Path) -> Iterator[BodyProblem]:
     if isinstance(value, str) and _QUANTITY.fullmatch(value):
         return
     if isinstance(value, int | float) and not isinstance(value, bool):
@@ -189,12 +189,12 @@ def _schedule(manifest: Mapping[str, Any], kind: GroupVersionKind) -> Iterator[B
         yield BodyProblem("spec.schedule", Flaw.WRONG_VALUE, problem)
 
 
-def _wrong_type(path: Path, wanted: str, value: Any) -> BodyProblem:
+def _wrong_type(path: Path, wanted: str, value: object) -> BodyProblem:
     text = f"it has to be {wanted}, not {_kind_of(value)}{_quotes(wanted, value)}"
     return BodyProblem(locate(path), Flaw.WRONG_TYPE, text)
 
 
-def _kind_of(value: Any) -> str:
+def _kind_of(value: object) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
@@ -204,7 +204,7 @@ def _kind_of(value: Any) -> str:
     return _NAMES["array"] if isinstance(value, list) else _NAMES["object"]
 
 
-def _quotes(wanted: str, value: Any) -> str:
+def _quotes(wanted: str, value: object) -> str:
     """Return the fix where the quotes make the difference."""
     if wanted == _NAMES["string"] and isinstance(value, bool | int | float):
         return "; put it into quotes"

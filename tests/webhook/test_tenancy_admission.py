@@ -6,7 +6,6 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Any
 
 import pytest
 import structlog
@@ -36,22 +35,22 @@ class Admission:
     namespace: str
     warnings: list[str]
 
-    def manifest(self, kind: str, name: str, spec: Manifest, **metadata: Any) -> Manifest:
+    def manifest(self, kind: str, name: str, spec: Manifest, **metadata: object) -> Manifest:
         place = {"name": name, "namespace": self.namespace, **metadata}
         return {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": place, "spec": spec}
 
-    def template(self, *resources: Manifest, **lists: Any) -> Manifest:
+    def template(self, *resources: Manifest, **lists: object) -> Manifest:
         spec = {"registryId": "people", "manifests": list(resources), **lists}
         return self.manifest("TenantTemplate", "web", spec)
 
-    def tenant(self, *resources: Manifest, **spec: Any) -> Manifest:
+    def tenant(self, *resources: Manifest, **spec: object) -> Manifest:
         return self.manifest(
             "Tenant",
             "by-hand",
             {"uid": "a", "templateRef": "none", "manifests": list(resources), **spec},
         )
 
-    def registry(self, **spec: Any) -> Manifest:
+    def registry(self, **spec: object) -> Manifest:
         database = {"host": "db", "username": "u", "database": "d", "table": "t"}
         source = {"type": "mysql", "mysql": database, "syncInterval": "24h"}
         mappings = {"uid": "id", "activate": "active"}
@@ -107,11 +106,11 @@ async def admission(environment: Environment, hooks: LocalWebhooks) -> AsyncIter
     await admin.delete(GroupVersionKind("", "v1", "Namespace"), namespace)
 
 
-def config_map(**data: Any) -> Manifest:
+def config_map(**data: object) -> Manifest:
     return {"apiVersion": "v1", "kind": "ConfigMap", "data": data}
 
 
-def deployment(container: Manifest | None = None, **spec: Any) -> Manifest:
+def deployment(container: Manifest | None = None, **spec: object) -> Manifest:
     labels = {"app": "{{ uid }}"}
     pod = {
         "metadata": {"labels": labels},
@@ -121,7 +120,7 @@ def deployment(container: Manifest | None = None, **spec: Any) -> Manifest:
     return {"apiVersion": "apps/v1", "kind": "Deployment", "spec": whole}
 
 
-def entry(name: str, spec: Manifest, **more: Any) -> Manifest:
+def entry(name: str, spec: Manifest, **more: object) -> Manifest:
     return {"id": name, "nameTemplate": f"{{{{ uid }}}}-{name}", "spec": spec, **more}
 
 
@@ -418,6 +417,6 @@ class _Counting:
         self._transport = client.transport
         self.paths: list[str] = []
 
-    async def request(self, method: str, path: str, **options: Any) -> Any:
+    async def request(self, method: str, path: str, *, timeout: float) -> object:
         self.paths.append(path)
-        return await self._transport.request(method, path, **options)
+        return await self._transport.request(method, path, timeout=timeout)
