@@ -162,10 +162,12 @@ class Tenant(
         PrintColumn("Template", ".spec.templateRef", "string"),
         PrintColumn("Ready", ".status.readyResources", "integer"),
         PrintColumn("Desired", ".status.desiredResources", "integer"),
+        PrintColumn("Failed", ".status.failedResources", "integer"),
         PrintColumn("Skipped", ".status.skippedResources", "integer"),
         PrintColumn("Conflicted", '.status.conditions[?(@.type=="Conflicted")].status', "string"),
         PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
         PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
     ),
 ):
     """One tenant: a row's values and the resources rendered from them."""

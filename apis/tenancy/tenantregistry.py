@@ -396,8 +396,10 @@ class TenantRegistry(
         PrintColumn("Desired", ".status.desired", "integer"),
         PrintColumn("Ready", ".status.ready", "integer"),
         PrintColumn("Failed", ".status.failed", "integer"),
+        PrintColumn("Valid", '.status.conditions[?(@.type=="RowsValid")].status', "string"),
         PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
         PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
     ),
 ):
     """A table of a database whose active rows become tenants, one for each template."""

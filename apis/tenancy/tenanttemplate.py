@@ -42,6 +42,8 @@ class TenantTemplateStatus(ApiModel):
     """Tenants that the registry made from this template."""
     ready_tenants: Int32 = 0
     """Those of them that are ready."""
+    failed_tenants: Int32 = 0
+    """Those of them that have failed."""
     updated_tenants: Int32 = 0
     """Those of them that have the template's present content."""
     unmanaged_tenants: Int32 = 0
@@ -64,12 +66,15 @@ class TenantTemplate(
     categories=("tenancy",),
     print_columns=(
         PrintColumn("Registry", ".spec.registryId", "string"),
+        PrintColumn("Valid", '.status.conditions[?(@.type=="Valid")].status', "string"),
         PrintColumn("Total", ".status.totalTenants", "integer"),
         PrintColumn("Updated", ".status.updatedTenants", "integer"),
         PrintColumn("Ready", ".status.readyTenants", "integer"),
+        PrintColumn("Failed", ".status.failedTenants", "integer"),
         PrintColumn("Rollout", ".status.rollout.phase", "string"),
         PrintColumn("Applied", '.status.conditions[?(@.type=="Applied")].status', "string"),
         PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        PrintColumn("Message", '.status.conditions[?(@.type=="Applied")].message', "string"),
     ),
 ):
     """The blueprint of a tenant: resources to render for every active row of a registry."""

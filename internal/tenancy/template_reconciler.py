@@ -162,12 +162,13 @@ def template_status(
     status.observed_generation = generation
     status.total_tenants, status.ready_tenants = counts.total, counts.ready
     status.updated_tenants, status.unmanaged_tenants = counts.updated, unmanaged
+    status.failed_tenants = counts.failed
     status.last_handled_reconcile = handled
-    for condition in (
-        _valid(verdict, registry),
-        _known(verdict, registry),
-        _applied(counts, missing, was_applied=_was_applied(previous, generation)),
-    ):
+    valid = _valid(verdict, registry)
+    applied = _applied(counts, missing, was_applied=_was_applied(previous, generation))
+    if valid.status == applied.status == "False":
+        applied.message = valid.message  # what kubectl shows: it is why nothing is applied
+    for condition in (valid, _known(verdict, registry), applied):
         if condition is not None:
             condition.observed_generation = generation
             set_condition(status.conditions, condition, now)

@@ -42,12 +42,22 @@ async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(world: Worl
     assert None not in counts(TenantRegistry, registry).values()
     assert registry["status"]["rows"] == {"total": 0, "active": 0, "inactive": 0, "invalid": 0}
     template = await fleet.get(TenantTemplate.mapping(), "app")
-    assert counts(TenantTemplate, template) == {"Total": 0, "Updated": 0, "Ready": 0}
+    assert counts(TenantTemplate, template) == {
+        "Total": 0,
+        "Updated": 0,
+        "Ready": 0,
+        "Failed": 0,
+    }
 
     broken = [config_map("cm", "x", dependIds=["cm"])]
     await fleet.create(Tenant, "bad", {"uid": "bad", "templateRef": "none", "configMaps": broken})
     await fleet.until(Tenant, "bad", "Ready", "False", "DependencyError")
     tenant = await fleet.get(Tenant.mapping(), "bad")
-    assert counts(Tenant, tenant) == {"Ready": 0, "Desired": 0, "Skipped": 0}
+    assert counts(Tenant, tenant) == {
+        "Ready": 0,
+        "Desired": 0,
+        "Failed": 0,
+        "Skipped": 0,
+    }
     for name in ("failedResources", "skippedResources"):
         assert tenant["status"][name] == 0
