@@ -49,13 +49,15 @@ class ValueSecrets:
 
     async def clean(self, owner: Owner, made: Plan) -> None:
         """Delete the Secrets of tenants that are gone, or have no sensitive variables any more."""
+        current = [entry for _, entry in self.owned_by(owner)]
+        if not current:  # and no walk over all tenants
+            return
         wanted = {tenant.name for tenant in made.creates if tenant.row.sensitive}
         wanted |= {tenant.name for tenant in made.waiting}
         alive = {secret_name(name) for name in wanted}
         for entry in self.tenants.by_index(OWNER_INDEX, owner.key):
             named = (entry.field("spec") or {}).get("sensitiveVariables") or {}
             alive.add(str(named.get("secretName", "")))
-        current = [entry for _, entry in self.owned_by(owner)]
         policy = SetPolicy(delete=lambda entry: entry.name not in alive)
         result = await reconcile_set(self.writers.control, current, (), owner, policy)
         result.raise_first()
