@@ -230,7 +230,9 @@ async def bench(
 
 @click.command()
 @click.option("--rows", default=1000, help="Active rows.")
-@click.option("--steady", default=120.0, help="Seconds to watch the fleet at rest.")
+@click.option(
+    "--steady", default=120.0, help="Seconds without a change in which requests are counted."
+)
 @click.option("--backend", type=click.Choice(["embedded", "kube-apiserver"]), default="embedded")
 @click.option("--base", default="none", help="Commit to compare processor time with; none: not.")
 @click.option("--turns", default=1, help="How often each code brings the fleet up.")

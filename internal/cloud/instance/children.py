@@ -31,7 +31,7 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.inputs import content, counting
 
 Inputs = tuple[str, int, dict[str, str]] | None
-"""What tells the inputs of an object's task apart: UID, generation, annotations."""
+"""By what the inputs of an object's task are distinguished: UID, generation, annotations."""
 OF_INSTANCE = "instance"
 """Index of subresources by `namespace/name` of the instance that they are for."""
 

@@ -107,16 +107,16 @@ def rollout_of(
 
 def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
     """Those beside Ready and Progressing."""
-    told = []
+    shown = []
     if found.claims is not None:
-        told.append(_claims(found.claims))
+        shown.append(_claims(found.claims))
     if held := _held(found):
-        told.append(held)
+        shown.append(held)
     if halted := _halted(node_set, found):
-        told.append(halted)
+        shown.append(halted)
     if _wants_snapshots(node_set):
-        told.append(_crds(found.snapshots_served))
-    return told
+        shown.append(_crds(found.snapshots_served))
+    return shown
 
 
 def _is_busy(found: Found) -> bool:
