@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from structlog.typing import FilteringBoundLogger
 
 from apis.cloud import FleetRollout, Instance
-from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
+from apis.operations import FrozenSystem
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import NAMESPACE
@@ -19,7 +19,6 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.cluster.cluster import Cluster, ClusterDeps
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
-from ctrlruntime.rollout import Waiting
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import Domains
 from internal.cloud.labels import FIELD_MANAGER
@@ -32,9 +31,9 @@ from internal.cloud.planning.instances import (
 from internal.cloud.planning.rollouts import RolloutPlanner
 from internal.cloud.rollouts.strategy import InvalidRollout
 from internal.cloud.subresources import SUBRESOURCES
-from internal.operations.freezes import SystemFreezes
 from manager.controllers.cloud_parts import DeclaredKinds, declare_kinds
 from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
+from manager.controllers.plan_freezes import PlannedFreezes, read_freezes
 
 Target = Instance | FleetRollout
 
@@ -46,16 +45,13 @@ class _Parts:
     cluster: Cluster
     declared: DeclaredKinds = field(init=False)
     rollouts: InformerHandle = field(init=False)
-    freezes: SystemFreezes = field(init=False)
 
     def __post_init__(self) -> None:
         cache = self.cluster.cache
         self.declared = declare_kinds(cache, SUBRESOURCES)
         self.rollouts = cache.declare(FleetRollout)
-        freezes = cache.declare(ChangeFreeze, optional=True)
-        self.freezes = SystemFreezes(FrozenSystem.CLOUD, freezes.informer, utc_now)
 
-    def instances(self) -> InstancePlanner:
+    def instances(self, freezes: PlannedFreezes) -> InstancePlanner:
         """Wire the planner of instances."""
         writes: list[PlannedWrite] = []
         patches: list[PlannedPatch] = []
@@ -72,20 +68,24 @@ class _Parts:
             control=control,
             bundles=Bundles(self.declared.config_maps.informer.store),
             conflict=Domains(store).conflict,
-            hold=self.hold,
+            hold=freezes.hold,
             clock=utc_now,
             grouping=Grouping(),
             writes=writes,
             patches=patches,
         )
 
-    def hold(self, entry: Entry) -> Waiting | None:
-        """Return the freeze that holds changes of an object."""
-        return self.freezes.waiting(entry.namespace, entry.annotations.get(EXEMPT, ""))
-
     async def plan(self, kind: type[Target], entry: Entry, *, confirm: bool) -> ChangePlan:
         """Plan an object as `entry` has it. Raises PlanError and the client's errors."""
-        instances = self.instances()
+        freezes = await read_freezes(self.cluster.live_client, FrozenSystem.CLOUD)
+        found = await self._plan(kind, entry, freezes, confirm=confirm)
+        found.notes += freezes.notes
+        return found
+
+    async def _plan(
+        self, kind: type[Target], entry: Entry, freezes: PlannedFreezes, *, confirm: bool
+    ) -> ChangePlan:
+        instances = self.instances(freezes)
         if kind is Instance:
             store = self.declared.instances.informer.store
             before = store.get(entry.name, namespace=entry.namespace)
@@ -99,7 +99,7 @@ class _Parts:
                 entry,
                 self.rollouts.informer.store.by_index(NAMESPACE, entry.namespace),
                 self.declared.instances.informer.store.by_index(NAMESPACE, entry.namespace),
-                self.hold(entry),
+                freezes.hold(entry),
             )
         except (InvalidRollout, ValidationError) as error:
             raise PlanError(f"the FleetRollout {entry.name!r} cannot be used: {error}") from error

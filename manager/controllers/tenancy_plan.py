@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 from structlog.typing import FilteringBoundLogger
 
-from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
+from apis.operations import FrozenSystem
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
@@ -22,8 +22,6 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
-from ctrlruntime.rollout import Waiting
-from internal.operations.freezes import SystemFreezes
 from internal.tenancy.applier import Applier
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
@@ -47,6 +45,7 @@ from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.tenant_planner import TenantPlanner
 from internal.tenancy.values import SECRET, SensitiveValues
 from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
+from manager.controllers.plan_freezes import PlannedFreezes, read_freezes
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE
 
@@ -111,7 +110,6 @@ class _Parts:
     registries: InformerHandle = field(init=False)
     templates: _Templates = field(init=False)
     values: InformerHandle = field(init=False)
-    freezes: SystemFreezes = field(init=False)
     children: ChildKinds = field(init=False)
     renderer: Renderer = field(default_factory=Renderer)
     sources: Sources = field(default_factory=Sources)
@@ -127,8 +125,6 @@ class _Parts:
             cache.declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of})
         )
         self.values = cache.declare(SECRET, labels=f"{VALUES}=true")
-        freezes = cache.declare(ChangeFreeze, optional=True)
-        self.freezes = SystemFreezes(FrozenSystem.TENANCY, freezes.informer, utc_now)
         for handle in (self.tenants, self.registries):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
         self.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
@@ -137,7 +133,7 @@ class _Parts:
             cache, mapper.resolve, FIELD_MANAGER, lambda _mapping, _event: None
         )
 
-    def planner(self) -> FleetPlanner:
+    def planner(self, freezes: PlannedFreezes) -> FleetPlanner:
         """Wire the planners."""
         writes: list[PlannedWrite] = []
         control = DryRunControl(
@@ -174,11 +170,7 @@ class _Parts:
             generated=values.generated,
             writes=writes,
         )
-        return FleetPlanner(sync, tenants, blueprints, values, grouping, self._hold)
-
-    def _hold(self, entry: Entry) -> Waiting | None:
-        """Return the freeze that holds changes of a registry's tenants."""
-        return self.freezes.waiting(entry.namespace, entry.annotations.get(EXEMPT, ""))
+        return FleetPlanner(sync, tenants, blueprints, values, grouping, freezes.hold)
 
     @property
     def _pools(self) -> WorkerPools:
@@ -269,8 +261,10 @@ async def plan_tenants(
             request = Request(name, namespace=wanted.namespace)
             reading = await parts.read(request, entry.typed(TenantRegistry))
         only = "" if wanted.registry or template is None else template.metadata.name or ""
-        planner = parts.planner()
+        freezes = await read_freezes(parts.cluster.live_client, FrozenSystem.TENANCY)
+        planner = parts.planner(freezes)
         found = await planner.plan(entry, reading, only)
+        found.notes += freezes.notes
         if wanted.confirm:
             await planner.confirm(found)
         return found

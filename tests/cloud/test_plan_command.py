@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ import yaml
 from apis.cloud import FleetRollout
 from apis.operations import ChangeFreeze
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.proxy import Fail, Match
 from tests.cloud.instance.harness import KINDS, Stage
 from tests.cloud.instance.harness import instance as one_instance
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
@@ -167,6 +169,22 @@ async def test_a_freeze_and_a_pause_are_noted(fleet: Fleet, tmp_path: Path) -> N
     assert "Note: changes wait:" in planned.output
     assert "year-end" in planned.output
     assert "FleetRollout default/release: 1 instance" in planned.output
+
+
+async def test_without_the_right_to_list_freezes_the_plan_notes_it_at_once(
+    fleet: Fleet, tmp_path: Path
+) -> None:
+    await fleet.create_instances(1)
+    resource = "changefreezes.operations.ctrlruntime.dev"
+    fault = Fail(code=403, reason="Forbidden")
+    fleet.environment.proxy.add(fault, Match(user="admin", resource=resource), times=None)
+    async with asyncio.timeout(60):
+        planned = await run_plan(fleet.environment, "-f", in_file(tmp_path, rollout()))
+    assert planned.code == 1, planned.output
+    assert planned.groups("Instance")
+    (note,) = [each for each in planned.made["notes"] if "ChangeFreeze" in each]
+    assert note.startswith("ChangeFreezes could not be read")
+    assert f"the right to list {resource}" in note
 
 
 async def test_a_rollout_that_cannot_be_used_is_no_plan(fleet: Fleet, tmp_path: Path) -> None:

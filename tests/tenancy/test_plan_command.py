@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -17,7 +18,7 @@ from apis.operations import EXEMPT
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.envtest.proxy import Fail, Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
 from ctrlruntime.resources.change_plan import PlanError
@@ -30,6 +31,7 @@ from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 KINDS: tuple[RESTMapping, ...] = (Tenant.mapping(), CONFIG_MAP, SECRET)
+FREEZES = "changefreezes.operations.ctrlruntime.dev"
 UIDS = ("anna", "bert", "cleo")
 TENANTS = tuple(f"{uid}-app" for uid in UIDS)
 
@@ -349,6 +351,29 @@ async def test_a_closed_window_that_would_hold_the_changes_is_noted(
     assert "window" in note
     same = write_template(tmp_path, content("small"))
     assert (await run_plan(fleet, "-f", same, "--no-confirm")).made["notes"] == []
+
+
+async def test_without_the_right_to_list_freezes_the_plan_notes_it_at_once(
+    world: World, tmp_path: Path
+) -> None:
+    fleet = await settled(world)
+    path = write_template(tmp_path, content("large"))
+    proxy = world.environment.proxy
+    fault = proxy.add(
+        Fail(code=403, reason="Forbidden"), Match(user="admin", resource=FREEZES), times=None
+    )
+    try:
+        for arguments in (("-f", path), ("--registry", "registry", "-f", path)):
+            async with asyncio.timeout(60):
+                planned = await run_plan(fleet, *arguments, "--no-confirm")
+            assert planned.code == 1, planned.output
+            assert planned.group("ConfigMap")["count"] == 3
+            (note,) = planned.made["notes"]
+            assert note.startswith("ChangeFreezes could not be read")
+            assert f"the right to list {FREEZES}" in note
+    finally:
+        proxy.remove(fault)
+    assert (await run_plan(fleet, "-f", path, "--no-confirm")).made["notes"] == []
 
 
 async def test_a_client_of_a_plan_sends_no_write_but_dry_runs(world: World) -> None:
