@@ -28,9 +28,13 @@ from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
 from internal.cloud.instance.children import Children
 from internal.cloud.instance.domains import Domains
+from internal.cloud.instance.lease_end import LeaseEnds
 from internal.cloud.instance.metrics import InstanceMetrics
+from internal.cloud.instance.reading import Preconditions
 from internal.cloud.instance.reconciler import InstanceReconciler
+from internal.cloud.instance.teardown import Teardown
 from internal.cloud.instance.walk import Walk
+from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 from internal.cloud.runs import RunProvider
 from internal.cloud.subresource import Subresource
@@ -127,18 +131,16 @@ def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
 def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceReconciler:
     manager, store = parts.manager, parts.store_of(Instance)
     control = _control_of(parts, Instance)
+    walk = Walk(parts.subresources, Children(manager.cache, manager.client, control))
+    debounce = Debounce(time.monotonic, STATUS_DEBOUNCE)
+    writer = InstanceWriter(parts.patcher, manager.recorder, debounce, utc_now)
     return InstanceReconciler(
         instances=store,
-        client=manager.client,
-        walk=Walk(parts.subresources, Children(manager.cache, manager.client, control)),
-        bundles=parts.bundles,
-        patcher=parts.patcher,
-        definitions=parts.crds,
-        conflict=Domains(store).conflict,
-        clock=utc_now,
-        debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
-        recorder=manager.recorder,
-        holds=holds,
+        preconditions=Preconditions(Domains(store).conflict, parts.bundles),
+        walk=walk,
+        lease_ends=LeaseEnds(manager.client, utc_now, holds),
+        teardown=Teardown(walk, parts.crds, writer),
+        writer=writer,
     )
 
 

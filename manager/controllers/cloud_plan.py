@@ -21,6 +21,7 @@ from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.domains import Domains
+from internal.cloud.instance.reading import Preconditions
 from internal.cloud.labels import FIELD_MANAGER
 from internal.cloud.planning.instances import (
     InstancePlanner,
@@ -66,8 +67,9 @@ class _Parts:
         return InstancePlanner(
             walk=PlannedWalk(SUBRESOURCES, children),
             control=control,
-            bundles=Bundles(self.declared.config_maps.informer.store),
-            conflict=Domains(store).conflict,
+            preconditions=Preconditions(
+                Domains(store).conflict, Bundles(self.declared.config_maps.informer.store)
+            ),
             hold=freezes.hold,
             clock=utc_now,
             grouping=Grouping(),

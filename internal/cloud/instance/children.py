@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from apis.cloud import Instance
+from apis.cloud import Instance, Phase
 from ctrlruntime.api import ApiModel
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
@@ -34,6 +34,8 @@ Inputs = tuple[str, int, dict[str, str]] | None
 """By what the inputs of an object's task are distinguished: UID, generation, annotations."""
 OF_INSTANCE = "instance"
 """Index of subresources by `namespace/name` of the instance that they are for."""
+FAILING = (Phase.FAILED, Phase.RETRYING, Phase.DELETING)
+"""Phases of a subresource that a retry of its instance is meant for."""
 
 
 def instances_of(entry: Entry) -> list[str]:
@@ -96,6 +98,11 @@ def protection_of(instance: Instance) -> dict[str, str]:
     """Return the annotation that records on a subresource whether its instance is protected."""
     on = instance.spec.debug.enable_deletion_protection
     return {DELETION_PROTECTION: "true" if on else "false"}
+
+
+def requested_retry(instance: Instance) -> str:
+    """Return the value of the annotation that requests another attempt; empty if there is none."""
+    return (instance.metadata.annotations or {}).get(RETRY, "")
 
 
 def inputs_for(
@@ -224,12 +231,21 @@ class Children:
             return False
         return await self._patch(subresource, entry, {"metadata": {"annotations": lacking}})
 
-    async def ask_for_retry(
-        self, pairs: Iterable[tuple[Subresource[Any], Object]], value: str
+    async def pass_on_retry(
+        self, instance: Instance, found: Iterable[tuple[Subresource[Any], Object | None]]
     ) -> None:
-        """Hand a request for another attempt on to objects that failed."""
-        for subresource, found in pairs:
-            await self.annotate(subresource, found, {RETRY: f"instance-{value}"})
+        """Request another attempt of whatever failed in `found`, for a new value of the annotation.
+
+        Where nothing failed, of what is under way: a run that hangs is interrupted by it.
+        """
+        requested = requested_retry(instance)
+        if not requested or requested == instance.status.last_handled_retry:
+            return
+        there = [(subresource, item) for subresource, item in found if item is not None]
+        failed = [pair for pair in there if pair[1].status.phase in FAILING]
+        running = [pair for pair in there if pair[1].status.phase is Phase.RUNNING]
+        for subresource, item in failed or running:
+            await self.annotate(subresource, item, {RETRY: f"instance-{requested}"})
 
     async def delete(
         self, subresource: Subresource[Any], owner: Owner, names: Collection[str]

@@ -1,6 +1,7 @@
 """Instances as they stand in the cache, and what keeps one from being worked on. Pure."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 from pydantic import ValidationError
@@ -44,24 +45,27 @@ def _describe(error: ValidationError) -> str:
     return shorten(f"The instance cannot be read: {'; '.join(places)}")
 
 
-def look_ahead(
-    instance: Instance,
-    entry: Entry,
-    conflict: Callable[[Instance], Hindrance | None],
-    bundles: Bundles,
-) -> tuple[Hindrance | None, str]:
-    """Return what keeps the instance from being worked on, and the revision of its bundle."""
-    if len(instance.metadata.name or "") > LONGEST_NAME:
-        message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
-        return Hindrance(reason="NameTooLong", message=message), ""
-    try:
-        windows_of_instance(entry)
-    except BadWindow as error:
-        return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
-    found = conflict(instance)
-    if found is not None:
-        return found, ""
-    try:
-        return None, bundles.revision(instance)
-    except BundleMissing as error:
-        return Hindrance(reason="BundleMissing", message=str(error)), ""
+@dataclass(frozen=True, slots=True)
+class Preconditions:
+    """What must hold before an instance is worked on."""
+
+    conflict: Callable[[Instance], Hindrance | None]
+    """Whether another instance has a name that this one wants."""
+    bundles: Bundles
+
+    def check(self, instance: Instance, entry: Entry) -> tuple[Hindrance | None, str]:
+        """Return what keeps the instance from being worked on, and the revision of its bundle."""
+        if len(instance.metadata.name or "") > LONGEST_NAME:
+            message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
+            return Hindrance(reason="NameTooLong", message=message), ""
+        try:
+            windows_of_instance(entry)
+        except BadWindow as error:
+            return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
+        found = self.conflict(instance)
+        if found is not None:
+            return found, ""
+        try:
+            return None, self.bundles.revision(instance)
+        except BundleMissing as error:
+            return Hindrance(reason="BundleMissing", message=str(error)), ""

@@ -21,11 +21,9 @@ from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import is_deployed, window_hold
-from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.children import Children
 from internal.cloud.instance.order import Child
-from internal.cloud.instance.reading import look_ahead, read
-from internal.cloud.instance.status import Hindrance
+from internal.cloud.instance.reading import Preconditions, read
 from internal.cloud.instance.walk import Pass, Walk
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.subresource import ObjectStrategy, Subresource
@@ -47,8 +45,7 @@ class InstancePlanner:
 
     walk: PlannedWalk
     control: DryRunControl
-    bundles: Bundles
-    conflict: Callable[[Instance], Hindrance | None]
+    preconditions: Preconditions
     hold: Callable[[Entry], Waiting | None]
     """What holds changes of an instance from outside: a freeze."""
     clock: Callable[[], datetime]
@@ -86,9 +83,7 @@ class InstancePlanner:
             self.grouping.hold(context, "", why)
             return
         hindrance, revision = (
-            (flaw, "")
-            if flaw is not None
-            else look_ahead(instance, entry, self.conflict, self.bundles)
+            (flaw, "") if flaw is not None else self.preconditions.check(instance, entry)
         )
         if hindrance is not None:
             self.grouping.fail(context, "", hindrance.message)

@@ -1,0 +1,134 @@
+"""Writes of an instance itself: its finalizer, the assignment of its version, and its status with the events."""
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.controller.debounce import Debounce
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from internal.cloud.instance.children import requested_retry
+from internal.cloud.instance.domains import held
+from internal.cloud.instance.order import Child
+from internal.cloud.instance.reading import read_written
+from internal.cloud.instance.status import Facts, is_news, leaving, summarize
+from internal.cloud.labels import FINALIZER, RELEASE_ASSIGNMENT
+from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
+
+ACTION: Final = "Reconcile"
+AT_WORK: Final = frozenset({Phase.PENDING, Phase.WAITING, Phase.RUNNING})
+"""One and the same here: its subresources tell which it is, each with events of its own."""
+TROUBLE: Final = frozenset({Phase.FAILED, Phase.RETRYING})
+
+
+@dataclass(slots=True)
+class InstanceWriter:
+    """Writes instances. Every method raises the client's errors."""
+
+    patcher: ObjectPatcher
+    recorder: EventRecorder
+    debounce: Debounce
+    """How long a status waits for subresources to report on new inputs."""
+    clock: Callable[[], datetime]
+
+    async def protect(self, entry: Entry) -> bool:
+        """Put the finalizer on. Return False if it was there."""
+        if FINALIZER in entry.finalizers:
+            return False
+        await self.patcher.add_finalizer(Instance.mapping(), entry, FINALIZER)
+        return True
+
+    async def release(self, entry: Entry) -> None:
+        """Take the finalizer off: the instance goes."""
+        await self.patcher.remove_finalizer(Instance.mapping(), entry, FINALIZER)
+
+    async def restore_assignment(self, entry: Entry) -> bool:
+        """Write the annotation of a rollout again that was edited; True if it was.
+
+        Without it the rollout would not know that it changed the instance, and would not return it.
+        """
+        lost = lost_assignment(read_written(entry)[0])
+        if lost is None:
+            return False
+        fields = {
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(lost)},
+            "resourceVersion": entry.resource_version,
+        }
+        with contextlib.suppress(NotFound, Conflict):  # what changed brings it back
+            await self.patcher.patch_metadata(Instance.mapping(), entry, fields)
+        return True
+
+    async def record(self, instance: Instance, entry: Entry, facts: Facts) -> float:
+        """Write the status if it is news. Return the seconds after which to look again, or 0."""
+        before = instance.status
+        assigned = assigned_version(read_written(entry)[0])
+        if assigned is not None:
+            facts = replace(facts, assigned_by=assigned.rollout)
+        after = summarize(before, facts, self.clock())
+        after.assigned_version = assigned
+        after.domains = held(
+            instance.spec,
+            before,
+            ready=after.phase is Phase.READY,
+            refused=facts.hindrance is not None,
+        )
+        wait = self.debounce.remaining(
+            Request(entry.name, namespace=entry.namespace), pending=_is_silent(facts)
+        )
+        at_risk = before.version != after.version and any(_rolls(child) for child in _walked(facts))
+        if is_news(before, after, quiet=wait > 0 and not at_risk):
+            await self._write(entry, before, after)
+        return wait
+
+    async def record_teardown(self, instance: Instance, entry: Entry, message: str) -> None:
+        """Write how far the teardown of a deleted instance has come."""
+        status = leaving(instance.status, entry.generation, message, self.clock())
+        status.last_handled_retry = requested_retry(instance)
+        await self._write(entry, instance.status, status)
+
+    def forget(self, request: Request) -> None:
+        """Forget an instance that is gone."""
+        self.debounce.forget(request)
+
+    async def _write(self, entry: Entry, before: InstanceStatus, after: InstanceStatus) -> None:
+        if await self.patcher.write_status(Instance.mapping(), entry, before, after):
+            report_phase(self.recorder, entry, before, after)
+
+
+def _rolls(child: Child) -> bool:
+    """Whether the workload has begun to change, so that it no longer tells which version runs."""
+    return child.subresource.kind is InstanceKubernetes and child.written
+
+
+def _walked(facts: Facts) -> Sequence[Child]:
+    """Return the subresources, if anybody looked."""
+    return facts.children or ()
+
+
+def _is_silent(facts: Facts) -> bool:
+    gating = (child for child in _walked(facts) if child.subresource.gates)
+    return any(child.silent and not child.waits_for for child in gating)
+
+
+def report_phase(
+    recorder: EventRecorder, entry: Entry, before: InstanceStatus, after: InstanceStatus
+) -> None:
+    """One event for a phase that was just written, if it is another than before.
+
+    Its reason is the phase, its note the sentence of the status. A first roll-out is reported when it ends.
+    """
+    if before.phase is after.phase or {before.phase, after.phase} <= AT_WORK:
+        return
+    recorder.event(
+        entry,
+        "Warning" if after.phase in TROUBLE else "Normal",
+        after.phase.value,
+        ACTION,
+        after.message,
+    )
