@@ -263,8 +263,9 @@ class PeerSettings(ApiModel):
 class Probes(ApiModel):
     """Readiness in the eyes of Kubernetes."""
 
-    strategy: ProbeStrategy = ProbeStrategy.IN_SYNC
-    """What makes a Pod ready. None for sentries."""
+    strategy: ProbeStrategy | None = None
+    """What makes a Pod ready. Default: InSync for full nodes, None for sentries, whose signer has to reach them before
+    they can be ready."""
 
 
 class PodTemplate(ApiModel):

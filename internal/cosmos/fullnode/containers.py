@@ -111,14 +111,15 @@ def _healthcheck(node_set: CosmosFullNode, sidecar_image: str) -> Part:
 
 
 def probes_of(node_set: CosmosFullNode) -> ProbeStrategy:
-    """Return what makes a Pod ready. A sentry has no probe.
+    """Return what makes a Pod ready: the spec's strategy, else InSync, and for a sentry no probe.
 
-    Its signer connects to it through a Service and it ends without its signer, so it must not have to be
-    ready first.
+    A signer connects to a sentry through a Service, and a sentry ends without its signer: where that Service
+    leads to ready Pods alone, the sentry must not have to be ready first.
     """
-    if node_set.spec.type is FullNodeType.SENTRY:
-        return ProbeStrategy.NONE
-    return node_set.spec.pod_template.probes.strategy
+    usual = (
+        ProbeStrategy.NONE if node_set.spec.type is FullNodeType.SENTRY else ProbeStrategy.IN_SYNC
+    )
+    return node_set.spec.pod_template.probes.strategy or usual
 
 
 def _probe(port: str, *, failures: int) -> Part:

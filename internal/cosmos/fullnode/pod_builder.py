@@ -3,11 +3,11 @@
 from collections.abc import Mapping
 from typing import Any, Final
 
-from apis.cosmos import ChainVersion, CosmosFullNode
+from apis.cosmos import ChainVersion, CosmosFullNode, PodTemplate, Probes, ProbeStrategy
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Desired
 from internal.cosmos import labels as label_keys
-from internal.cosmos.fullnode.containers import containers
+from internal.cosmos.fullnode.containers import containers, probes_of
 from internal.cosmos.fullnode.desired_objects import POD, built, inputs_of, plain
 from internal.cosmos.fullnode.init_containers import CHAIN, Images, init_containers
 from internal.cosmos.fullnode.metadata import (
@@ -224,9 +224,19 @@ def _inputs(node_set: CosmosFullNode, ordinal: int, checksum: str, sidecar_image
         spec.chain.config.p2p_listen_address,
         bool(spec.chain.versions),
         node_version(node_set, pod),
-        spec.pod_template,
+        _template_input(node_set),
         spec.instance_overrides.get(pod),
         spec.service_account_name,
         sidecar_image,
         checksum,
     )
+
+
+def _template_input(node_set: CosmosFullNode) -> PodTemplate:
+    """Return the template with the probe strategy in effect; InSync is left out.
+
+    Managers up to 0.1 had it stored as the default, and so never in the inputs that they recorded.
+    """
+    effective = probes_of(node_set)
+    recorded = None if effective is ProbeStrategy.IN_SYNC else effective
+    return node_set.spec.pod_template.model_copy(update={"probes": Probes(strategy=recorded)})

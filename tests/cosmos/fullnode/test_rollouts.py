@@ -14,6 +14,7 @@ import pytest
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
+from ctrlruntime.envtest.nodes.kinds import SIMULATE
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
@@ -170,6 +171,27 @@ async def test_the_next_waits_until_the_node_itself_has_caught_up(place: Place) 
             assert "catching up" in stuck.status.rollout.blocked or stuck.status.rollout.blocked
         await renewed(place, before)
     assert seen.fewest >= 1
+
+
+@pytest.mark.criterion("COSMOS-A7-5")
+@pytest.mark.parametrize("strategy", ["Reachable", "InSync"])
+async def test_sentries_with_a_probe_roll_though_no_pod_ever_becomes_ready(
+    place: Place, strategy: str
+) -> None:
+    """As with a signer that reaches ready Pods alone: the node's own answers decide."""
+    template = {
+        "metadata": {"annotations": {SIMULATE: "Unready"}},
+        "probes": {"strategy": strategy},
+    }
+    await place.apply(place.node_set(replicas=2, type="Sentry", podTemplate=template))
+    await place.settled()
+    pod = await place.object(POD, "hub-0")
+    assert "readinessProbe" in pod["spec"]["containers"][0]
+    ready = {item["type"]: item["status"] for item in pod["status"]["conditions"]}
+    assert ready["Ready"] == "False"
+    before = await place.uids()
+    await place.edit(chain={"config": {"maxInboundPeers": 9}})
+    await renewed(place, before)
 
 
 @contextlib.contextmanager
