@@ -25,6 +25,7 @@ from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
 from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, ROLE, SECRET
+from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.objects import Objects
@@ -37,8 +38,13 @@ from internal.cosmos.fullnode.predicates import (
     object_changed,
 )
 from internal.cosmos.fullnode.pvc_control import PVCControl
-from internal.cosmos.fullnode.reconciler import FullNodeReconciler
+from internal.cosmos.fullnode.reconciler import (
+    FullNodeReconciler,
+    NodeSetOptions,
+    NodeSetReads,
+)
 from internal.cosmos.fullnode.removal import Removal
+from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls
 from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
@@ -100,7 +106,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     def snapshot_changed(event: Event, queue: EventQueue) -> None:
         """Enqueue the sets whose PVCs may be filled from it now."""
         entry = entry_of(event)
-        for request in list(reconciler.waiting):
+        for request in list(reconciler.memory.waiting):
             if entry is not None and request.namespace == entry.namespace:
                 queue.add(request)
 
@@ -163,26 +169,27 @@ def defines_node_sets(event: Event) -> bool:
 def _reconciler(
     parts: CosmosParts, observations: Observations, holds: ChangeHolds
 ) -> FullNodeReconciler:
-    manager, times = parts.manager, parts.options.times
+    manager, options = parts.manager, parts.options
     metrics = NodeSetMetrics(manager.metrics.registry)
     snapshots = parts.snapshots.informer
     controls = _controls(parts, observations, metrics)
     return FullNodeReconciler(
-        node_sets=parts.node_sets.informer.store,
-        controls=controls,
-        removal=_removal(parts, controls),
-        observations=observations,
-        statuses=parts.statuses,
-        recorder=manager.recorder,
-        metrics=metrics,
-        crossings=Crossings(time.monotonic, times.upgrade),
-        clock=parts.options.clock.now,
-        snapshots_served=lambda: snapshots.missing_since is None,
-        roll_builder_changes=parts.options.roll_builder_changes,
-        sidecar_image=parts.options.node_sidecar_image,
-        script_image=parts.options.node_script_image,
-        times=times,
-        holds=holds,
+        NodeSetReads(
+            parts.node_sets.informer.store,
+            observations,
+            snapshots_served=lambda: snapshots.missing_since is None,
+        ),
+        controls,
+        _removal(parts, controls),
+        NodeSetMemory(Crossings(time.monotonic, options.times.upgrade)),
+        NodeSetStatusWriter(parts.statuses, manager.recorder, metrics, options.clock.now),
+        NodeSetOptions(
+            roll_builder_changes=options.roll_builder_changes,
+            sidecar_image=options.node_sidecar_image,
+            script_image=options.node_script_image,
+            times=options.times,
+        ),
+        holds,
     )
 
 

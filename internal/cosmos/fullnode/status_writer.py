@@ -1,0 +1,113 @@
+"""Writes of the status of a set, with the events and metrics that go with it."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+
+from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
+from apis.waiting import changes_waiting
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from ctrlruntime.rollout import Waiting
+from internal.cosmos.fullnode import events
+from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.fullnode.status import Facts, refuse, set_status
+
+Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
+
+
+@dataclass(slots=True)
+class NodeSetStatusWriter:
+    """Writes statuses. Every method raises the client's errors."""
+
+    statuses: Statuses
+    recorder: EventRecorder
+    metrics: NodeSetMetrics
+    clock: Callable[[], datetime]
+
+    async def record_image(self, request: Request, node_set: CosmosFullNode, image: str) -> bool:
+        """Write down which image runs beside the nodes before they are made with it. False if the set is gone.
+
+        Heights need no such step: Pods go by those of the status, never by what was heard just now.
+        """
+        chosen = node_set.spec.pod_template.sidecar_image or node_set.status.sidecar_image
+        if chosen or not image:
+            return True
+
+        def record(status: CosmosFullNodeStatus) -> None:
+            status.sidecar_image = status.sidecar_image or image
+
+        return await self._record_first(request, node_set, record)
+
+    async def record_fixes(
+        self, request: Request, node_set: CosmosFullNode, names: Collection[str]
+    ) -> bool:
+        """Record Pods that have failed before they are replaced. False if the set is gone."""
+
+        def record(status: CosmosFullNodeStatus) -> None:
+            status.rollout.fixes = sorted({*status.rollout.fixes, *names})
+
+        return await self._record_first(request, node_set, record)
+
+    async def record(
+        self,
+        entry: Entry,
+        node_set: CosmosFullNode,
+        facts: Facts,
+        now: datetime,
+        notes: Collection[events.Note],
+    ) -> None:
+        """Write the status if it changed; report by events what changed for the worse."""
+        request = Request(entry.name, namespace=entry.namespace)
+        before = node_set.status
+        after = before.model_copy(deep=True)
+        set_status(after, facts, now)
+        self.metrics.show(request, facts.phase, after.rollout)
+        if after != before:
+            await self._sync(request, lambda status: set_status(status, facts, now), entry.uid)
+        events.record(self.recorder, entry, [*notes, *events.of_status(before, after)])
+
+    async def record_held_deletion(self, entry: Entry, hold: Waiting | None) -> None:
+        """Report a deleted set that a freeze holds."""
+        waiting = changes_waiting(hold, 1)
+
+        def report(status: CosmosFullNodeStatus) -> None:
+            status.waiting = waiting
+            status.status = "Being deleted, and held: " + ("" if hold is None else hold.message)
+
+        await self._sync(Request(entry.name, namespace=entry.namespace), report, entry.uid)
+
+    async def refuse(self, entry: Entry, message: str) -> None:
+        """Report a set that cannot be read: nothing of it is touched."""
+        now = self.clock()
+        await self._sync(
+            Request(entry.name, namespace=entry.namespace),
+            lambda status: refuse(status, entry.generation, message, now),
+            entry.uid,
+        )
+
+    def forget(self, request: Request) -> None:
+        """Forget a set that is gone."""
+        self.metrics.forget(request)
+
+    async def _record_first(
+        self,
+        request: Request,
+        node_set: CosmosFullNode,
+        record: Callable[[CosmosFullNodeStatus], None],
+    ) -> bool:
+        """Write the status before it is acted on, also in `node_set`. False if the set is gone."""
+        written = await self._sync(request, record, node_set.metadata.uid)
+        if written is None:
+            return False
+        node_set.status = written
+        return True
+
+    async def _sync(
+        self, request: Request, update: Callable[[CosmosFullNodeStatus], None], uid: str | None
+    ) -> CosmosFullNodeStatus | None:
+        return await self.statuses.sync_status(
+            request.name, update, namespace=request.namespace, uid=uid
+        )
