@@ -17,7 +17,7 @@ from ctrlruntime.resources import Control
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.statefuljob.job_builder import JOB
-from internal.cosmos.statefuljob.reconciler import StatefulJobReconciler
+from internal.cosmos.statefuljob.reconciler import JobReads, StatefulJobReconciler
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from manager.controllers.cosmos_parts import (
     CLAIM,
@@ -55,17 +55,19 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         return False
 
     reconciler = StatefulJobReconciler(
-        stateful_jobs=store,
-        jobs=jobs.informer.store,
-        claims=parts.claims.informer.store,
-        snapshots=parts.snapshots.informer.store,
-        sources=DataSources(manager.cache, manager.live_client),
+        reads=JobReads(
+            stateful_jobs=store,
+            jobs=jobs.informer.store,
+            claims=parts.claims.informer.store,
+            snapshots=parts.snapshots.informer.store,
+            sources=DataSources(manager.cache, manager.live_client),
+            is_served=lambda: is_served(parts, definitions),
+            is_gone=is_gone,
+        ),
         control=control,
         patcher=parts.patcher,
         recorder=manager.recorder,
         clock=parts.options.clock.now,
-        is_served=lambda: is_served(parts, definitions),
-        is_gone=is_gone,
     )
     wakeups = RequestSource("the clock")
 

@@ -32,7 +32,7 @@ from internal.cosmos.snapshots.facts_reader import (
 )
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import schedule_of
-from internal.cosmos.snapshots.reconciler import SnapshotReconciler
+from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
 from manager.controllers.cosmos_parts import OURS, POD, CosmosParts
@@ -93,24 +93,23 @@ def _reconciler(
     kept = KeptMetadata(manager.client, VOLUME_SNAPSHOT, field_manager=FIELD_MANAGER)
     parts.snapshots.informer.add_handler(kept.observe)
     return SnapshotReconciler(
-        schedules=store,
         world=World(
+            schedules=store,
             node_sets=parts.node_sets.informer.store,
             pods=parts.pods.informer.store,
             snapshots=parts.snapshots.informer.store,
             observations=observations,
             control=control,
+            is_defined=lambda: is_defined(definitions),
             is_served=lambda: is_served(parts, definitions),
             is_gone=is_gone,
         ),
-        statuses=parts.statuses,
-        control=control,
-        kept=kept,
-        patcher=parts.patcher,
+        writers=SnapshotWriters(
+            schedules=parts.patcher, node_sets=parts.statuses, snapshots=control, kept=kept
+        ),
         recorder=manager.recorder,
         metrics=SnapshotMetrics(manager.metrics.registry),
         clock=parts.options.clock.now,
-        is_defined=lambda: is_defined(definitions),
     )
 
 

@@ -62,6 +62,8 @@ def _raw_pauses(entry: Entry) -> dict[str, dict[str, str]]:
 class World:
     """Where facts come from. Nothing but `is_gone` makes a request."""
 
+    schedules: Store
+    """ScheduledVolumeSnapshots."""
     node_sets: Store
     """CosmosFullNodes, with the index PAUSES."""
     pods: Store
@@ -72,6 +74,8 @@ class World:
     """What nodes last said."""
     control: Control
     """Decides whose a snapshot is."""
+    is_defined: Callable[[], bool]
+    """Whether VolumeSnapshots are defined, be they served yet or not."""
     is_served: Callable[[], bool]
     """Whether the cluster serves VolumeSnapshots."""
     is_gone: Callable[[str, str], Awaitable[bool]]

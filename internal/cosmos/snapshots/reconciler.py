@@ -13,7 +13,6 @@ from apis.cosmos import (
     SnapshotPhase,
 )
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
@@ -63,35 +62,38 @@ class GivenUp(Exception):
     """An effect that no retry can reach; the message gives the reason."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotWriters:
+    """How objects are written."""
+
+    schedules: ObjectPatcher
+    """Status and finalizer of ScheduledVolumeSnapshots."""
+    node_sets: NodeSetStatuses
+    """The status of sets of nodes, which others write too."""
+    snapshots: Control
+    """VolumeSnapshots."""
+    kept: KeptMetadata
+    """Restores labels and annotations of VolumeSnapshots."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SnapshotReconciler:
     """Works on one ScheduledVolumeSnapshot at a time."""
 
-    schedules: Store
-    """ScheduledVolumeSnapshots."""
     world: World
     """Facts."""
-    statuses: NodeSetStatuses
-    """Writes the status of sets of nodes together with others."""
-    control: Control
-    """Writes snapshots."""
-    kept: KeptMetadata
-    """Restores labels and annotations of snapshots."""
-    patcher: ObjectPatcher
-    """Writes status and finalizer of a ScheduledVolumeSnapshot."""
+    writers: SnapshotWriters
     recorder: EventRecorder
     """Events."""
     metrics: SnapshotMetrics
     """Metrics."""
     clock: Callable[[], datetime]
     """The time that schedules go by."""
-    is_defined: Callable[[], bool]
-    """Whether VolumeSnapshots are defined, be they served yet or not."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
         for _ in range(LOOKS):
-            entry = self.schedules.get(request.name, namespace=request.namespace)
+            entry = self.world.schedules.get(request.name, namespace=request.namespace)
             if entry is None:
                 await self._forget(request)
                 return None
@@ -130,9 +132,9 @@ class SnapshotReconciler:
             return
         owner = owner_of(entry)
         for snapshot in self.world.own_snapshots(owner):
-            await self.kept.restore(snapshot)
-            now = self.control.look(recorded(schedule, snapshot)) or snapshot
-            await self.control.ensure(recorded(schedule, now), owner)
+            await self.writers.kept.restore(snapshot)
+            now = self.writers.snapshots.look(recorded(schedule, snapshot)) or snapshot
+            await self.writers.snapshots.ensure(recorded(schedule, now), owner)
 
     async def _record(
         self,
@@ -145,7 +147,9 @@ class SnapshotReconciler:
     ) -> None:
         """Write down what is intended, before it is done."""
         conclude(before, after, facts, now)
-        await self.patcher.write_status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
+        await self.writers.schedules.write_status(
+            ScheduledVolumeSnapshot.mapping(), entry, before, after
+        )
         self._record_events(entry, of_step(before, after, facts))
         self.metrics.show(request, before, after)
 
@@ -154,13 +158,15 @@ class SnapshotReconciler:
         before = read_status(entry, ScheduledVolumeSnapshotStatus)
         after = before.model_copy(deep=True)
         refuse(after, entry.generation, message, now)
-        await self.patcher.write_status(ScheduledVolumeSnapshot.mapping(), entry, before, after)
+        await self.writers.schedules.write_status(
+            ScheduledVolumeSnapshot.mapping(), entry, before, after
+        )
         paused = self.world.paused(entry.namespace, entry.name)
         if sets := tuple(sorted({each.node_set for each in paused})):
             await self._restore(entry.namespace, entry.name, sets)
         elif PAUSE_FINALIZER in entry.finalizers:
             mapping = ScheduledVolumeSnapshot.mapping()
-            await self.patcher.remove_finalizer(mapping, entry, PAUSE_FINALIZER)
+            await self.writers.schedules.remove_finalizer(mapping, entry, PAUSE_FINALIZER)
 
     # -- effects ----------------------------------------------------------------------------------
 
@@ -176,11 +182,11 @@ class SnapshotReconciler:
         for effect in effects:
             match effect:
                 case Hold():
-                    await self.patcher.add_finalizer(
+                    await self.writers.schedules.add_finalizer(
                         ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
                     )
                 case Release():
-                    await self.patcher.remove_finalizer(
+                    await self.writers.schedules.remove_finalizer(
                         ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
                     )
                 case Pause():
@@ -199,7 +205,7 @@ class SnapshotReconciler:
         key = pause_key(entry.namespace, entry.name)
         change = pause(key, entry.namespace, effect.pod, now)
         try:
-            await self.statuses.sync_status(
+            await self.writers.node_sets.sync_status(
                 schedule.spec.full_node_ref.name, change, namespace=entry.namespace
             )
         except AnotherIsDown:
@@ -209,14 +215,14 @@ class SnapshotReconciler:
     async def _restore(self, namespace: str, name: str, node_sets: tuple[str, ...]) -> None:
         change = restore(pause_key(namespace, name))
         for node_set in node_sets:
-            await self.statuses.sync_status(node_set, change, namespace=namespace)
+            await self.writers.node_sets.sync_status(node_set, change, namespace=namespace)
 
     async def _create(
         self, entry: Entry, schedule: ScheduledVolumeSnapshot, effect: Create
     ) -> None:
         desired = build(schedule, effect)
         try:
-            outcome = await self.control.ensure(desired, owner_of(entry))
+            outcome = await self.writers.snapshots.ensure(desired, owner_of(entry))
         except APIError as error:
             if is_transient(error):
                 raise
@@ -234,7 +240,7 @@ class SnapshotReconciler:
             if found is None:
                 continue
             try:
-                await self.control.delete(VOLUME_SNAPSHOT, found, owner_of(entry))
+                await self.writers.snapshots.delete(VOLUME_SNAPSHOT, found, owner_of(entry))
             except APIError as error:
                 troubles.append((Reason.DELETE_OLD_SNAPSHOTS, f"{name}: {error}"))
         self._record_events(entry, troubles)
@@ -250,7 +256,7 @@ class SnapshotReconciler:
     # -- waiting ----------------------------------------------------------------------------------
 
     def _wait(self, request: Request) -> Result | None:
-        entry = self.schedules.get(request.name, namespace=request.namespace)
+        entry = self.world.schedules.get(request.name, namespace=request.namespace)
         if entry is None:
             return None
         try:
@@ -260,7 +266,9 @@ class SnapshotReconciler:
             return Result(requeue_after=RETRY.total_seconds()) if held else None
         status, now = schedule.status, self.clock()
         if status.phase is SnapshotPhase.MISSING_CRDS and not schedule.spec.suspend:
-            return Result(requeue_after=APPEARING.total_seconds()) if self.is_defined() else None
+            return (
+                Result(requeue_after=APPEARING.total_seconds()) if self.world.is_defined() else None
+            )
         limit = deadline(schedule.spec, status)
         moments = [] if limit is None or limit <= now else [limit]
         if status.phase not in IDLE or entry.deletion_timestamp is not None:

@@ -52,9 +52,9 @@ class _Pass:
     """Whether that is a field of the spec."""
 
 
-@dataclass(slots=True, kw_only=True)
-class StatefulJobReconciler:
-    """Works on one StatefulJob at a time."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobReads:
+    """What passes read. Nothing but `is_gone` makes a request."""
 
     stateful_jobs: Store
     """StatefulJobs."""
@@ -66,6 +66,17 @@ class StatefulJobReconciler:
     """VolumeSnapshots."""
     sources: DataSources
     """Finds snapshots."""
+    is_served: Callable[[], bool]
+    """Whether the cluster serves VolumeSnapshots."""
+    is_gone: Callable[[str, str], Awaitable[bool]]
+    """Whether the server itself has no Job of a namespace and name: the cache has those with our label alone."""
+
+
+@dataclass(slots=True, kw_only=True)
+class StatefulJobReconciler:
+    """Works on one StatefulJob at a time."""
+
+    reads: JobReads
     control: Control
     """Writes Jobs and claims."""
     patcher: ObjectPatcher
@@ -74,16 +85,12 @@ class StatefulJobReconciler:
     """Events."""
     clock: Callable[[], datetime]
     """The time that schedules go by."""
-    is_served: Callable[[], bool]
-    """Whether the cluster serves VolumeSnapshots."""
-    is_gone: Callable[[str, str], Awaitable[bool]]
-    """Whether the server itself has no Job of a namespace and name: the cache has those with our label alone."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
         moments: list[datetime] = []
         for _ in range(LOOKS):
-            entry = self.stateful_jobs.get(request.name, namespace=request.namespace)
+            entry = self.reads.stateful_jobs.get(request.name, namespace=request.namespace)
             if entry is None or entry.deletion_timestamp is not None:
                 return None  # its Job and claim go with it: they are its own
             try:
@@ -118,7 +125,7 @@ class StatefulJobReconciler:
         found.status.created_at = found.status.created_at or now
         for record in found.status.job_history:
             await self._keep_metadata(found, record)
-            observe(record, self.jobs.get(record.name, namespace=entry.namespace), now)
+            observe(record, self.reads.jobs.get(record.name, namespace=entry.namespace), now)
         begun = self._begin(found)
         await self._record(found)
         under_way = opened(found.status)
@@ -135,7 +142,7 @@ class StatefulJobReconciler:
         end = expires(record, found.job.spec.job_template.ttl_seconds_after_finished)
         if record.outcome is JobOutcome.STARTING or (end is not None and end <= found.now):
             return
-        claim = self.claims.get(record.name, namespace=found.entry.namespace)
+        claim = self.reads.claims.get(record.name, namespace=found.entry.namespace)
         for desired in (recorded_claim(found.job, record, claim), build_job(found.job, record)):
             there = self.control.look(desired)
             if there is None:
@@ -185,11 +192,11 @@ class StatefulJobReconciler:
         Raises SourceMissing, and ValueError for one that does not tell its size.
         """
         namespace = found.entry.namespace
-        entry = self.snapshots.get(chosen, namespace=namespace) if chosen else None
+        entry = self.reads.snapshots.get(chosen, namespace=namespace) if chosen else None
         if entry is not None and is_ready(entry):
             source = from_snapshot(entry)
         else:
-            source = self.sources.newest(found.job.spec.selector, namespace)
+            source = self.reads.sources.newest(found.job.spec.selector, namespace)
         if source.size is None:
             raise ValueError(
                 f"VolumeSnapshot {source.name} has no restoreSize, so it is unknown how large a "
@@ -201,7 +208,7 @@ class StatefulJobReconciler:
         """Make the claim, then the Job. Whether both are there."""
         namespace = found.entry.namespace
         try:
-            if self.claims.get(record.name, namespace=namespace) is None:
+            if self.reads.claims.get(record.name, namespace=namespace) is None:
                 source = self._source(found, record.snapshot)
                 if source.name != record.snapshot:
                     record.snapshot = source.name
@@ -239,17 +246,17 @@ class StatefulJobReconciler:
             found.job.spec.job_template.ttl_seconds_after_finished,
         )
         known = {record.name: record for record in found.status.job_history}
-        for entry in self._mine(self.jobs, found):
+        for entry in self._mine(self.reads.jobs, found):
             record = known.get(entry.name)
             end = None if record is None else expires(record, ttl)
             if end is not None and end <= found.now:  # of what is not known the server sees to
                 await self.control.delete(JOB, entry, found.owner)
-        for entry in self._mine(self.claims, found):
+        for entry in self._mine(self.reads.claims, found):
             record = known.get(entry.name)
             ended = record is None or not is_open(record)
-            if not ended or self.jobs.get(entry.name, namespace=namespace) is not None:
+            if not ended or self.reads.jobs.get(entry.name, namespace=namespace) is not None:
                 continue
-            if await self.is_gone(namespace, entry.name):
+            if await self.reads.is_gone(namespace, entry.name):
                 await self.control.delete(CLAIM, entry, found.owner)
 
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:
@@ -265,7 +272,7 @@ class StatefulJobReconciler:
         ends = [
             expires(record, ttl)
             for record in found.status.job_history
-            if self.jobs.get(record.name, namespace=found.entry.namespace) is not None
+            if self.reads.jobs.get(record.name, namespace=found.entry.namespace) is not None
         ]
         next_at = None if opened(found.status) else found.status.next_at
         return [each for each in (*ends, next_at) if each is not None and each > found.now]
@@ -277,7 +284,7 @@ class StatefulJobReconciler:
         status, before, generation = found.status, found.job.status, found.entry.generation
         status.observed_generation = generation
         status.status = self._words(found)
-        served = self.is_served()
+        served = self.reads.is_served()
         set_condition(status.conditions, crds_available(served, generation), found.now)
         last = status.job_history[0] if status.job_history else None
         failed = last is not None and last.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
