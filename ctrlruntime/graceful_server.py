@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import weakref
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from typing import Final, Protocol, TypeVar
 
@@ -38,6 +38,32 @@ class Closable(Connections, Protocol):
 
     def pre_shutdown(self) -> None:
         """Have each connection end: an idle one at once, another with its answer."""
+
+
+class Body(Protocol):
+    """The body of a request."""
+
+    def is_eof(self) -> bool:
+        """Whether all of it has arrived."""
+
+
+class Abortable(Protocol):
+    """The connection of a request."""
+
+    def force_close(self) -> None:
+        """Close it now, without an answer."""
+
+
+class UnderWay(Protocol):
+    """A request on an open connection: one of aiohttp."""
+
+    @property
+    def content(self) -> Body:
+        """Its body."""
+
+    @property
+    def protocol(self) -> Abortable:
+        """Its connection."""
 
 
 class Arrivals:
@@ -80,24 +106,41 @@ async def stop_listening(server: asyncio.Server, arrivals: Arrivals | None = Non
 
 
 @asynccontextmanager
-async def closing_late_arrivals(server: Closable) -> AsyncIterator[None]:
-    """Around the shutdown of an aiohttp server: connections whose TLS handshake ends during it are closed as well.
+async def closing_connections(
+    server: Closable, requests: Callable[[], Iterable[UnderWay]]
+) -> AsyncIterator[None]:
+    """Around the shutdown of an aiohttp server: no request waits for what cannot arrive any more.
 
-    aiohttp closes those that are idle once, at the beginning. It waits for the others to end, and one that arrived
-    in between, and on which nothing is sent, does not before the shutdown's time is over.
+    aiohttp ignores what a connection sends once it is to be closed, the rest of a body too, so that its handler waits
+    for the whole of the shutdown's time. Bodies that are under way have ``PATIENCE`` seconds here before anything is
+    closed; a request whose body is not complete then loses its connection. ``requests``: those whose body may be
+    incomplete, with or without an answer.
+
+    aiohttp closes idle connections once, at the beginning. One whose TLS handshake ends later is closed here as well.
     """
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + PATIENCE
+    while _incomplete(requests) and loop.time() < give_up:  # noqa: ASYNC110 - no event for the last byte
+        await asyncio.sleep(0.005)
+    server.pre_shutdown()
 
     async def close() -> None:
         while True:
+            for each in _incomplete(requests):
+                each.protocol.force_close()
             server.pre_shutdown()
             await asyncio.sleep(0.05)
 
-    closing = asyncio.create_task(close(), name="close connections that arrive late")
+    closing = asyncio.create_task(close(), name="close what does not end by itself")
     try:
         yield
     finally:
         closing.cancel()
         await asyncio.wait([closing])
+
+
+def _incomplete(requests: Callable[[], Iterable[UnderWay]]) -> list[UnderWay]:
+    return [each for each in requests() if not each.content.is_eof()]
 
 
 @asynccontextmanager

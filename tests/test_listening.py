@@ -15,8 +15,10 @@ from aiohttp import web
 
 from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.manager.app_server import AppServer
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.http_routes import Routes
+from ctrlruntime.manager.runnables import Group
 from ctrlruntime.manager.webhooks import WebhookServer
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import ServingTLS
@@ -103,6 +105,62 @@ async def test_a_handshake_that_ends_during_the_shutdown_keeps_no_server() -> No
     assert done
     with callers.pop() as caller:
         assert await asyncio.to_thread(ended, caller)
+
+
+@asynccontextmanager
+async def half_sent(
+    *, refuses: bool = False
+) -> AsyncIterator[tuple[asyncio.Task[None], asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A server that echoes, and a request to it whose body has arrived by half.
+
+    With ``refuses`` the answer does not wait for the body, of which the server still reads the rest.
+    """
+    began = asyncio.Event()
+
+    async def echo(request: web.Request) -> web.Response:
+        began.set()
+        if refuses:
+            return web.Response(status=413)
+        return web.Response(body=await request.read())
+
+    app = web.Application()
+    app.router.add_post("/", echo)
+    listener = listen("127.0.0.1:0", "a test")
+    assert listener is not None
+    port = listener.getsockname()[1]
+    server = AppServer("test", app, listener, group=Group.HTTP_SERVERS, shutdown_timeout=300)
+    running = asyncio.create_task(server.start())
+    await server.wait_ready()
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(b"POST / HTTP/1.1\r\nHost: test\r\nContent-Length: 10\r\n\r\nfirst")
+    await began.wait()
+    try:
+        yield running, reader, writer
+    finally:
+        writer.transport.abort()
+        running.cancel()
+        await asyncio.wait([running])
+
+
+async def test_a_body_under_way_when_a_server_stops_is_read_and_answered() -> None:
+    async with half_sent() as (running, reader, writer):
+        running.cancel()
+        for _ in range(20):  # turns of the loop in which a server that does not wait closes
+            await asyncio.sleep(0)
+        writer.write(b"other")
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert await reader.readexactly(10) == b"firstother"
+        await asyncio.wait([running])
+
+
+@pytest.mark.parametrize("refuses", [False, True])
+async def test_a_body_that_never_arrives_does_not_hold_a_server_that_stops(refuses: bool) -> None:
+    async with half_sent(refuses=refuses) as (running, reader, _):
+        running.cancel()
+        async with asyncio.timeout(60):  # the server's own time is 300 s
+            await asyncio.wait([running])
+            assert (b"413" if refuses else b"") in await reader.read()
 
 
 @pytest.mark.parametrize("turns", range(6))

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import socket
 import ssl
+from weakref import WeakValueDictionary
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
-from ctrlruntime.graceful_server import closing_late_arrivals, hanging_up
+from ctrlruntime.graceful_server import closing_connections, hanging_up
 from ctrlruntime.manager.http import ListeningServer
 from ctrlruntime.manager.runnables import Group
 
@@ -37,6 +39,8 @@ class AppServer(ListeningServer):
         self.runnable_group = group
         self._app = app
         self._handler_cancellation = handler_cancellation
+        self._requests: WeakValueDictionary[int, web.Request] = WeakValueDictionary()
+        app.middlewares.append(self._registering())
 
     async def start(self) -> None:
         """Serve until cancelled."""
@@ -54,6 +58,17 @@ class AppServer(ListeningServer):
             async with self._listening(runner.server):
                 await asyncio.Event().wait()
         finally:
-            async with hanging_up(runner.server), closing_late_arrivals(runner.server):
+            async with (
+                hanging_up(runner.server),
+                closing_connections(runner.server, self._requests.values),
+            ):
                 await runner.cleanup()
             self._listener.close()
+
+    def _registering(self) -> Middleware:
+        @web.middleware
+        async def register(request: web.Request, handler: Handler) -> web.StreamResponse:
+            self._requests[id(request)] = request
+            return await handler(request)
+
+        return register
