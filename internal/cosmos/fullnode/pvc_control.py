@@ -41,9 +41,9 @@ class PVCControl:
             build_claims(node_set, found, waiting, {**disk_heights(current.values()), **heights}),
             current.values(),
             owner,
-            retain=bool(held) or _retains(node_set),
+            retain=bool(held) or retains(node_set),
         )
-        if held and not _retains(node_set):
+        if held and not retains(node_set):
             progress.frozen = len(progress.retained)
         for error in progress.errors:
             findings.append(error)
@@ -90,7 +90,7 @@ class PVCControl:
         return found, waiting, heights
 
 
-def _retains(node_set: CosmosFullNode) -> bool:
+def retains(node_set: CosmosFullNode) -> bool:
     """Whether claims stay when their nodes go.
 
     Scaling to 0 stops a set: without a policy all its disks stay.
