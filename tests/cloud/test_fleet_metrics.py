@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.embedded import EmbeddedCluster
@@ -18,6 +18,7 @@ from tests.cloud.instance.harness import Stage, instance
 from tests.cloud.instance.test_samples import SAMPLES, until_ready
 from tests.cloud.rollouts.harness import NEW, Fleet
 from tests.observability.queries import of_alerts, of_dashboard, unserved
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("METRICS-LIVE")
@@ -93,8 +94,7 @@ async def test_every_query_of_tasks_and_instances_is_served_by_a_manager(tmp_pat
     settings = tmp_path / "settings.yaml"
     settings.write_text("kubernetes: {limit: 1}\n")
     async with EmbeddedCluster(tmp_path) as cluster:
-        options = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
-        manager = Manager(await Config.load(cluster.kubeconfig("manager")), options)
+        manager = make_manager(await Config.load(cluster.kubeconfig("manager")), name="manager")
         runs = RunsOptions(folder=tmp_path / "runs")
         add_cloud(manager, CloudOptions(runs=runs, settings_file=settings))
         admin = await Config.load(cluster.kubeconfig("admin"))

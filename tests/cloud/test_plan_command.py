@@ -212,7 +212,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
 async def test_an_unchanged_instance_is_no_change(stage: Stage, tmp_path: Path) -> None:
     await stage.apply(one_instance())
     await stage.roll_out()
-    await stage.rest()
+    await stage.idle()
     before = await snapshot(stage.environment)
     planned = await run_plan(stage.environment, "-f", in_file(tmp_path, one_instance()))
     assert planned.code == 0, planned.output

@@ -18,10 +18,11 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User, administrator
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from manager.console.options import ConsoleOptions
 from manager.console.server import Console
 from tests.backends import SharedServer
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 SHOWN = (TenantRegistry, TenantTemplate, Tenant, Instance, FleetRollout, InstanceTerraform)
@@ -117,10 +118,7 @@ async def running(
         client = environment.client()
         for manifest in team_rights():
             await client.create(manifest)
-        manager = Manager(
-            environment.config(MANAGER.name),
-            ManagerOptions(metrics_bind_address="0", health_bind_address="0"),
-        )
+        manager = make_manager(environment.config(MANAGER.name))
         for kind in kinds or SHOWN:
             manager.cache.declare(kind)
         console = Console(manager, options or ConsoleOptions(bind_address="127.0.0.1:0"))

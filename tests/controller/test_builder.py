@@ -34,7 +34,8 @@ from ctrlruntime.controller import (
     reconcile_context,
 )
 from ctrlruntime.controller.predicates import generation_changed
-from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
+from ctrlruntime.manager import ElectionOptions
+from tests.support.manager_harness import make_manager
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 SECRET = GroupVersionKind("", "v1", "Secret")
@@ -58,11 +59,6 @@ class Runs:
         return await asyncio.wait_for(self.seen.get(), 60)
 
 
-def manager(config: Config, **options: object) -> Manager:
-    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0"}
-    return Manager(config, ManagerOptions(**{**quiet, **options}), logger=structlog.get_logger())
-
-
 @pytest.fixture
 async def client(config: Config) -> AsyncIterator[Client]:
     async with Client.connect(config) as client:
@@ -80,7 +76,7 @@ def config_map(name: str, **metadata: object) -> Manifest:
 
 @pytest.mark.criterion("CT-25")
 async def test_primary_and_owned_objects_lead_to_the_owner(config: Config, client: Client) -> None:
-    subject, runs = manager(config), Runs()
+    subject, runs = make_manager(config), Runs()
     Builder(subject).for_(CONFIG_MAP).owns(SECRET).build(runs)
     key = Request("parent", namespace="default")
     async with subject.running():
@@ -121,7 +117,7 @@ async def test_primary_and_owned_objects_lead_to_the_owner(config: Config, clien
 
 @pytest.mark.criterion("CT-16")
 async def test_all_series_exist_with_0_before_the_first_run(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     options = ControllerOptions(max_concurrent_reconciles=3)
     Builder(subject).for_(CONFIG_MAP).named("settings").options(options).build(Runs())
     value = subject.metrics.registry.get_sample_value
@@ -154,13 +150,13 @@ async def test_all_series_exist_with_0_before_the_first_run(config: Config) -> N
 
 @pytest.mark.criterion("CT-19")
 async def test_two_controllers_of_one_name_are_refused_unless_allowed(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     Builder(subject).for_(CONFIG_MAP).build(Runs())
     with pytest.raises(ValueError, match="names must be unique"):
         Builder(subject).for_(CONFIG_MAP).build(Runs())
     relaxed = ControllerOptions(skip_name_validation=True)
     Builder(subject).for_(CONFIG_MAP).options(relaxed).build(Runs())
-    another = manager(config)
+    another = make_manager(config)
     Builder(another).for_(CONFIG_MAP).build(Runs())
     another.close()
     subject.close()
@@ -171,7 +167,7 @@ async def test_without_recovery_a_bug_ends_the_manager(config: Config, client: C
     async def reconcile(request: Request) -> None:
         raise TypeError("None has no spec")
 
-    subject = manager(config)
+    subject = make_manager(config)
     options = ControllerOptions(recover_panic=False)
     Builder(subject).for_(SECRET).options(options).build(reconcile)
     metadata = {"name": "a", "namespace": "default"}
@@ -189,7 +185,11 @@ async def test_what_is_warm_begins_with_the_election(config: Config, client: Cli
         "leader_election_namespace": "default",
         "election": ElectionOptions(retry_period=0.1),
     }
-    leading, subject, runs = manager(config, **election), manager(config, **election), Runs()
+    leading, subject, runs = (
+        make_manager(config, **election),
+        make_manager(config, **election),
+        Runs(),
+    )
     metadata = {"name": "a", "namespace": "default"}
     await client.create({"apiVersion": "v1", "kind": "Secret", "metadata": metadata})
     warm = ControllerOptions(enable_warmup=True)
@@ -230,7 +230,7 @@ async def define_widgets(client: Client) -> None:
 
 @pytest.mark.criterion("SH-01")
 async def test_a_kind_that_appears_later_is_waited_for(config: Config, client: Client) -> None:
-    subject, runs = manager(config), Runs()
+    subject, runs = make_manager(config), Runs()
     controller = Builder(subject).for_(WIDGET).build(runs)
     async with subject.running():
         await asyncio.sleep(0.3)
@@ -255,7 +255,7 @@ async def test_a_kind_that_appears_later_is_waited_for(config: Config, client: C
 
 @pytest.mark.criterion("SH-01")
 async def test_the_sync_timeout_bounds_the_wait_for_a_kind(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     options = ControllerOptions(cache_sync_timeout=0.3)
     Builder(subject).for_(WIDGET).options(options).build(Runs())
     with pytest.raises(
@@ -266,7 +266,7 @@ async def test_the_sync_timeout_bounds_the_wait_for_a_kind(config: Config) -> No
 
 @pytest.mark.criterion("SH-01")
 async def test_an_optional_kind_holds_nothing_up(config: Config, client: Client) -> None:
-    subject, runs = manager(config), Runs()
+    subject, runs = make_manager(config), Runs()
     handler = enqueue_map_func(lambda entry: [Request(f"of-{entry.name}", namespace="default")])
     Builder(subject).for_(CONFIG_MAP).watches(WIDGET, handler, optional=True).build(runs)
     async with subject.running():
@@ -276,7 +276,7 @@ async def test_an_optional_kind_holds_nothing_up(config: Config, client: Client)
 
 @pytest.mark.criterion("SH-10")
 async def test_incomplete_controllers_are_refused_with_the_fix(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     with pytest.raises(BuilderError, match="nothing is watched"):
         Builder(subject).named("x").build(Runs())
     with pytest.raises(BuilderError, match="called twice"):
@@ -300,7 +300,7 @@ async def test_incomplete_controllers_are_refused_with_the_fix(config: Config) -
 
 @pytest.mark.criterion("SH-11")
 async def test_name_and_log_keys_come_from_the_kind(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     controller = Builder(subject).for_(DEPLOYMENT).build(Runs())
     assert controller.name == "deployment"
     bound = structlog.get_context(controller.logger)
@@ -319,7 +319,7 @@ async def test_the_event_filter_comes_before_the_predicates_of_a_watch(
         asked.append(name)
         return True
 
-    subject, runs, channel = manager(config), Runs(), Channel()
+    subject, runs, channel = make_manager(config), Runs(), Channel()
     (
         Builder(subject)
         .for_(CONFIG_MAP, predicates=[lambda event: note("own", event)])
@@ -339,7 +339,7 @@ async def test_the_event_filter_comes_before_the_predicates_of_a_watch(
 async def test_a_status_update_is_blocked_by_the_generation_predicate(
     config: Config, client: Client
 ) -> None:
-    subject, runs = manager(config), Runs()
+    subject, runs = make_manager(config), Runs()
     Builder(subject).for_(DEPLOYMENT, predicates=[generation_changed]).build(runs)
     template = {
         "metadata": {"labels": {"a": "b"}},
@@ -366,7 +366,7 @@ async def test_a_status_update_is_blocked_by_the_generation_predicate(
 
 
 async def test_permissions_are_those_of_the_declared_watches(config: Config) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     controller = (
         Builder(subject)
         .for_(WIDGET)
@@ -390,7 +390,7 @@ async def test_spans_lead_from_the_event_to_the_write(config: Config, client: Cl
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
-    subject = manager(config, tracer_provider=provider)
+    subject = make_manager(config, tracer_provider=provider)
     done = asyncio.Event()
 
     async def reconcile(request: Request) -> None:
@@ -445,7 +445,7 @@ class Odd(Resource[OddSpec, OddStatus], group="builder.example.com", version="v1
 async def test_a_kind_with_a_field_that_cannot_be_read_is_told_when_the_controller_is_built(
     config: Config,
 ) -> None:
-    subject = manager(config)
+    subject = make_manager(config)
     with pytest.raises(PydanticSchemaGenerationError, match="Unreadable"):
         Builder(subject).for_(Odd)
     subject.close()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
-import structlog
 
 from ctrlruntime import (
     ApiModel,
@@ -14,8 +12,6 @@ from ctrlruntime import (
     Client,
     Config,
     GroupVersionKind,
-    Manager,
-    ManagerOptions,
     Manifest,
     ObjectMeta,
     Request,
@@ -25,6 +21,7 @@ from ctrlruntime import (
 )
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually
+from tests.support.manager_harness import make_manager
 
 pytestmark = pytest.mark.criterion("DX-5")
 
@@ -40,11 +37,6 @@ class Planet(
     Resource[PlanetSpec], group="sky.example.com", version="v1", plural="planetae", scope="Cluster"
 ):
     """A kind of another team: cluster-scoped, and of an irregular plural."""
-
-
-def manager(config: Config, **options: object) -> Manager:
-    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
-    return Manager(config, ManagerOptions(**quiet), logger=structlog.get_logger())
 
 
 @pytest.mark.parametrize(
@@ -82,7 +74,7 @@ AMBIGUOUS = [
 async def test_a_text_that_leaves_something_open_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r'as in "apps/v1/Deployment" or "Deployment\.v1\.apps"'):
         GroupVersionKind.from_string(text)
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     with pytest.raises(ValueError, match="is not a kind"):
         Builder(subject).for_(text)
     with pytest.raises(ValueError, match="is not a kind"):
@@ -91,7 +83,7 @@ async def test_a_text_that_leaves_something_open_is_refused(text: str) -> None:
 
 
 async def test_the_refusal_of_a_bare_kind_proposes_the_built_in_ones_of_that_name() -> None:
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     proposal = 'did you mean "apps/v1/Deployment"'
     with pytest.raises(ValueError, match=proposal):
         Builder(subject).for_("Deployment")
@@ -99,7 +91,7 @@ async def test_the_refusal_of_a_bare_kind_proposes_the_built_in_ones_of_that_nam
 
 
 async def test_a_built_in_kind_is_known_by_its_text(api_config: Config) -> None:
-    subject, seen = manager(api_config), asyncio.Queue[str]()
+    subject, seen = make_manager(api_config), asyncio.Queue[str]()
 
     async def reconcile(config_map: Manifest) -> None:
         seen.put_nowait(config_map["metadata"]["name"])
@@ -125,7 +117,7 @@ async def test_a_kind_that_only_the_server_knows_is_resolved_at_the_start() -> N
     async with Environment() as environment:
         await environment.install_crds(Planet)
         admin = environment.client("admin")
-        subject, seen = manager(environment.config("manager")), asyncio.Queue[Request]()
+        subject, seen = make_manager(environment.config("manager")), asyncio.Queue[Request]()
 
         async def reconcile(request: Request) -> None:
             seen.put_nowait(request)

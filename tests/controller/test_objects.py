@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-import structlog
 from structlog.testing import capture_logs
 
 from ctrlruntime import (
@@ -18,8 +17,6 @@ from ctrlruntime import (
     Config,
     Entry,
     GroupVersionKind,
-    Manager,
-    ManagerOptions,
     Manifest,
     ObjectMeta,
     Request,
@@ -33,6 +30,7 @@ from ctrlruntime.controller.event_dispatch import Handler
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.json import Json
+from tests.support.manager_harness import make_manager
 
 pytestmark = pytest.mark.criterion("DX-4")
 
@@ -66,11 +64,6 @@ async def environment() -> AsyncIterator[Environment]:
         yield environment
 
 
-def manager(config: Config, **options: object) -> Manager:
-    quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
-    return Manager(config, ManagerOptions(**quiet), logger=structlog.get_logger())
-
-
 def shop(name: str, **labels: str) -> Shop:
     return Shop(metadata=ObjectMeta(name=name, namespace="default", labels=labels), spec=ShopSpec())
 
@@ -90,7 +83,7 @@ class ShopReconciler(Recorder):
 
 
 async def test_an_object_reconciler_receives_the_typed_object(environment: Environment) -> None:
-    subject, reconciler = manager(environment.config("manager")), ShopReconciler()
+    subject, reconciler = make_manager(environment.config("manager")), ShopReconciler()
     Builder(subject).for_(Shop).build(as_reconciler(subject.client, Shop, reconciler))
     async with subject.running():
         await environment.client("admin").create(shop("corner"))
@@ -100,7 +93,7 @@ async def test_an_object_reconciler_receives_the_typed_object(environment: Envir
 
 
 async def test_a_request_whose_object_is_gone_is_done(api_config: Config) -> None:
-    subject, runs = manager(api_config), Recorder()
+    subject, runs = make_manager(api_config), Recorder()
 
     async def reconcile(obj: Manifest) -> None:
         runs.seen.put_nowait(obj["metadata"]["name"])
@@ -126,7 +119,7 @@ async def test_a_request_whose_object_is_gone_is_done(api_config: Config) -> Non
 
 
 async def test_a_not_found_of_the_reconciler_itself_is_its_failure(api_config: Config) -> None:
-    subject, failed = manager(api_config), Recorder()
+    subject, failed = make_manager(api_config), Recorder()
 
     async def reconcile(obj: Manifest) -> None:
         failed.seen.put_nowait(obj["metadata"]["name"])
@@ -155,7 +148,7 @@ def test_an_object_reconciler_that_is_no_coroutine_function_is_refused() -> None
 async def test_the_logger_of_a_request_says_controller_object_and_run(api_config: Config) -> None:
     logs: list[MutableMapping[str, Any]]
     with capture_logs() as logs:
-        subject, runs = manager(api_config), Recorder()
+        subject, runs = make_manager(api_config), Recorder()
 
         async def helper() -> None:
             logger_from_context().info("Helping")
@@ -190,7 +183,7 @@ class Row:
 async def test_a_controller_may_have_requests_of_a_type_of_its_own(api_config: Config) -> None:
     logs: list[MutableMapping[str, Any]]
     with capture_logs() as logs:
-        subject, runs = manager(api_config), Recorder()
+        subject, runs = make_manager(api_config), Recorder()
         failures = [RuntimeError("once")]
 
         async def reconcile(row: Row) -> None:
@@ -220,7 +213,7 @@ async def test_a_controller_may_have_requests_of_a_type_of_its_own(api_config: C
 
 
 async def test_a_map_function_may_await_and_costs_only_its_event(api_config: Config) -> None:
-    subject, runs = manager(api_config), Recorder()
+    subject, runs = make_manager(api_config), Recorder()
     async with Client.connect(api_config) as client:
 
         async def owners(entry: Entry) -> list[Request]:
@@ -251,7 +244,7 @@ async def test_a_map_function_may_await_and_costs_only_its_event(api_config: Con
 
 
 async def test_asynchronous_map_functions_are_cancelled_at_the_end(api_config: Config) -> None:
-    subject, ended = manager(api_config, graceful_shutdown_timeout=60.0), asyncio.Event()
+    subject, ended = make_manager(api_config, graceful_shutdown_timeout=60.0), asyncio.Event()
     begun = asyncio.Event()
 
     async def forever(entry: Entry) -> list[Request]:
@@ -283,7 +276,7 @@ def without_data(entry: Entry) -> Entry:
 async def test_one_kind_is_watched_in_several_selections_with_a_handler_each(
     api_config: Config,
 ) -> None:
-    subject, runs = manager(api_config), Recorder()
+    subject, runs = make_manager(api_config), Recorder()
 
     async def reconcile(request: Request) -> None:
         runs.seen.put_nowait(request.name)
@@ -317,7 +310,7 @@ async def test_one_kind_is_watched_in_several_selections_with_a_handler_each(
 async def test_the_primary_and_owned_kinds_take_selectors_and_transforms(
     api_config: Config,
 ) -> None:
-    subject, runs = manager(api_config), Recorder()
+    subject, runs = make_manager(api_config), Recorder()
 
     async def reconcile(request: Request) -> None:
         runs.seen.put_nowait(request.name)

@@ -28,9 +28,9 @@ from ctrlruntime.controller import (
 from ctrlruntime.controller.reconcile import ReconcileFunc
 from ctrlruntime.resources import Action, Control, Desired, Owner, UntrackedKind
 from tests.client.support import config_map
+from tests.support.manager_harness import make_manager
 
 from .support import A, B, Script, controller, running, series
-from .test_builder import manager
 
 pytestmark = pytest.mark.criterion("LV-3")
 
@@ -134,7 +134,7 @@ async def two(request: Request, logger: object) -> None: ...
 async def test_a_reconciler_that_cannot_be_awaited_is_refused(
     reconciler: ReconcileFunc[Request], fix: str
 ) -> None:
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     with pytest.raises(BuilderError, match=fix):
         Builder(subject).for_(CONFIG_MAP).build(reconciler)
     Builder(subject).for_(CONFIG_MAP).build(asynchronous)  # the name was not taken
@@ -153,7 +153,7 @@ async def test_a_reconciler_that_cannot_be_awaited_is_refused(
     ids=["def", "object", "callable", "wrapped", "partial", "bound"],
 )
 async def test_what_can_be_awaited_is_taken(reconciler: ReconcileFunc[Request]) -> None:
-    Builder(manager(UNREACHABLE)).for_(CONFIG_MAP).build(reconciler)
+    Builder(make_manager(UNREACHABLE)).for_(CONFIG_MAP).build(reconciler)
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ async def test_what_can_be_awaited_is_taken(reconciler: ReconcileFunc[Request]) 
     ids=["a kind", "a version", "a class", "nothing", "an object"],
 )
 async def test_what_is_no_kind_is_refused_with_what_to_pass(kind: KindRef) -> None:
-    builder = Builder(manager(UNREACHABLE))
+    builder = Builder(make_manager(UNREACHABLE))
     match = r'is not a kind: pass a Resource class.*GroupVersionKind\("apps", "v1", "Deployment"\)'
     with pytest.raises(ValueError, match=match):
         builder.for_(kind)
@@ -178,7 +178,7 @@ async def test_coroutine_functions_that_would_not_be_awaited_are_refused() -> No
     async def predicate(event: Event) -> bool:
         return False
 
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     wrong: Any = handler
     with pytest.raises(BuilderError, match=r"a handler .*plain `def`"):
         Builder(subject).for_(CONFIG_MAP).watches(SECRET, wrong).build(asynchronous)
@@ -189,7 +189,7 @@ async def test_coroutine_functions_that_would_not_be_awaited_are_refused() -> No
 
 @pytest.mark.parametrize("tracked", [None, "web-site"], ids=["missing", "wrong"])
 async def test_an_owned_kind_that_a_control_cannot_compare_is_refused(tracked: str | None) -> None:
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     Control(subject.cache, field_manager="website")
     with pytest.raises(BuilderError, match=r"v1, Kind=Secret.*pass track_manager='website'"):
         Builder(subject).for_(CONFIG_MAP).owns(SECRET, track_manager=tracked).build(asynchronous)
@@ -197,7 +197,7 @@ async def test_an_owned_kind_that_a_control_cannot_compare_is_refused(tracked: s
 
 
 async def test_a_watched_kind_that_tracks_a_field_manager_of_no_control_is_refused() -> None:
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     Control(subject.cache, field_manager="website")
     wrong = Builder(subject).for_(CONFIG_MAP)
     wrong.watches(SECRET, enqueue_object, track_manager="web-site")
@@ -212,7 +212,7 @@ async def test_a_watched_kind_that_tracks_a_field_manager_of_no_control_is_refus
 
 
 async def test_a_kind_that_no_control_writes_needs_no_field_manager() -> None:
-    subject = manager(UNREACHABLE)
+    subject = make_manager(UNREACHABLE)
     Builder(subject).for_(CONFIG_MAP).owns(SECRET).build(asynchronous)
     Control(subject.cache, field_manager="website")
     builder = Builder(subject).for_(SECRET).owns(CONFIG_MAP, track_manager="")

@@ -18,11 +18,11 @@ from ctrlruntime.client.errors import Conflict, Invalid
 from ctrlruntime.controller import Builder, TerminalError
 from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import REDACTED, make_logger
 from ctrlruntime.queue import Request
 from ctrlruntime.queue.request import ObjectKey
 from tests.manager.support import starting
+from tests.support.manager_harness import make_manager
 
 from .support import A, B, Script, controller, running
 
@@ -181,11 +181,7 @@ def test_lv_7_a_traceback_in_the_log_has_no_locals(format_: Literal["json", "con
 async def test_lv_7_the_fields_of_a_controller_for_secrets_are_readable() -> None:
     out = io.StringIO()
     async with APIServer(ServerOptions()) as server:
-        manager = Manager(
-            Config(host=server.url),
-            ManagerOptions(metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(stream=out),
-        )
+        manager = make_manager(Config(host=server.url), logger=make_logger(stream=out))
         failed = asyncio.Event()
 
         async def reconcile(request: Request) -> None:
@@ -210,10 +206,8 @@ async def test_lv_7_cache_client_and_manager_log_through_one_logger() -> None:
     out = io.StringIO()
     with capture_logs() as elsewhere:
         async with APIServer(ServerOptions()) as server:
-            manager = Manager(
-                Config(host=server.url),
-                ManagerOptions(metrics_bind_address="0", health_bind_address="0"),
-                logger=make_logger(stream=out, level="debug"),
+            manager = make_manager(
+                Config(host=server.url), logger=make_logger(stream=out, level="debug")
             )
             missing = GroupVersionKind("none.example.com", "v1", "Missing")
             manager.cache.declare(missing)

@@ -17,7 +17,7 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
-from ctrlruntime.manager import Manager, ManagerOptions
+from tests.support.manager_harness import make_manager
 
 T = TypeVar("T")
 
@@ -41,8 +41,7 @@ def website() -> ModuleType:
 async def client(website: ModuleType) -> AsyncIterator[Client]:
     async with Environment() as env:
         await env.install_crds(website.Website)
-        options = ManagerOptions(name="website", metrics_bind_address="0", health_bind_address="0")
-        manager = Manager(env.config("manager"), options)
+        manager = make_manager(env.config("manager"), name="website")
         website.setup(manager)
         async with manager.running():
             yield env.client("admin")

@@ -24,6 +24,7 @@ from ctrlruntime.generate.cli import generate
 from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.setup import SetupError, declarations_of
 from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing, WebhookOptions
+from tests.support.manager_harness import make_manager
 
 pytestmark = pytest.mark.criterion("DX-2")
 
@@ -214,8 +215,7 @@ async def test_the_tutorials_controller_works_with_the_generated_role_and_nothin
             await env.client("manager").list(website.Website, namespace="default")
         await admin.create(role)
         await admin.create(binding)
-        options = ManagerOptions(metrics_bind_address="0", health_bind_address="0")
-        manager = Manager(env.config("manager"), options)
+        manager = make_manager(env.config("manager"))
         website.setup(manager)
         mark = env.proxy.log.mark()
         async with asyncio.timeout(120), manager.running():

@@ -7,11 +7,10 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
-import structlog
-
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import ElectionOptions, Group, Manager, ManagerOptions
+from ctrlruntime.manager import ElectionOptions, Group, Manager
+from tests.support.manager_harness import make_manager
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
@@ -34,7 +33,7 @@ def manager(config: Config, **options: object) -> Manager:
             "leader_election_namespace": "default",
             "election": QUICK,
         }
-    return Manager(config, ManagerOptions(**{**defaults, **options}), logger=structlog.get_logger())
+    return make_manager(config, **{**defaults, **options})
 
 
 @contextlib.asynccontextmanager

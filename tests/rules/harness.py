@@ -20,15 +20,14 @@ from typing import Any, Self
 import yaml
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import BadRequest, Invalid, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 from tests.rules.manager_main import Parts, add_all
+from tests.support.manager_harness import ManagerHarness
 
 ROOT = Path(__file__).parent.parent.parent
 NAMESPACE = "default"
@@ -61,17 +60,14 @@ def mapping_of(kind: str) -> RESTMapping:
 
 
 @dataclass(slots=True)
-class Harness:
+class Harness(ManagerHarness):
     """A server, and a manager with every controller of the product."""
 
-    environment: Environment
-    folder: Path
     port: int = 0
     """Where simulated chain nodes answer."""
     parts: Parts = field(default_factory=Parts)
     """What managers are made like."""
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -96,50 +92,16 @@ class Harness:
             finally:
                 await made.stop_manager()
 
-    async def start_manager(self) -> None:
-        """Start a manager in this process and wait until its controllers run."""
-        options = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
-        stream = self._running.enter_context(self.log.open("a"))
-        logger = make_logger(format="console", stream=stream)
-        manager = Manager(self.environment.config("manager"), options, logger=logger)
+    async def add_controllers(self, manager: Manager) -> None:
         add_all(manager, self.folder, self.parts)
-        await self._running.enter_async_context(manager.running())
-
-    async def stop_manager(self) -> None:
-        """Stop the manager in an orderly way; harmless when it does not run."""
-        await self._running.aclose()
-
-    async def idle(self, seconds: float = 1.0) -> None:
-        """Wait until the manager sends no request but watches for so long."""
-        async with asyncio.timeout(LIMIT):
-            while True:
-                mark = self.environment.proxy.log.mark()
-                await asyncio.sleep(seconds)
-                if not self.requests(mark):
-                    return
-
-    def requests(self, since: Mark | None = None) -> list[LogEntry]:
-        """Return what the manager sent since then, watches aside."""
-        entries = self.environment.proxy.log.entries(since)
-        return [each for each in entries if each.user == "manager" and each.verb != "watch"]
 
     def writes(self, since: Mark | None = None) -> list[LogEntry]:
         """Return the manager's writes since then, events aside."""
         return [
             each
-            for each in self.requests(since)
-            if each.verb not in ("get", "list") and not each.resource.startswith("events")
+            for each in ManagerHarness.writes(self, since)
+            if not each.resource.startswith("events")
         ]
-
-    @property
-    def log(self) -> Path:
-        """The manager's log."""
-        return self.folder / "manager.log"
-
-    @property
-    def client(self) -> Client:
-        """A client of the environment; it is not counted."""
-        return self.environment.client("envtest")
 
     async def create(self, manifest: Manifest) -> Manifest | None:
         """Create an object under a new name. Returns None if the server refuses it."""

@@ -8,11 +8,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from ctrlruntime.client.config import Config
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager import run as run_on_uvloop
+from ctrlruntime.manager import Manager
 from internal.cloud.pace import Pace
 from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.times import Times
@@ -22,6 +21,7 @@ from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
+from tests.support.manager_process import run_manager
 
 STUB = Path(__file__).parent.parent / "cloud" / "crash" / "stub.py"
 
@@ -69,11 +69,4 @@ def stub_runs(folder: Path, stub: Path = STUB) -> RunsOptions:
 def main(args: Sequence[str]) -> None:
     """Run until SIGTERM. Arguments: kubeconfig, folder."""
     kubeconfig, folder = args
-    run_on_uvloop(_live(kubeconfig, Path(folder)))
-
-
-async def _live(kubeconfig: str, folder: Path) -> None:
-    options = ManagerOptions(metrics_bind_address="0", health_bind_address="0", handle_signals=True)
-    manager = Manager(await Config.load(kubeconfig), options)
-    add_all(manager, folder)
-    await manager.start()
+    run_manager(kubeconfig, partial(add_all, folder=Path(folder)))

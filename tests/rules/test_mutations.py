@@ -25,7 +25,6 @@ import pytest
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.errors import APIError, BadRequest, Conflict, Invalid
 from ctrlruntime.json import Json
-from ctrlruntime.manager import Manager, ManagerOptions
 from internal.fleet.stack_builder import StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from tests.rules.harness import LIMIT, Harness, crds, is_observed, mapping_of, verdicts
@@ -43,6 +42,7 @@ from tests.rules.spec_leaves import (
 )
 from tests.rules.story import Story, outcome_of
 from tests.rules.subjects import Subject, subjects_of
+from tests.support.manager_harness import make_manager
 
 SEED = 20261123
 FEW = 3
@@ -415,8 +415,7 @@ def _difference(found: object, calm: object, path: str = "") -> str:
 @contextlib.asynccontextmanager
 async def fleet_operator(harness: Harness) -> AsyncIterator[None]:
     """Run `manager operator`, which reconciles the FleetConfig, for the length of the block."""
-    options = ManagerOptions(name="operator", metrics_bind_address="0", health_bind_address="0")
-    manager = Manager(harness.environment.config("manager"), options)
+    manager = make_manager(harness.environment.config("manager"), name="operator")
     add_operator(manager, OperatorOptions(stack=StackOptions(image="stack:v1")))
     async with manager.running():
         yield

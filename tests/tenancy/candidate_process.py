@@ -3,34 +3,31 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 
-from ctrlruntime.client.config import Config
-from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
-from ctrlruntime.manager import run as run_on_uvloop
+from ctrlruntime.manager import ElectionOptions
 from manager.controllers.tenancy import add_tenancy
 from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE
+from tests.support.manager_process import run_manager
 from tests.tenancy.harness import permissive
 
 
-async def compete(kubeconfig: Path, sqlite_root: Path, identity: str, lease: float) -> None:
-    times = ElectionOptions(lease_duration=lease, renew_deadline=lease * 0.7, retry_period=0.4)
-    options = ManagerOptions(
+def compete(kubeconfig: str, sqlite_root: Path, identity: str, lease: float) -> None:
+    run_manager(
+        kubeconfig,
+        partial(add_tenancy, options=permissive(sqlite_root)),
         name="manager",
         leader_election=True,
         leader_election_id=LEADER_ELECTION_ID,
         leader_election_namespace=NAMESPACE,
         leader_election_identity=identity,
-        election=times,
-        metrics_bind_address="0",
-        health_bind_address="0",
-        handle_signals=True,
+        election=ElectionOptions(
+            lease_duration=lease, renew_deadline=lease * 0.7, retry_period=0.4
+        ),
     )
-    manager = Manager(await Config.load(kubeconfig, None), options)
-    add_tenancy(manager, permissive(sqlite_root))
-    await manager.start()
 
 
 if __name__ == "__main__":
-    run_on_uvloop(compete(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], float(sys.argv[4])))
+    compete(sys.argv[1], Path(sys.argv[2]), sys.argv[3], float(sys.argv[4]))

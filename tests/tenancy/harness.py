@@ -31,25 +31,26 @@ from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
 
 import yaml
+from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
-from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
 from ctrlruntime.envtest.users import User
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
+from tests.support.manager_harness import ManagerHarness, make_manager
 from tests.support.work import is_busy
 from tests.tenancy.servers import EMBEDDED, REAL
 from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
@@ -85,17 +86,13 @@ NAMESPACE_KIND = mapping("v1", "Namespace")
 
 
 @dataclass(slots=True)
-class World:
+class World(ManagerHarness):
     """Everything running, and the words tests use."""
 
-    environment: Environment
-    folder: Path
-    manager: Manager | None = None
     options: TenancyOptions = field(default_factory=TenancyOptions)
     cache: CacheOptions | None = None
     namespace: str = NAMESPACE
     audited: Audited | None = None
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     ground: ClassVar[Ground | None] = None
     """A real server that all worlds of a worker share; without, each has an embedded one."""
@@ -196,27 +193,11 @@ class World:
 
     # -- the manager ---------------------------------------------------------------------------
 
-    async def start_manager(self) -> None:
-        """The manager on this loop, through the proxy, as the user `manager`."""
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        self.manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-            cache_options=self.cache,
-        )
-        add_tenancy(self.manager, self.options)
-        await self._running.enter_async_context(self.manager.running())
+    def make_manager(self, config: Config, logger: FilteringBoundLogger) -> Manager:
+        return make_manager(config, logger=logger, cache=self.cache, name="manager")
 
-    async def stop_manager(self) -> None:
-        """Stop it in an orderly way; harmless when it does not run."""
-        await self._running.aclose()
-        self.manager = None
-
-    async def restart_manager(self) -> None:
-        """Stop and start again."""
-        await self.stop_manager()
-        await self.start_manager()
+    async def add_controllers(self, manager: Manager) -> None:
+        add_tenancy(manager, self.options)
 
     async def outage(self, seconds: float) -> None:
         """The API server is gone for a while, killed if it is a process, and keeps what it had."""
@@ -279,11 +260,6 @@ class World:
             self.row(uid)
 
     # -- the API -------------------------------------------------------------------------------
-
-    @property
-    def client(self) -> Client:
-        """A client past the proxy; it is not counted."""
-        return self.environment.client("envtest")
 
     async def registry(self, name: str = REGISTRY, **spec: object) -> None:
         """Create a registry that reads the table every second; `spec` replaces fields."""

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
+from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import is_served
 from ctrlruntime.envtest.proxy import DropEvents, Fail, LoseReply, Mark, Match
 from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing
-from ctrlruntime.manager.logs import make_logger
-from manager.controllers.tenancy import add_tenancy
 from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE, RBAC, SERVICE_ACCOUNT
 from tests.tenancy.drift_matrix import CASES, Case
@@ -45,19 +46,15 @@ class LeadersWorld(World):
 
     __slots__ = ()
 
-    async def start_manager(self) -> None:
+    async def start_manager(self, add: Callable[[Manager], None] | None = None) -> None:
         """Without a Lease of former tests, so that one is made."""
         with contextlib.suppress(NotFound):
             await self.client.delete(LEASE, LEADER_ELECTION_ID, namespace=NAMESPACE)
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        self.manager = Manager(
-            self.environment.config(USER),
-            self.manager_options(),
-            logger=make_logger(format="console", stream=log),
-        )
-        add_tenancy(self.manager, self.options)
         async with asyncio.timeout(90):
-            await self._running.enter_async_context(self.manager.running())
+            await World.start_manager(self, add)
+
+    def make_manager(self, config: Config, logger: FilteringBoundLogger) -> Manager:
+        return Manager(config, self.manager_options(), logger=logger)
 
     def manager_options(self) -> ManagerOptions:
         """As in the installation, on free ports."""

@@ -6,7 +6,6 @@ import contextlib
 from typing import Any
 
 import pytest
-import structlog
 
 from apis.cloud import FleetRolloutSpec, Instance
 from apis.cloud.fleetrollout import FleetRollout
@@ -14,9 +13,9 @@ from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
-from ctrlruntime.manager import Manager, ManagerOptions
 from internal.cloud.admission import shrinking_waves
 from manager.controllers.cloud_admission import add_cloud_admission, webhooks
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("RO-FLEET-ADMISSION")
@@ -40,11 +39,7 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
     client = environment.client()
     await environment.install_crds(FleetRollout, Instance)
     await hooks.install(*webhook_configurations(webhooks(), validating_name="cloud-admission"))
-    manager = Manager(
-        environment.config("manager"),
-        ManagerOptions(webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"),
-        logger=structlog.get_logger(),
-    )
+    manager = make_manager(environment.config("manager"), webhook=hooks.options)
     add_cloud_admission(manager)
 
     async def refused(manifest: dict[str, Any]) -> list[tuple[str, str]]:

@@ -23,7 +23,6 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import (
     Manager,
-    ManagerOptions,
     MetricsServing,
     ServerRequest,
     ServerResponse,
@@ -33,6 +32,7 @@ from ctrlruntime.manager.http_routes import Routes
 from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.tls import CertificateError
 from tests.manager.http_server import http_server
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 from tests.webhook.handshakes import handshake, unchecked
 
@@ -43,12 +43,12 @@ DAY = timedelta(days=1)
 async def running(
     config: Config, metrics: MetricsServing, setup: Callable[[Manager], object] = lambda _: None
 ) -> AsyncIterator[Manager]:
-    options = ManagerOptions(
+    manager = make_manager(
+        config,
         metrics=metrics,
         metrics_bind_address="127.0.0.1:0",
         health_bind_address="127.0.0.1:0",
     )
-    manager = Manager(config, options, logger=structlog.get_logger())
     setup(manager)
     async with manager.running():
         yield manager

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-import structlog
 
 from ctrlruntime.api import Resource
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -17,9 +16,10 @@ from ctrlruntime.client.errors import APIError, Conflict, Forbidden, Invalid
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from ctrlruntime.webhook.options import WebhookOptions
 from tests.oracles import servers_of_custom_kinds
+from tests.support.manager_harness import make_manager
 from tests.webhook.handshakes import handshake
 from tests.webhook.webhook_kinds import Websites
 
@@ -32,12 +32,8 @@ async def serving(
     **options: object,
 ) -> AsyncIterator[Manager]:
     """A manager that serves what the kinds declare."""
-    given: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
-    manager = Manager(
-        environment.config(),
-        ManagerOptions(webhook=webhook, **given),
-        logger=structlog.get_logger(),
-    )
+    given: dict[str, Any] = options
+    manager = make_manager(environment.config(), webhook=webhook, **given)
     for kind in kinds:
         manager.webhooks.register(kind)
     async with manager.running():
@@ -109,13 +105,7 @@ async def test_the_server_converts_through_the_manager(
 ) -> None:
     client = environment.client()
     definition = hooks.definition(sites.current, sites.old)
-    manager = Manager(
-        environment.config(),
-        ManagerOptions(
-            webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"
-        ),
-        logger=structlog.get_logger(),
-    )  # fmt: skip
+    manager = make_manager(environment.config(), webhook=hooks.options)  # fmt: skip
     manager.webhooks.convert(
         sites.current, sites.old, samples=[sites.manifest(title="Shop", tier="large")]
     )

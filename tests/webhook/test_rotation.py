@@ -27,7 +27,7 @@ from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.users import User
 from ctrlruntime.generate import roles, serves_webhooks, webhook_configurations, webhooks_of
 from ctrlruntime.generate.crd import crd_of
-from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
+from ctrlruntime.manager import ElectionOptions, Manager
 from ctrlruntime.webhook.certificates import CertificateSet, due
 from ctrlruntime.webhook.injection import (
     ANNOTATION,
@@ -42,6 +42,7 @@ from ctrlruntime.webhook.rotation import SECRET, CertRotator
 from ctrlruntime.webhook.rotation_options import RotationOptions
 from tests.backends import SharedServer
 from tests.docs.blocks import ROOT
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 from tests.webhook.handshakes import Clock, handshake
 from tests.webhook.webhook_kinds import Websites
@@ -78,12 +79,8 @@ async def running(
     convert: bool = False, **options: object,
 ) -> AsyncIterator[Manager]:  # fmt: skip
     """A manager that serves; it may or may not lead."""
-    given: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0", **options}
-    manager = Manager(
-        environment.config(user),
-        ManagerOptions(webhook=webhook, **given),
-        logger=structlog.get_logger(),
-    )
+    given: dict[str, Any] = options
+    manager = make_manager(environment.config(user), webhook=webhook, **given)
     manager.webhooks.register(sites.current)
     if convert:
         manager.webhooks.convert(sites.current, sites.old)

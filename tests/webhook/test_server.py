@@ -12,7 +12,6 @@ from typing import Any
 
 import aiohttp
 import pytest
-import structlog
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import rsa
@@ -24,10 +23,11 @@ from cryptography.hazmat.primitives.serialization import (
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.server.certificates import Authority
-from ctrlruntime.manager import Group, Manager, ManagerOptions
+from ctrlruntime.manager import Group, Manager
 from ctrlruntime.pki import KeyPair, issue, make_authority, pem
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import CertificateError
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 from tests.webhook.handshakes import handshake
 from tests.webhook.webhook_kinds import websites
@@ -59,14 +59,8 @@ async def serving(config: Config, folder: Path, **options: object) -> AsyncItera
         "certificate_folder": folder,
         **options,
     }
-    manager = Manager(
-        config,
-        ManagerOptions(
-            webhook=WebhookOptions(**given),
-            metrics_bind_address="0",
-            health_bind_address="127.0.0.1:0",
-        ),
-        logger=structlog.get_logger(),
+    manager = make_manager(
+        config, webhook=WebhookOptions(**given), health_bind_address="127.0.0.1:0"
     )
     manager.webhooks.register(SITES.current)
     async with manager.running():
@@ -270,15 +264,7 @@ async def test_it_is_not_ready_before_it_listens_nor_after_it_has_ended(
     with pytest.raises(OSError, match=r"refused|Connect"):
         socket.create_connection(("127.0.0.1", port), 5).close()
 
-    fresh = Manager(
-        config,
-        ManagerOptions(
-            metrics_bind_address="0",
-            health_bind_address="0",
-            webhook=WebhookOptions(certificate_folder=tmp_path),
-        ),
-        logger=structlog.get_logger(),
-    )
+    fresh = make_manager(config, webhook=WebhookOptions(certificate_folder=tmp_path))
     fresh.webhooks.register(SITES.current)
     assert not await fresh.webhooks.check()
     await fresh.live_client.close()

@@ -7,7 +7,6 @@ import secrets
 from collections.abc import AsyncIterator
 
 import pytest
-import structlog
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
@@ -17,9 +16,9 @@ from ctrlruntime.client.patches import PatchType
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
-from ctrlruntime.manager import Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
@@ -27,11 +26,7 @@ KINDS = (TenantRegistry, TenantTemplate, Tenant)
 
 @contextlib.asynccontextmanager
 async def running(environment: Environment, hooks: LocalWebhooks) -> AsyncIterator[None]:
-    manager = Manager(
-        environment.config("manager"),
-        ManagerOptions(webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"),
-        logger=structlog.get_logger(),
-    )
+    manager = make_manager(environment.config("manager"), webhook=hooks.options)
     add_tenancy(manager, TenancyOptions(webhooks=True))
     async with manager.running():
         yield

@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
 import pytest
-import structlog
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
@@ -17,9 +16,9 @@ from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
-from ctrlruntime.manager import Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
@@ -78,11 +77,7 @@ async def admission(environment: Environment, hooks: LocalWebhooks) -> AsyncIter
     await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     await environment.install_crds(*KINDS)
     await hooks.install(*webhook_configurations(webhooks(), validating_name=namespace))
-    manager = Manager(
-        environment.config("manager"),
-        ManagerOptions(webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"),
-        logger=structlog.get_logger(),
-    )
+    manager = make_manager(environment.config("manager"), webhook=hooks.options)
     add_tenancy(manager, TenancyOptions(webhooks=True))
     client = Client.connect(environment.config("admin"), on_warning=seen.append)
     made = Admission(client, namespace, seen)

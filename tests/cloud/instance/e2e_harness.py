@@ -94,5 +94,5 @@ class Theatre(Stage):
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     options: CloudOptions = field(default_factory=CloudOptions)
 
-    def _add_controllers(self, manager: Manager) -> None:
+    async def add_controllers(self, manager: Manager) -> None:
         add_cloud(manager, self.options, provider=self.elsewhere)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
@@ -27,12 +27,8 @@ from apis.cloud import (
 )
 from apis.operations import FrozenSystem
 from ctrlruntime.api import Resource, find_condition
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
-from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.proxy import Mark
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.inputs import inputs_of
 from manager.controllers.change_freezes import add_change_freezes
@@ -40,6 +36,7 @@ from manager.controllers.cloud import add_instance_controller
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
 from tests.cloud.rbac import embedded
+from tests.support.manager_harness import ManagerHarness
 
 KINDS = (
     Instance,
@@ -51,8 +48,6 @@ KINDS = (
 )
 BY_NAME = {str(kind.gvk().kind): kind for kind in KINDS}
 NAMESPACE = "default"
-REST = 0.4
-"""Seconds without a request that count as rest."""
 
 
 def instance(name: str = "src-1", **fields: object) -> dict[str, Any]:
@@ -72,14 +67,8 @@ def instance(name: str = "src-1", **fields: object) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Stage:
+class Stage(ManagerHarness):
     """What runs, and the words of the tests."""
-
-    environment: Environment
-    folder: Path
-    manager: Manager | None = None
-    """The last one that was started."""
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -95,27 +84,9 @@ class Stage:
             finally:
                 await stage.stop_manager()
 
-    async def start_manager(self) -> None:
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-        )
-        self._add_controllers(manager)
-        await self._running.enter_async_context(manager.running())
-        self.manager = manager
-
-    def _add_controllers(self, manager: Manager) -> None:
+    async def add_controllers(self, manager: Manager) -> None:
         freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
         add_instance_controller(make_parts(manager, CloudOptions(), SUBRESOURCES), freezes)
-
-    async def stop_manager(self) -> None:
-        await self._running.aclose()
-
-    @property
-    def client(self) -> Client:
-        return self.environment.client("envtest")
 
     # -- what people do --------------------------------------------------------------------
 
@@ -272,25 +243,6 @@ class Stage:
         return await self.phase("Ready", name)
 
     # -- what was asked of the server ------------------------------------------------------
-
-    def mark(self) -> Mark:
-        return self.environment.proxy.log.mark()
-
-    def writes(self, since: Mark) -> list[Any]:
-        """Writes of the manager since then, Leases left out."""
-        return [
-            item
-            for item in self.environment.proxy.log.entries(since)
-            if item.user == "manager" and item.verb not in ("get", "list", "watch")
-        ]
-
-    async def rest(self) -> None:
-        """Until the manager asks nothing for a while."""
-        while True:
-            before = self.mark()
-            await asyncio.sleep(REST)
-            if not [i for i in self.environment.proxy.log.entries(before) if i.user == "manager"]:
-                return
 
 
 def ready_of(found: Resource[Any, Any]) -> str:

@@ -29,7 +29,7 @@ class LocalStage(Stage):
     options: CloudOptions = field(default_factory=CloudOptions)
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES
 
-    def _add_controllers(self, manager: Manager) -> None:
+    async def add_controllers(self, manager: Manager) -> None:
         add_cloud(manager, self.options, self.subresources)
 
     async def give_secret(self, name: str, **data: str) -> None:

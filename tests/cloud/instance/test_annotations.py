@@ -17,17 +17,17 @@ async def test_nothing_is_written_while_extracted_and_nothing_runs_again(theatre
     await theatre.apply(instance())
     await theatre.phase("Ready")
     await theatre.annotate(control_plane_mode="false")
-    await theatre.rest()
+    await theatre.idle()
     start = theatre.mark()
     await theatre.edit("Instance", {"managedSMTP": {"disabled": True}})
     await theatre.edit("InstanceTerraform", {"tfcRunsMode": "vcs"})
-    await theatre.rest()
+    await theatre.idle()
     assert theatre.writes(start) == []
     await theatre.edit("Instance", {"managedSMTP": {"disabled": False}})
     await theatre.annotate(control_plane_mode=None)
     await theatre.until("InstanceTerraform", lambda found: found.spec.tfc_runs_mode == "cli")
     await theatre.phase("Ready")
-    await theatre.rest()
+    await theatre.idle()
     assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
 
 
@@ -40,7 +40,7 @@ async def test_paused_begins_nothing_new_and_awaits_what_runs(theatre: Theatre) 
     assert "manager instance resume" in told.status.message
     theatre.elsewhere.end("terraform")
     await theatre.until("InstanceTerraform", lambda found: ready_of(found) == "True")
-    await theatre.rest()
+    await theatre.idle()
     assert theatre.elsewhere.tasks() == ["terraform"]
     assert await theatre.get("InstanceKubernetes") is None
     await theatre.annotate(paused=None)
@@ -77,7 +77,7 @@ async def test_a_name_belongs_to_one_instance(stage: Stage) -> None:
 
     await stage.edit("Instance", {"domain": "b.example.com"})
     await stage.until("InstanceTerraform", lambda found: found.spec.domain == "b.example.com")
-    await stage.rest()  # the name is free once the infrastructure has given it up, not sooner
+    await stage.idle()  # the name is free once the infrastructure has given it up, not sooner
     assert await stage.get("InstanceTerraform", "src-2") is None
     await stage.roll_out()
     await stage.there("InstanceTerraform", "src-2")
@@ -94,7 +94,7 @@ async def test_protection_holds_a_deletion_back(stage: Stage) -> None:
     await stage.delete()
     held = await stage.phase("Deleting")
     assert "enableDeletionProtection" in held.status.message
-    await stage.rest()
+    await stage.idle()
     assert (await stage.read("InstanceTerraform")).metadata.deletion_timestamp is None
     await stage.edit("Instance", {"debug": {"enableDeletionProtection": False}})
     await stage.until("InstanceTerraform", lambda f: f.metadata.deletion_timestamp is not None)
@@ -110,7 +110,7 @@ async def test_each_kind_is_gone_before_the_next_is_touched(stage: Stage) -> Non
     kinds = ("InstanceInvariants", "InstanceKubernetes", "InstanceTerraform")
     for kind, later in zip(kinds, (*kinds[1:], None), strict=True):
         await stage.until(kind, lambda found: found.metadata.deletion_timestamp is not None)
-        await stage.rest()
+        await stage.idle()
         if later is not None:
             assert (await stage.read(later)).metadata.deletion_timestamp is None
         await stage.let_go(kind)
@@ -125,7 +125,7 @@ async def test_nobody_is_an_error_and_what_is_gone_is_left(stage: Stage) -> None
     await stage.delete()
     await stage.let_go("InstanceTerraform")
     await stage.gone("Instance")
-    await stage.rest()
+    await stage.idle()
     assert "error" not in (stage.folder / "manager.log").read_text()
 
 
@@ -162,7 +162,7 @@ async def test_an_upgrade_is_made_once_and_named_for_its_change(stage: Stage) ->
     assert name.startswith("src-1-")
     await stage.stop_manager()
     await stage.start_manager()
-    await stage.rest()
+    await stage.idle()
     assert [item.metadata.name for item in await stage.upgrades()] == [name]
     with pytest.raises(Exception, match="an upgrade is used once"):
         await stage.edit("UpgradeInstanceTask", {"toVersion": "6.0.0"}, name)

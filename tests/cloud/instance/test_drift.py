@@ -89,7 +89,7 @@ async def deployed(
         if meanwhile is not None:
             await meanwhile(stage)
         await stage.phase("Ready")
-        await stage.rest()
+        await stage.idle()
         yield stage
 
 
@@ -155,7 +155,7 @@ async def test_an_edited_object_is_put_back_and_what_others_add_is_left(tmp_path
     async with deployed(tmp_path, config_map("web", a="1")) as stage:
         before = stage.mark()
         await edit(stage, "web", data={"theirs": "x"}, metadata={"labels": {"theirs": "x"}})
-        await stage.rest()
+        await stage.idle()
         assert stage.writes(before) == []
         await edit(stage, "web", data={"a": "edited"})
         await restored(stage, "web", a="1", theirs="x")
@@ -190,7 +190,7 @@ async def test_replicas_and_jobs_that_are_gone_are_no_drift(tmp_path: Path) -> N
         patch = {"spec": {"replicas": 3}}
         await stage.client.patch(DEPLOYMENT, "web", patch, namespace=NAMESPACE)
         await stage.client.delete(JOB_KIND, "once", namespace=NAMESPACE, propagation="Background")
-        await stage.rest()
+        await stage.idle()
         assert stage.writes(before) == []
         found = await stage.client.get(DEPLOYMENT, "web", namespace=NAMESPACE)
         assert found["spec"]["replicas"] == 3
@@ -249,11 +249,11 @@ async def test_what_cannot_be_read_as_a_record_begins_no_run(tmp_path: Path) -> 
         before = stage.mark()
         for nonsense in ("", "{", "[[1]]", '[["","ConfigMap"]]', "null", "[7]"):
             await edit(stage, name, data={"fields.json": nonsense})
-        await stage.rest()
+        await stage.idle()
         other = {"annotations": {RUN_ID: "kubernetes-000000000000"}}
         await edit(stage, name, data={"fields.json": fields}, metadata=other)
         await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
-        await stage.rest()
+        await stage.idle()
         assert stage.writes(before) == []  # the record of another run, perhaps in another cluster
 
 

@@ -25,7 +25,7 @@ async def test_one_event_for_each_phase_with_the_sentence_of_the_status(stage: S
     await stage.edit("Instance", {"debug": {"enableDeletionProtection": True}})
     await stage.delete()
     await stage.phase("Deleting")
-    await stage.rest()
+    await stage.idle()
 
     told = await events(stage)
     assert [each["reason"] for each in told] == [

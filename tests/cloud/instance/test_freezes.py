@@ -69,12 +69,12 @@ async def test_an_upgrade_waits_and_a_new_instance_is_built(stage: Theatre) -> N
         await stage.phase("Ready", "src-2")
         assert stage.elsewhere.tasks() == [*FIRST, *FIRST]
         mark = stage.mark()
-        await stage.rest()
+        await stage.idle()
         assert writes(stage, mark) == []
 
         await stage.stop_manager()
         await stage.start_manager()
-        await stage.rest()
+        await stage.idle()
         assert writes(stage, mark) == [], "a restart changes nothing"
         began = time.monotonic()
     ready = await stage.until("Instance", lambda item: item.status.version == "5.2.0")
@@ -134,7 +134,7 @@ async def test_a_run_under_way_ends_and_its_successor_waits(stage: Theatre) -> N
         await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
         pool = {"blue": {"machineType": "n2-standard-32"}}
         await stage.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
-        await stage.rest()
+        await stage.idle()
         run = (await stage.read("InstanceTerraform")).status.run
         assert run.interrupt_at is None, "what would follow it waits, so it is awaited"
         stage.elsewhere.end("terraform")

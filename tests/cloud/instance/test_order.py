@@ -24,7 +24,7 @@ async def test_one_after_another(stage: Stage) -> None:
     await stage.apply(instance())
     for kind, later in zip(CHILDREN, (*CHILDREN[1:], None), strict=True):
         await stage.there(kind)
-        await stage.rest()
+        await stage.idle()
         if later is not None:
             assert await stage.get(later) is None, f"{later} came before {kind} was ready"
         await stage.begin(kind)
@@ -58,7 +58,7 @@ async def test_writes_of_a_roll_out_and_none_at_rest(stage: Stage) -> None:
         await stage.phase("Running")
         await stage.carry_out(kind)
     await stage.phase("Ready")
-    await stage.rest()
+    await stage.idle()
     own = [item for item in stage.writes(start) if item.resource.startswith("instances")]
     assert len(own) <= 9, own
     others = [item for item in stage.writes(start) if item not in own]
@@ -68,11 +68,11 @@ async def test_writes_of_a_roll_out_and_none_at_rest(stage: Stage) -> None:
 
     at_rest = stage.mark()
     await stage.annotate(anything="else")  # looked at, found to be as it should be
-    await stage.rest()
+    await stage.idle()
     assert stage.writes(at_rest) == []
     await stage.stop_manager()
     await stage.start_manager()
-    await stage.rest()
+    await stage.idle()
     leases = [item for item in stage.writes(at_rest) if item.resource != "leases"]
     assert leases == []
 
@@ -85,7 +85,7 @@ async def test_done_for_earlier_inputs_is_not_ready(stage: Stage) -> None:
     old = (await stage.read("InstanceTerraform")).status
     await stage.edit("Instance", {"domain": "two.example.com"})
     changed = await stage.until("InstanceTerraform", lambda f: f.spec.domain == "two.example.com")
-    await stage.rest()
+    await stage.idle()
     kubernetes = await stage.read("InstanceKubernetes")
     assert kubernetes.spec.domain == "one.example.com", "went on although Terraform is not ready"
 
@@ -95,7 +95,7 @@ async def test_done_for_earlier_inputs_is_not_ready(stage: Stage) -> None:
     ready |= {"lastTransitionTime": "2026-01-02T03:04:05Z"}
     await stage.say("InstanceTerraform", succeeded=done, phase="Ready", conditions=[ready])
     assert changed.metadata.generation == 2
-    await stage.rest()
+    await stage.idle()
     assert (await stage.read("InstanceKubernetes")).spec.domain == "one.example.com"
     assert ready_of(await stage.read("Instance")) == "False"
 
@@ -132,7 +132,7 @@ async def test_a_child_edited_by_hand_is_reverted(stage: Stage) -> None:
     ):
         await stage.edit("InstanceTerraform", spec)
         await stage.until("InstanceTerraform", lambda found: found.spec == before)
-        await stage.rest()
+        await stage.idle()
     await stage.delete(kind="InstanceTerraform")
     await stage.let_go("InstanceTerraform")
     again = await stage.there("InstanceTerraform")
@@ -192,7 +192,7 @@ async def test_a_retry_is_handed_on_once(stage: Stage) -> None:
     assert asked.metadata.annotations[key] == "instance-1"
     await stage.until("Instance", lambda found: found.status.last_handled_retry == "1")
     await stage.annotate(kind="InstanceTerraform", retry="by hand")
-    await stage.rest()
+    await stage.idle()
     kept = await stage.read("InstanceTerraform")
     assert kept.metadata.annotations[key] == "by hand"
 

@@ -54,7 +54,7 @@ async def test_what_nobody_would_make_anew_is_kept_until_it_may_go(theatre: Thea
         "InstanceTerraform", lambda found: "held back" in found.status.message
     )
     assert kept.metadata.deletion_timestamp is not None
-    await theatre.rest()
+    await theatre.idle()
     assert await theatre.get("InstanceTerraform") is not None
     assert len(theatre.elsewhere.started) == 3
 
@@ -85,7 +85,7 @@ class TestWithoutTheInstance:
     ) -> Resource[Any, Any]:
         await theatre.apply(instance(**spec))
         await theatre.phase("Ready")
-        await theatre.rest()
+        await theatre.idle()
         await theatre.stop_manager()
         await self.strip(theatre)
         await theatre.start_manager()
@@ -105,13 +105,13 @@ class TestWithoutTheInstance:
         approval = f"cloud.ctrlruntime.dev/teardown-approved={found.metadata.uid}"
         assert approval in condition.message
         assert "Create the Instance again" in condition.message
-        await theatre.rest()
+        await theatre.idle()
         assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
 
     async def test_h_b2_an_approval_of_another_object_is_none(self, theatre: Theatre) -> None:
         await self.ready_and_stripped(theatre, PROTECTED)
         await theatre.annotate(kind="InstanceTerraform", teardown_approved="true")
-        await theatre.rest()
+        await theatre.idle()
         assert await theatre.get("InstanceTerraform") is not None
         assert len(theatre.elsewhere.started) == 3
 
@@ -142,7 +142,7 @@ async def test_h_b2_the_record_follows_the_spec(theatre: Theatre) -> None:
         await theatre.edit("Instance", spec)
         for kind in ("InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"):
             await theatre.until(kind, partial(records, value))
-    await theatre.rest()
+    await theatre.idle()
     assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"], "it is no input"
 
 

@@ -12,11 +12,11 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import Manager, ManagerOptions
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.embedded import EmbeddedCluster
+from tests.support.manager_harness import make_manager
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -26,10 +26,7 @@ async def test_the_sample_becomes_ready_on_the_embedded_server(tmp_path: Path) -
     sample = yaml.safe_load((SAMPLES / "instance.yaml").read_text())
     sample["metadata"]["namespace"] = "default"
     async with EmbeddedCluster(tmp_path) as cluster:
-        manager = Manager(
-            await Config.load(cluster.kubeconfig("manager")),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-        )
+        manager = make_manager(await Config.load(cluster.kubeconfig("manager")), name="manager")
         add_cloud(manager, CloudOptions(runs=RunsOptions(folder=tmp_path / "runs")))
         admin = await Config.load(cluster.kubeconfig("admin"))
         async with manager.running(), Client.connect(admin) as client:

@@ -29,7 +29,7 @@ async def test_from_apply_to_ready_within_the_budget(theatre: Theatre) -> None:
     ready = await theatre.phase("Ready")
     assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
     assert ready_of(ready) == "True"
-    await theatre.rest()
+    await theatre.idle()
     writes = theatre.writes(start)
     own = [item for item in writes if item.resource.startswith("instances.")]
     own += [item for item in writes if item.resource.startswith("instances/")]
@@ -39,7 +39,7 @@ async def test_from_apply_to_ready_within_the_budget(theatre: Theatre) -> None:
     at_rest = theatre.mark()
     await theatre.stop_manager()
     await theatre.start_manager()
-    await theatre.rest()
+    await theatre.idle()
     assert theatre.writes(at_rest) == []
     assert len(theatre.elsewhere.started) == 3
 
@@ -77,7 +77,7 @@ async def test_marks_of_an_upgrade_that_has_ended_come_back(theatre: Theatre) ->
     await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
     name = await theatre.upgrade("5.2.0")
     await theatre.until("Instance", lambda found: found.status.version == "5.2.0")
-    await theatre.rest()
+    await theatre.idle()
     upgrades = UpgradeInstanceTask.mapping()
     before = await marks_of(theatre, upgrades, name)
     for edit in (
@@ -96,7 +96,7 @@ async def test_marks_of_the_secret_with_outputs_come_back(theatre: Theatre) -> N
     theatre.elsewhere.secret_outputs["terraform"] = {"password": "hidden"}
     await theatre.apply(instance())
     await theatre.phase("Ready")
-    await theatre.rest()
+    await theatre.idle()
     name = "src-1-outputs"
     before = await marks_of(theatre, SECRET, name)
     assert before["labels"] == {INSTANCE: "src-1"}
@@ -190,7 +190,7 @@ async def test_what_is_found_of_disks_starts_nothing_else(theatre: Theatre) -> N
         "InstanceKubernetesPVC", lambda found: found is not None and found.status.phase == "Ready"
     )
     ready = await theatre.phase("Ready")
-    await theatre.rest()
+    await theatre.idle()
     assert sorted(theatre.elsewhere.tasks()) == ["invariants", "kubernetes", "resize", "terraform"]
     assert ready.status.outputs == {}
     looked = await theatre.read("InstanceKubernetesPVC")

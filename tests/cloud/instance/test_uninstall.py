@@ -132,7 +132,7 @@ async def test_h_a9_what_was_held_is_released(theatre: Theatre) -> None:
     await theatre.until(
         "InstanceTerraform", lambda found: "held back" in found.status.message, timeout=TIMEOUT
     )
-    await theatre.rest()
+    await theatre.idle()
     await delete_crds(theatre, ["Instance"])
     await theatre.gone("InstanceTerraform", timeout=TIMEOUT)
     assert theatre.elsewhere.tasks() == TASKS

@@ -22,7 +22,6 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.generate.discovery import find_kinds, load
-from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from manager.controllers.cloud import add_cloud
@@ -38,6 +37,7 @@ from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
 from tests.limits import CRD_SECONDS
 from tests.rbac import audited
+from tests.support.manager_harness import make_manager
 from tests.tenancy.shared_server import Ground
 
 KINDS = find_kinds(load(("apis.cloud",)))
@@ -355,15 +355,11 @@ async def _audited(environment: Environment) -> AsyncIterator[None]:
 @asynccontextmanager
 async def _manager(environment: Environment, namespace: str, folder: Path) -> AsyncIterator[None]:
     with (folder / "manager.log").open("a") as log:
-        manager = Manager(
+        manager = make_manager(
             environment.config("manager"),
-            ManagerOptions(
-                name="manager",
-                namespaces=(namespace,),
-                metrics_bind_address="0",
-                health_bind_address="0",
-            ),
             logger=make_logger(format="console", stream=log),
+            name="manager",
+            namespaces=(namespace,),
         )
         runs = JobRuns(manager.live_client, RUNS, cache=manager.cache)
         add_cloud(manager, CloudOptions(), provider=runs)

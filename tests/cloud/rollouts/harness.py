@@ -22,11 +22,9 @@ from typing import Any, Self
 from apis.cloud import FleetRollout, FleetRolloutStatus, Instance
 from apis.operations import FrozenSystem
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.patches import difference
 from ctrlruntime.envtest import Environment
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from internal.cloud.release_assignment import assigned_version, recorded_assignment
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.change_freezes import add_change_freezes
@@ -36,6 +34,7 @@ from manager.controllers.cloud_rollouts import add_rollout_controller
 from manager.kinds import KINDS
 from tests.backends import SharedServer
 from tests.cloud.rbac import embedded
+from tests.support.manager_harness import ManagerHarness
 from tests.support.waiting import eventually
 from tests.support.work import is_busy, reconciles
 
@@ -65,11 +64,9 @@ def instance(name: str, kind: str = "production", **spec: object) -> dict[str, A
 
 
 @dataclass(slots=True)
-class Fleet:
+class Fleet(ManagerHarness):
     """What runs, and what people and the simulated driver do."""
 
-    environment: Environment
-    folder: Path
     bad: set[str] = field(default_factory=set)
     """Versions that fail."""
     held: set[str] = field(default_factory=set)
@@ -78,9 +75,6 @@ class Fleet:
     """Instances that were at once in another version than their status shows."""
     assignments: list[tuple[str, str]] = field(default_factory=list)
     """Name and version of each assignment, as the driver saw them."""
-    manager: Manager | None = None
-    """The last one that was started."""
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _known: dict[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -135,23 +129,8 @@ class Fleet:
 
         await self.wait(gone, "the CRDs are gone")
 
-    async def start_manager(self, add: Callable[[Manager], None] = add_rollouts) -> None:
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-        )
-        add(manager)
-        await self._running.enter_async_context(manager.running())
-        self.manager = manager
-
-    async def stop_manager(self) -> None:
-        await self._running.aclose()
-
-    @property
-    def client(self) -> Client:
-        return self.environment.client("envtest")
+    async def add_controllers(self, manager: Manager) -> None:
+        add_rollouts(manager)
 
     # -- people ----------------------------------------------------------------------------
 
@@ -210,7 +189,7 @@ class Fleet:
         except AssertionError as error:
             raise AssertionError(f"not so: {what}") from error
 
-    async def idle(self) -> None:
+    async def reconciled(self) -> None:
         """Wait until the manager has reconciled, and has nothing left to reconcile."""
         assert self.manager is not None
         manager = self.manager

@@ -214,14 +214,14 @@ async def test_nothing_is_requested_and_written_once_the_last_instance_has_soake
     await fleet.reaches("Complete", updated=2)
     over = datetime.now(UTC) + timedelta(seconds=4)
     await eventually(lambda: datetime.now(UTC) > over)
-    await fleet.idle()
+    await fleet.reconciled()
     seen, manager = checks.requests, fleet.manager
     assert manager is not None
     for number in range(3):
         passes = reconciles(manager)
         await fleet.annotate(note=str(number))
         await eventually(lambda: reconciles(manager), passes.__lt__)
-        await fleet.idle()
+        await fleet.reconciled()
     assert checks.requests == seen > 0
     status = await fleet.status()
     assert status.health_checks[0].state == HealthCheckState.HEALTHY

@@ -64,7 +64,7 @@ async def test_a_tool_that_drops_the_annotation_downgrades_nothing(stage: Stage)
     await stage.roll_out()
     await assign(stage, None)
     await stage.edit("Instance", {"managedSMTP": {"disabled": True}})
-    await stage.rest()
+    await stage.idle()
     assert [item.spec.to_version for item in await stage.upgrades()] == ["5.2.0"]
     found = await stage.read("Instance")
     assert found.status.assigned_version.version == "5.2.0"
@@ -81,7 +81,7 @@ async def test_an_annotation_of_a_rollout_that_was_edited_is_restored(
     await stage.carry_out("UpgradeInstanceTask", await stage.upgrade("5.2.0"))
     before = (await stage.roll_out()).metadata.annotations[RELEASE_ASSIGNMENT]
     await assign(stage, edited)
-    await stage.rest()
+    await stage.idle()
     after = (await stage.read("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
     assert recorded_assignment({RELEASE_ASSIGNMENT: after}) == recorded_assignment(
         {RELEASE_ASSIGNMENT: before}
@@ -97,7 +97,7 @@ async def test_a_change_of_the_spec_wins(stage: Stage) -> None:
     await stage.roll_out()
     await stage.edit("Instance", {"sourcegraphVersion": "5.2.4"})
     await stage.upgrade("5.2.4")
-    await stage.rest()
+    await stage.idle()
     assert (await stage.read("Instance")).status.assigned_version is None
 
 
@@ -106,6 +106,6 @@ async def test_an_assignment_that_cannot_be_read_is_ignored(stage: Stage) -> Non
     await stage.roll_out()
     for text in ("5.2.0", "{}", "[]", '{"rollout": "a", "version": "5.2.0", "change": 1}'):
         await assign(stage, text)
-        await stage.rest()
+        await stage.idle()
     assert not await stage.upgrades()
     assert (await stage.read("Instance")).status.phase == "Ready"

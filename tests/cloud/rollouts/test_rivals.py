@@ -11,7 +11,6 @@ import pytest
 from apis.cloud import FleetRollout, Instance
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.loop_yielder import LoopYielder
-from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Change, ChangeKind
 from internal.cloud.labels import RELEASE_ASSIGNMENT
@@ -22,6 +21,7 @@ from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("RO-FLEET")
@@ -50,10 +50,7 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
     async with Fleet.start(tmp_path, manager=False) as fleet:
         await fleet.create_instances(4)
         await fleet.roll_out(maxConcurrent=4)
-        manager = Manager(
-            fleet.environment.config("manager"),
-            ManagerOptions(name="rival", metrics_bind_address="0", health_bind_address="0"),
-        )
+        manager = make_manager(fleet.environment.config("manager"), name="rival")
         parts = make_parts(manager, CloudOptions(), SUBRESOURCES)
         instances = parts.store_of(Instance)
         rollouts = manager.cache.declare(FleetRollout).informer.store

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 
-from ctrlruntime.client.config import Config
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager import run as run_on_uvloop
 from manager.controllers.cosmos import add_cosmos
 from tests.cosmos.fullnode.harness import OPTIONS
+from tests.support.manager_process import run_manager
 
 
 @dataclass(frozen=True)
@@ -31,11 +30,5 @@ class Standing:
 def main(args: Sequence[str]) -> None:
     """Arguments: kubeconfig, file with the time."""
     kubeconfig, moment = args
-    run_on_uvloop(live(kubeconfig, datetime.fromisoformat(Path(moment).read_text())))
-
-
-async def live(kubeconfig: str, moment: datetime) -> None:
-    options = ManagerOptions(metrics_bind_address="0", health_bind_address="0", handle_signals=True)
-    manager = Manager(await Config.load(kubeconfig), options)
-    add_cosmos(manager, replace(OPTIONS, clock=Standing(moment)))
-    await manager.start()
+    clock = Standing(datetime.fromisoformat(Path(moment).read_text()))
+    run_manager(kubeconfig, partial(add_cosmos, options=replace(OPTIONS, clock=clock)))

@@ -27,13 +27,13 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.json import Json
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from internal.cosmos.times import Times
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.rbac import audited, grant
+from tests.support.manager_harness import ManagerHarness
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -47,8 +47,6 @@ NAMESPACE = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 KINDS = (CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
 PATIENCE = 60.0
 """Seconds that anything may take on a busy machine."""
-REST = 0.5
-"""Seconds without a request that count as rest."""
 NAME = "hub"
 OPTIONS = CosmosOptions(
     poll_seconds=0.2,
@@ -58,15 +56,11 @@ OPTIONS = CosmosOptions(
 
 
 @dataclass(slots=True)
-class World:
+class World(ManagerHarness):
     """What runs."""
 
-    environment: Environment
-    folder: Path
     comet: CometNodes
     options: CosmosOptions = OPTIONS
-    manager: Manager | None = None
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _numbers: Any = field(default_factory=count)
 
     @classmethod
@@ -97,19 +91,8 @@ class World:
             finally:
                 await world.stop_manager()
 
-    async def start_manager(self) -> None:
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        self.manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-        )
-        add_cosmos(self.manager, self.options)
-        await self._running.enter_async_context(self.manager.running())
-
-    async def stop_manager(self) -> None:
-        await self._running.aclose()
-        self.manager = None
+    async def add_controllers(self, manager: Manager) -> None:
+        add_cosmos(manager, self.options)
 
     async def place(self) -> Place:
         """A namespace of its own for a test."""
@@ -117,33 +100,6 @@ class World:
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self.client.create(manifest)
         return Place(self, name)
-
-    @property
-    def client(self) -> Client:
-        return self.environment.client("envtest")
-
-    def mark(self) -> Mark:
-        return self.environment.proxy.log.mark()
-
-    def requests(self, since: Mark) -> list[LogEntry]:
-        """What the manager asked of the server since then, watches aside."""
-        return [
-            item
-            for item in self.environment.proxy.log.entries(since)
-            if item.user == "manager" and item.verb != "watch"
-        ]
-
-    def writes(self, since: Mark) -> list[LogEntry]:
-        return [item for item in self.requests(since) if item.verb not in ("get", "list")]
-
-    async def rest(self, seconds: float = REST) -> None:
-        """Until the manager asks nothing for a while."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                before = self.mark()
-                await asyncio.sleep(seconds)
-                if not self.requests(before):
-                    return
 
 
 @dataclass(frozen=True, slots=True)

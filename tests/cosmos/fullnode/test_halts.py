@@ -61,7 +61,7 @@ async def test_a_bad_image_halts_after_as_many_failed_pods_as_the_limit(
     await place.told("RolloutHalted")
     await place.edit(strategy={"maxUnavailable": 6})  # there would be a budget for all
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await world.rest()
+    await world.idle()
     after = await place.uids()
     assert len(set(after.values()) & set(before.values())) == 5
 
@@ -158,7 +158,7 @@ async def test_a_node_that_does_not_answer_in_time_has_failed(world: World, plac
         assert found.status.rollout.halted == f"1 member failed: {changed}"
         await place.edit(strategy={"maxUnavailable": 6})
         await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-        await world.rest()
+        await world.idle()
         after = await place.uids()
         assert [name for name in before if after[name] != before[name]] == [changed]
     finally:
@@ -184,17 +184,17 @@ async def test_a_halt_survives_a_restart_of_the_manager(world: World, place: Pla
     await started(place, maxUnavailable=3)
     await place.edit(podTemplate=BAD)
     await halted(place)
-    await world.rest()
+    await world.idle()
     before, mark = await place.uids(), world.mark()
     for _ in range(2):
         await world.stop_manager()
         await world.start_manager()
-        await world.rest(1)
+        await world.idle(1)
         found = await halted(place)
         assert condition(found) == ("True", "TooManyFailures")
     await place.edit(strategy={"maxUnavailable": 6})
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before
     assert place.deletions(mark) == []
     await place.edit(podTemplate={"image": "gaia:v4"})

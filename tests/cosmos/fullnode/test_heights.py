@@ -90,7 +90,7 @@ async def test_h_c1_a_lie_changes_no_version(world: World, place: Place) -> None
     note = {"rpcTemplate": {"metadata": {"annotations": {"a": "b"}}}}
     await place.edit(service=note)
     await place.settled()
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before
     place.node(1).height = None
     assert dict((await place.settled()).status.height)["hub-1"] == heights["hub-1"]

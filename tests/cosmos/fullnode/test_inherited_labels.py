@@ -59,7 +59,7 @@ async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Plac
         assert labels["tier"] == ("pods" if kind is POD else "set")
         assert labels[CREATED_BY] == "cosmos-manager"
         assert labels.get(INSTANCE) != "y"
-    await world.rest()
+    await world.idle()
     began, running = world.mark(), await place.uids()
     await label(place, team="nodes", cost="7", tier=None)
     for kind, name in ALL:
@@ -79,7 +79,7 @@ async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Plac
         await place.until_object(kind, name, lambda item: "team" not in item["metadata"]["labels"])
         assert "cost" not in (await place.object(kind, name))["metadata"]["labels"]
     await place.settled()
-    await world.rest()
+    await world.idle()
     assert await place.uids() == running
     assert place.deletions(began) == []
 
@@ -91,7 +91,7 @@ async def test_h_c7_an_inherited_label_that_is_changed_by_hand_is_put_back(
     given["metadata"]["labels"] = {"team": "chains"}
     await place.apply(given)
     await place.settled()
-    await world.rest()
+    await world.idle()
     running = await place.uids()
     for kind, name in ALL:
         for value in ("mine", None):

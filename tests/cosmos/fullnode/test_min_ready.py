@@ -148,10 +148,10 @@ async def test_h_c3_a_binary_that_dies_after_a_good_answer_takes_one_node(
     await _in_sync_but_young(place)
     await world.stop_manager()
     await world.start_manager()
-    await world.rest()
+    await world.idle()
     place.node(1).unreachable = True
     await place.until(lambda found: found.status.ready_replicas == 2)
-    await world.rest()
+    await world.idle()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     found = await place.phase("Progressing")
@@ -188,7 +188,7 @@ async def test_h_c3_the_phase_is_not_complete_while_a_node_is_down(
     place.node(2).unreachable = True
     found = await place.phase("Progressing")
     assert found.status.status == "2 of 3 nodes have caught up: hub-2 does not answer."
-    await world.rest()
+    await world.idle()
     silence = world.mark()
     await world.comet.until_asked("hub-0", place.namespace, more=5)
     assert place.requests(silence) == [], "it is waited for without a request"

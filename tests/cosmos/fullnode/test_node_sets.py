@@ -54,11 +54,11 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     owner = pod["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("CosmosFullNode", NAME, True)
 
-    await world.rest()
+    await world.idle()
     at_rest = world.mark()
     await world.stop_manager()
     await world.start_manager()
-    await world.rest()
+    await world.idle()
     assert place.writes(at_rest) == []
     assert {item.verb for item in world.requests(at_rest)} <= {"list"}
     before = world.comet.questions
@@ -85,7 +85,7 @@ async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Pla
     await place.client.patch_scale(CosmosFullNode, NAME, 5, namespace=place.namespace)
     await place.settled()
     assert await place.names(CLAIM) == CLAIMS
-    await world.rest()
+    await world.idle()
 
     before = await place.uids()
     down = world.mark()
@@ -159,7 +159,7 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
         "hub-0",
         lambda item: item["metadata"]["labels"]["app.kubernetes.io/instance"] == "hub-0",
     )
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before, "nothing of it takes a Pod down"
 
     for kind, name in ((SERVICE, "hub-rpc"), (CONFIG_MAP, "hub-0"), (POD, "hub-0")):
@@ -383,7 +383,7 @@ async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_
     await place.apply(place.node_set(replicas=2))
     await place.settled()
     before = await place.uids()
-    await world.rest()
+    await world.idle()
     await world.stop_manager()
     monkeypatch.setattr(pod_builder, "GRACE_SECONDS", 31)
     at_rest = world.mark()
@@ -394,7 +394,7 @@ async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_
     condition = find_condition(found.status.conditions, "BuilderChangeHeld")
     assert condition is not None
     assert "hub-0" in condition.message
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before
     assert place.deletions(at_rest) == []
 

@@ -83,7 +83,7 @@ async def test_h_c4_what_lost_its_label_or_owner_is_repaired(
 ) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
-    await world.rest()
+    await world.idle()
     before = {kind: (await place.object(*what))["metadata"]["uid"] for kind, what in ALL.items()}
     key = (await place.object(SECRET, "hub-0-node-key"))["data"]
     began = world.mark()
@@ -93,7 +93,7 @@ async def test_h_c4_what_lost_its_label_or_owner_is_repaired(
         found = await place.until_object(*what, is_whole)
         assert found["metadata"]["uid"] == before[kind], f"{kind} is the same object"
     await place.settled()
-    await world.rest()
+    await world.idle()
     assert (await place.object(SECRET, "hub-0-node-key"))["data"] == key
     assert {item.verb for item in place.writes(began)} <= {"apply", "patch", "create"}
     assert place.deletions(began) == []
@@ -113,7 +113,7 @@ async def test_h_c4_a_grown_disk_that_lost_its_label_is_the_sets(
     )
     await place.edit(volumeClaimTemplate=template)
     await place.settled()
-    await world.rest()
+    await world.idle()
     uid = (await place.object(CLAIM, "pvc-hub-0"))["metadata"]["uid"]
     for metadata in (LOSSES["label"], LOSSES["label and owner reference"]):
         await change(place, CLAIM, "pvc-hub-0", **metadata)
@@ -134,7 +134,7 @@ async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks
     await place.client.patch(
         CLAIM, "pvc-hub-1", grown, namespace=place.namespace, field_manager="people"
     )
-    await world.rest()
+    await world.idle()
     running = await place.uids()
     disks = {
         item["metadata"]["name"]: item["metadata"]["uid"]
@@ -179,7 +179,7 @@ async def test_h_c4_a_copy_of_a_disk_is_left_alone(world: World, place: Place) -
     await place.client.create({**copy, "metadata": metadata, "spec": spec, "status": {}})
     await place.edit(replicas=0, volumeRetentionPolicy="Delete")
     await place.until_object(CLAIM, "pvc-hub-0", lambda claim: claim is None)
-    await world.rest()
+    await world.idle()
     assert await place.names(CLAIM) == ["pvc-hub-0-backup"]
 
 
@@ -269,7 +269,7 @@ async def test_h_c6_services_of_nodes_that_are_gone_go_with_them(
     await place.client.patch_scale(CosmosFullNode, NAME, 1, namespace=place.namespace)
     for name in ("hub-p2p-1", "hub-privval-1", "hub-p2p-2", "hub-privval-2"):
         await place.until_object(SERVICE, name, lambda found: found is None)
-    await world.rest()
+    await world.idle()
     assert await place.names(SERVICE) == ["hub-p2p-0", "hub-p2p-9", "hub-privval-0", "hub-rpc"]
     await place.edit(type="FullNode")
     await place.until_object(SERVICE, "hub-privval-0", lambda found: found is None)
@@ -294,7 +294,7 @@ async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_says_other
         for name in before:
             await place.until_object(CLAIM, name, lambda found: found is None)
         return
-    await world.rest()
+    await world.idle()
     assert await place.names(CLAIM) == sorted(before)
     await place.client.patch_scale(CosmosFullNode, NAME, 2, namespace=place.namespace)
     await place.settled()

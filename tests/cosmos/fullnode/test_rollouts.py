@@ -115,13 +115,13 @@ async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else
     before = await place.uids()
     await place.edit(peers={"rollout": "OnRestart"})
     await place.settled()
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before, "turning it on rolls nothing"
     # A node more, and a peer outside: both are in the ConfigMaps, and no Pod is replaced.
     await place.edit(replicas=3, chain={"config": {"peers": "cafe@peer.example.com:26656"}})
     await place.until(lambda found: found.status.ready_replicas == 3)
     await place.settled()
-    await world.rest()
+    await world.idle()
     after = await place.uids()
     assert {name: after[name] for name in before} == before
     overlay = (await place.object(CONFIG_MAP, "hub-0"))["data"]["config-overlay.toml"]
@@ -132,7 +132,7 @@ async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else
     await place.until(lambda found: found.status.ready_replicas == 2)
     await place.until(lambda found: found.status.ready_replicas == 3)
     await place.settled()
-    await world.rest()
+    await world.idle()
     replaced = await place.uids()
     assert replaced["hub-0"] != before["hub-0"]
     assert replaced["hub-1"] == before["hub-1"]
@@ -148,7 +148,7 @@ async def test_what_changes_nothing_of_a_pod_rolls_none(world: World, place: Pla
         strategy={"maxUnavailable": 2}, selfHeal={"heightDriftMitigation": {"threshold": 9}}
     )
     await place.settled()
-    await world.rest()
+    await world.idle()
     assert await place.uids() == before
 
 
@@ -221,7 +221,7 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
     )
     assert found.status.phase == "Progressing"
     assert "no more than 1 may" in found.status.rollout.blocked
-    await world.rest()
+    await world.idle()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     assert now["hub-1"] != before["hub-1"], "what is down anyway goes first"
@@ -242,7 +242,7 @@ async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, pla
     await place.client.delete(POD, "hub-2", namespace=place.namespace)
     await place.edit(podTemplate={"image": "gaia:v2"})
     await place.until(lambda found: found.status.rollout.outdated > 0 and _new(found))
-    await world.rest()
+    await world.idle()
     now = await place.uids()
     assert now == before, "nothing else is taken down"
     let_go = {"metadata": {"finalizers": None}}
@@ -302,7 +302,7 @@ async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
     await place.set_status(scheduledSnapshotStatus={key: {"podCandidate": "hub-1"}})
     await place.until_object(POD, "hub-1", lambda pod: pod is None)
     found = await place.until(lambda found: found.status.replicas == 2)
-    await world.rest()
+    await world.idle()
     assert await place.names(POD) == ["hub-0", "hub-2"]
     found = await place.phase("Complete")
     assert "hub-1 is down for a snapshot" in found.status.status

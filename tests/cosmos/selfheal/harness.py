@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from pathlib import Path
-from typing import Any, Self, TextIO
+from typing import Any, Self
 
 from apis.cosmos import CosmosFullNode, PVCAutoScaleRequest
 from ctrlruntime.api.builtin import BUILTIN
@@ -28,8 +28,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.generate.permissions import Rule, policy_rules
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from ctrlruntime.resources import ORDINAL, OWNER, OWNER_UID
 from ctrlruntime.resources.ownership import owner_key
 from internal.cosmos.labels import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME, claim_name
@@ -41,6 +40,7 @@ from manager.controllers.cosmos_selfheal import add_selfhealing
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.cosmos.stepclock import StepClock
 from tests.rbac import audited
+from tests.support.manager_harness import ManagerHarness
 from tests.support.waiting import eventually
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
@@ -57,13 +57,11 @@ _RBAC = "rbac.authorization.k8s.io"
 
 
 @dataclass(slots=True)
-class Harness:
+class Harness(ManagerHarness):
     """What runs."""
 
-    environment: Environment
     comet: CometNodes
     clock: StepClock = field(default_factory=StepClock)
-    manager: Manager | None = None
     _numbers: Any = field(default_factory=lambda: count(1))
 
     @classmethod
@@ -76,21 +74,16 @@ class Harness:
             await env.install_crds(CosmosFullNode)
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
-            ward = cls(env, comet)
-            with (
-                audited(env, ["manager"], "cosmos"),
-                (folder / "manager.log").open("a") as log,
-            ):
-                async with ward._running(log):
+            ward = cls(env, folder, comet)
+            with audited(env, ["manager"], "cosmos"):
+                await ward.start_manager()
+                try:
                     yield ward
+                finally:
+                    await ward.stop_manager()
+                assert ward.background() == []
 
-    @contextlib.asynccontextmanager
-    async def _running(self, log: TextIO) -> AsyncIterator[None]:
-        self.manager = manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-        )
+    async def add_controllers(self, manager: Manager) -> None:
         options = CosmosOptions(
             poll_seconds=0.1,
             poll_timeout_seconds=PATIENCE,
@@ -101,9 +94,6 @@ class Harness:
         parts = declare_parts(manager, options)
         add_selfhealing(parts, add_cache(parts))
         await self._grant(manager)
-        async with manager.running():
-            yield
-        assert self.background() == []
 
     async def _grant(self, manager: Manager) -> None:
         rules = [
@@ -117,10 +107,6 @@ class Harness:
         await self.client.create(
             {**common, "kind": "ClusterRoleBinding", "roleRef": role, "subjects": [subject]}
         )
-
-    @property
-    def client(self) -> Client:
-        return self.environment.client("envtest")
 
     async def bed(self) -> Namespace:
         """A namespace of its own for a test."""

@@ -28,10 +28,10 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.reconcile import ReconcileFunc, Result
-from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.queue import Request
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT as SNAPSHOT
 from tests.cosmos.servers.snapshotcrds import GROUP
+from tests.support.manager_harness import make_manager
 
 CLAIM: Final = GroupVersionKind("", "v1", "PersistentVolumeClaim")
 PROTECTION: Final = "kubernetes.io/pvc-protection"
@@ -73,8 +73,7 @@ class Csi:
         clock: Callable[[], datetime] = _now,
     ) -> None:
         """`claims`: bind and grow them too, where no simulated nodes do."""
-        options = ManagerOptions(name="csi", metrics_bind_address="0", health_bind_address="0")
-        self.manager = Manager(config, options, cache_options=EAGER)
+        self.manager = make_manager(config, cache=EAGER, name="csi")
         self.clock = clock
         self.default = Behaviour()
         self._snapshots: dict[str, Behaviour] = {}

@@ -19,13 +19,11 @@ from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import KindRef
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.users import User, administrator
-from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER, INSTANCE, NAME, claim_name, pod_name
@@ -37,6 +35,7 @@ from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.stepclock import StepClock
 from tests.rbac import audited, grant
+from tests.support.manager_harness import ManagerHarness
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -77,15 +76,12 @@ class Told:
 
 
 @dataclass(slots=True)
-class Stand:
+class Stand(ManagerHarness):
     """What runs, and the words of the tests."""
 
-    environment: Environment
-    folder: Path
     clock: StepClock = field(default_factory=StepClock)
     told: Told = field(default_factory=Told)
     csi: Csi | None = None
-    _running: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
     _stack: contextlib.AsyncExitStack = field(default_factory=contextlib.AsyncExitStack)
 
     @classmethod
@@ -121,24 +117,10 @@ class Stand:
         config = self.environment.config("driver", direct=True)
         self.csi = await self._stack.enter_async_context(Csi.start(config, clock=self.clock.now))
 
-    async def start_manager(self) -> None:
-        log = self._running.enter_context((self.folder / "manager.log").open("a"))
-        manager = Manager(
-            self.environment.config("manager"),
-            ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
-            logger=make_logger(format="console", stream=log),
-        )
+    async def add_controllers(self, manager: Manager) -> None:
         parts = declare_parts(manager, CosmosOptions(clock=self.clock))
         add_snapshots(parts, self.told)
         add_stateful_jobs(parts)
-        await self._running.enter_async_context(manager.running())
-
-    async def stop_manager(self) -> None:
-        await self._running.aclose()
-
-    @property
-    def client(self) -> Client:
-        return self.environment.client("envtest")
 
     # -- what people do ---------------------------------------------------------------------------
 

@@ -16,7 +16,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
-import structlog
 import yaml
 
 from apis.fleet import FleetConfig, TargetNamespace
@@ -42,7 +41,7 @@ from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.proxy import Mark, Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions, User
 from ctrlruntime.json import Json
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from internal.fleet.labels import ADMISSION, CONTROLLERS, SELECTED, WORKERS
 from internal.fleet.plane_checks import CheckTimes
 from internal.fleet.stack_builder import (
@@ -53,6 +52,7 @@ from internal.fleet.stack_builder import (
     StackOptions,
 )
 from manager.controllers.fleet import OperatorOptions, add_operator
+from tests.support.manager_harness import make_manager
 
 LONG = float(os.environ.get("FLEET_TEST_WAIT", "90"))
 """Seconds that nothing takes, not even on a busy machine."""
@@ -255,9 +255,8 @@ class Hub:
     @contextlib.asynccontextmanager
     async def operator(self, **given: object) -> AsyncIterator[Manager]:
         """Run the operator for the length of the block."""
-        options = ManagerOptions(metrics_bind_address="127.0.0.1:0", health_bind_address="0")
-        manager = Manager(
-            self.environment.config(self.user), options, logger=structlog.get_logger()
+        manager = make_manager(
+            self.environment.config(self.user), metrics_bind_address="127.0.0.1:0"
         )
         add_operator(manager, self.options(**given))
         async with manager.running():

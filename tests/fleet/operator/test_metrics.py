@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
 from tests.fleet.stack.harness import fleet
 from tests.observability.queries import of_alerts, of_dashboard, unserved
+from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
 from .harness import SCALE, Hub, deployed, planes
@@ -40,8 +41,7 @@ async def test_every_query_about_data_planes_is_served_by_the_operator() -> None
 
 async def test_every_query_about_orphans_is_served_by_the_workers(tmp_path: Path) -> None:
     async with fleet(tmp_path) as servers:
-        quiet = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
-        manager = Manager(servers.plane.environment.config("manager"), quiet)
+        manager = make_manager(servers.plane.environment.config("manager"), name="manager")
         options = StackOptions(data_plane=servers.plane.id, target_namespace="plane-0")
         hub = await add_hub(manager, servers.hub.environment.config("manager"), options)
         sweeper = add_orphan_sweep(manager, hub, period=1e6)

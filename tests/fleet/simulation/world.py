@@ -31,7 +31,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from internal.fleet.labels import SELECTED
 from internal.fleet.stack_builder import DEPLOYMENT, STATEFUL_SET, StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
@@ -45,6 +45,7 @@ from tests.fleet.operator.harness import (
     kubeconfig,
     namespace,
 )
+from tests.support.manager_harness import make_manager
 
 RENEWAL = 20.0
 """Seconds between two renewals of a Lease; it counts for 60."""
@@ -231,9 +232,8 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
             await client.create(namespace(plane.name))
             await write_secret(client, plane.name, kubeconfig(plane.server.url))
         await client.create(config(**SCALE))
-        manager = Manager(
+        manager = make_manager(
             Config(host=hub.url),
-            ManagerOptions(metrics_bind_address="0", health_bind_address="0"),
             logger=structlog.wrap_logger(structlog.ReturnLogger(), processors=[drop]),
         )
         options = OperatorOptions(

@@ -21,12 +21,13 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
 from ctrlruntime.envtest.users import User
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from internal.fleet.hub import GRACE, PROBE_PERIOD
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
+from tests.support.manager_harness import make_manager
 
 T = TypeVar("T")
 
@@ -147,10 +148,10 @@ class Fleet:
         plane = plane or self.plane
         name = f"plane-{self.planes.index(plane)}"
         with (self.folder / f"{name}.log").open("a") as log:
-            manager = Manager(
+            manager = make_manager(
                 plane.environment.config("manager"),
-                ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
                 logger=make_logger(format="console", stream=log),
+                name="manager",
             )
             stack = StackOptions(
                 data_plane=plane.id,

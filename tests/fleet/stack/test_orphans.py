@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from apis.fleet.labels import APPROVE_ORPHANS
 from apis.tenancy import Tenant
-from ctrlruntime.manager import Manager, ManagerOptions
 from internal.fleet.orphans import DELAY, OrphanSweep, is_held
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import OrphanSweeper, add_orphan_sweep
@@ -30,6 +29,7 @@ from tests.fleet.stack.harness import (
     ready,
     tenant,
 )
+from tests.support.manager_harness import make_manager
 
 NAMES = st.frozensets(st.sampled_from([f"t{number}" for number in range(30)]))
 
@@ -103,8 +103,7 @@ async def test_orphans_are_deleted_after_the_delay_and_many_only_with_approval(
     target = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plane-0"}}
     await hub.client.create(target)
     now = 0.0
-    quiet = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
-    manager = Manager(plane.environment.config("manager"), quiet)
+    manager = make_manager(plane.environment.config("manager"), name="manager")
     options = StackOptions(data_plane=plane.id, target_namespace="plane-0")
     connected = await add_hub(manager, hub.environment.config("manager"), options)
     sweeper = add_orphan_sweep(manager, connected, period=1e6)
@@ -145,8 +144,7 @@ async def test_a_tenant_that_is_there_after_all_keeps_its_workload(servers: Flee
         await ready(plane)
     approved = {"annotations": {APPROVE_ORPHANS: "1"}, "name": "plane-0"}
     await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": approved})
-    quiet = ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0")
-    manager = Manager(plane.environment.config("manager"), quiet)
+    manager = make_manager(plane.environment.config("manager"), name="manager")
     options = StackOptions(data_plane=plane.id, target_namespace="plane-0")
     connected = await add_hub(manager, hub.environment.config("manager"), options)
     sweeper = add_orphan_sweep(manager, connected, period=1e6, delay=0.0)
