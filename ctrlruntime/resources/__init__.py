@@ -6,7 +6,7 @@ each object is.
 """
 
 from ctrlruntime.resources.builder_changes import INPUTS, inputs_of
-from ctrlruntime.resources.control import Action, Control, Outcome, UntrackedKind
+from ctrlruntime.resources.control import Control, UntrackedKind
 from ctrlruntime.resources.definitions import Definition, Definitions
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, owner_reference
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
@@ -14,6 +14,7 @@ from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from ctrlruntime.resources.object_set import SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.ordinal import ORDINAL, ordinal_of, ordinals
+from ctrlruntime.resources.outcome import Action, Outcome
 from ctrlruntime.resources.ownership import (
     OWNER,
     OWNER_UID,

@@ -2,9 +2,8 @@
 
 import copy
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
-from enum import StrEnum
 from typing import Any, Final, Self
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -12,98 +11,43 @@ from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.versions import number, version
-from ctrlruntime.client.client import PatchType, Propagation
+from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import (
     AlreadyExists,
     APIError,
-    BadRequest,
     Conflict,
-    InternalError,
-    Invalid,
     NotFound,
-    StatusCause,
 )
 from ctrlruntime.client.selectors import parse_labels
 from ctrlruntime.cluster.cluster import Cluster
-from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.desired import (
-    INHERITED,
     Desired,
     Manifest,
     ObjectKey,
-    PatchStrategy,
-    owner_reference,
     reference_manifest,
 )
 from ctrlruntime.resources.diff import (
     Diff,
-    Foreign,
     Reason,
     Settled,
     diff,
     difference,
     is_builder_change,
-    is_recorded,
     settle,
 )
+from ctrlruntime.resources.object_writer import FieldDispute, ObjectWriter
+from ctrlruntime.resources.outcome import BELONGS, Action, Outcome
 from ctrlruntime.resources.ownership import (
-    OWNER,
     OWNER_UID,
     Owner,
     Ownership,
     OwnershipResult,
     check_ownership,
-    is_handed_over,
 )
 from ctrlruntime.resources.revision import REVISION
 
-FIRST_CONTACT: Final = "1"
-"""An apply with this resourceVersion creates, or answers 409 when anything is there."""
-
-
 ATTEMPTS: Final = 4
 """How often an object that changes meanwhile is read and written again."""
-
-BEFORE_FIRST_APPLY: Final = "before-first-apply"
-"""Who holds the fields of an object that has no managed fields when it is first applied."""
-
-
-class Action(StrEnum):
-    """What a control did to one object."""
-
-    CREATED = "created"
-    UPDATED = "updated"
-    UNCHANGED = "unchanged"
-    CONFLICT = "conflict"
-    """Not touched: another owner holds it, or another manager a desired field."""
-    TERMINATING = "terminating"
-    """Not touched: it is being deleted, and can be created once it is gone."""
-    HELD = "held"
-    """Not touched: only a new builder would make it in another way."""
-
-
-@fast_dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was done to one desired object, and the object as known afterwards."""
-
-    action: Action
-    entry: Entry | None = None
-    reason: Reason | None = None
-    conflict: str = ""
-    """For a conflict: who holds the object or the field, in words."""
-    superseded_by_watch: bool = False
-    """A later write of another client is known already: no event will tell of a change."""
-
-
-BELONGS: Final = "it belongs to "
-
-
-def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
-    """Return a conflict that came up in writing, as `diff` tells of one."""
-    holder = outcome.conflict.removeprefix(BELONGS)
-    if outcome.reason is not None:
-        holder = f"somebody else in part ({outcome.conflict})"
-    return Foreign(desired, outcome.entry or entry, holder)
 
 
 _PROBE: Final = "-probe"
@@ -141,6 +85,7 @@ class Control:
         self._cache = cache
         self._client: CachedClient = cache.client()
         self._field_manager = field_manager
+        self._writer = ObjectWriter(cache, self._client, field_manager)
         cache.field_managers.add(field_manager)
         self._alive = alive
         self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
@@ -153,6 +98,7 @@ class Control:
         """
         other = copy.copy(self)
         other._client = self._client.impersonating(user)
+        other._writer = self._writer.through(other._client)
         return other
 
     def look(self, desired: Desired) -> Entry | None:
@@ -279,7 +225,7 @@ class Control:
                 "labels": {key: labels[key] for key in selected if key in labels},
             }
         }
-        await self._merge(desired.mapping, desired.name, desired.namespace, patch)
+        await self._writer.merge(desired.mapping, desired.name, desired.namespace, patch)
         return Outcome(Action.UPDATED, entry, Reason.TRACKING)
 
     async def refuses_new(self, desired: Desired, owner: Owner) -> APIError | None:
@@ -356,7 +302,7 @@ class Control:
             }
         }
         try:
-            await self._merge(mapping, entry.name, entry.namespace, patch)
+            await self._writer.merge(mapping, entry.name, entry.namespace, patch)
         except NotFound:
             return False
         return True
@@ -456,19 +402,8 @@ class Control:
         return uid is not None and uid != owner.uid and self._alive(uid)
 
     async def _create(self, desired: Desired, owner: Owner) -> Outcome:
-        body = desired.body(owner)
-        if desired.strategy is PatchStrategy.APPLY:
-            answer = await self._apply_first(desired, body)
-        else:
-            answer = await self._client.create(
-                body, kind=desired.mapping, field_manager=self._field_manager
-            )
+        answer = await self._writer.create(desired, owner)
         return self._written(desired, owner, answer, Action.CREATED, None)
-
-    def _apply_first(self, desired: Desired, body: Manifest) -> Awaitable[Manifest]:
-        """Return an apply that creates, or raises Conflict or AlreadyExists when anything is there."""
-        versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
-        return self._apply(desired, versioned, force=desired.force)
 
     async def _update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
@@ -476,165 +411,16 @@ class Control:
         if reason is Reason.ADOPTION and is_builder_change(desired, entry):
             # Ours again, and held back as before: what it was made from is left on record.
             desired = replace(desired, once=True, revision=entry.annotations[REVISION])
-        if desired.once:
-            record = self._record(desired, entry, owner)
-            if reason is Reason.ADOPTION:
-                record["metadata"]["resourceVersion"] = entry.resource_version
-            answer = await self._merge(desired.mapping, entry.name, entry.namespace, record)
-            return self._written(desired, owner, answer, Action.UPDATED, reason)
-        # The object that was judged is adopted, and no newer one: by now it may be on its way out, and a
-        # deletion by the garbage collector would count as one of an object of the new owner.
-        required = entry.resource_version if reason is Reason.ADOPTION else ""
-        required = await self._drop_stale_references(desired, entry, owner, required)
-        force = (
-            desired.force
-            or desired.force_own_fields
-            or not _is_new_content(desired, entry, owner, reason)
-        )
         try:
-            answer = await self._write(desired, entry, owner, required, force=force)
-        except Conflict as error:
-            if not error.is_field_conflict:
-                raise
-            if any(map(_is_disputed, error.causes)):
-                return Outcome(Action.CONFLICT, entry, reason, error.message)
-            answer = await self._write(desired, entry, owner, required, force=True)
-        answer = await self._record_fields(desired, owner, answer)
+            answer = await self._writer.update(desired, entry, owner, reason)
+        except FieldDispute as error:
+            return Outcome(Action.CONFLICT, entry, reason, str(error))
+        if not desired.once:
+            answer = await self._record_fields(desired, owner, answer)
         return self._written(desired, owner, answer, Action.UPDATED, reason)
 
-    async def _drop_stale_references(
-        self, desired: Desired, entry: Entry, owner: Owner, required: str
-    ) -> str:
-        """Take off the reference to the owner of a former life, which an apply cannot remove.
-
-        Writes to the version `required`, if one is. Returns the one that the next write requires.
-        """
-        recorded = entry.annotations.get(OWNER_UID)
-        stale = recorded != owner.uid and any(ref.uid == recorded for ref in entry.owners)
-        if not stale or desired.strategy is not PatchStrategy.APPLY:
-            return required
-        references = self._references(desired, entry, owner)
-        patch: Manifest = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
-        if is_handed_over(entry, owner):  # reference and record change hands in one write
-            patch["metadata"]["annotations"] = {OWNER: owner.key, OWNER_UID: owner.uid}
-        if required:
-            patch["metadata"]["resourceVersion"] = required
-        answer = await self._merge(desired.mapping, entry.name, entry.namespace, patch)
-        return str(answer["metadata"]["resourceVersion"]) if required else ""
-
     async def _record_fields(self, desired: Desired, owner: Owner, answer: Manifest) -> Manifest:
-        """Make managed fields show all we wrote as owned by this manager alone.
-
-        A merge or an update records only what it changes, and nothing on an object whose managed
-        fields are gone; an apply of the same values records everything. The server's stand-in for
-        the unknown managers of before is dropped, or own fields could never be removed again.
-        """
-        entry = self.look(desired)
-        if entry is None or entry.resource_version != answer["metadata"]["resourceVersion"]:
-            return answer
-        try:
-            if desired.strategy is not PatchStrategy.APPLY and not is_recorded(
-                desired, entry, owner
-            ):
-                body = desired.body(owner)
-                body["metadata"]["uid"] = entry.uid
-                answer = await self._apply(desired, body, force=True)
-            return await self._drop_stand_in(desired, answer)
-        except (BadRequest, Conflict, Invalid, InternalError):
-            pass  # not recorded then: a later write of anybody's will be looked at as drift
-        return answer
-
-    async def _drop_stand_in(self, desired: Desired, answer: Manifest) -> Manifest:
-        managers = [each["manager"] for each in answer["metadata"].get("managedFields") or ()]
-        if BEFORE_FIRST_APPLY not in managers or len(managers) < 2:
-            return answer
-        path = f"/metadata/managedFields/{managers.index(BEFORE_FIRST_APPLY)}"
-        version = answer["metadata"]["resourceVersion"]  # nothing of others may hide behind ours
-        operations: list[dict[str, Any]] = [
-            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
-            {"op": "test", "path": f"{path}/manager", "value": BEFORE_FIRST_APPLY},
-            {"op": "remove", "path": path},
-        ]
-        patched: Manifest = await self._client.patch(
-            desired.mapping,
-            desired.name,
-            operations,
-            namespace=desired.namespace or None,
-            type=PatchType.JSON,
-            field_manager=self._field_manager,
-            metadata_only=self._cache.metadata_only(desired.mapping),
-        )
-        return patched
-
-    async def _write(
-        self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
-    ) -> Manifest:
-        """`force`: the same revision was all our own, so restoring it is no conflict.
-
-        `required`: the version that the object must have; empty: any.
-        """
-        body = desired.body(owner)
-        if required:
-            body["metadata"]["resourceVersion"] = required
-        if desired.strategy is PatchStrategy.APPLY:
-            body["metadata"]["uid"] = entry.uid
-            return await self._apply(desired, body, force=force)
-        if desired.strategy is PatchStrategy.MERGE:
-            body["metadata"]["uid"] = entry.uid
-            body["metadata"]["ownerReferences"] = self._references(desired, entry, owner) or None
-            return await self._merge(desired.mapping, entry.name, entry.namespace, body)
-        body["metadata"] |= {
-            "uid": entry.uid,
-            "resourceVersion": entry.resource_version,
-            "finalizers": list(entry.finalizers),
-            "ownerReferences": self._references(desired, entry, owner),
-        }
-        return await self._client.update(
-            body, kind=desired.mapping, field_manager=self._field_manager
-        )
-
-    def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Awaitable[Manifest]:
-        return self._client.apply(
-            body,
-            kind=desired.mapping,
-            field_manager=self._field_manager,
-            force=force,
-            metadata_only=self._cache.metadata_only(desired.mapping),
-        )
-
-    def _merge(
-        self, mapping: RESTMapping, name: str, namespace: str, patch: Manifest
-    ) -> Awaitable[Manifest]:
-        return self._client.patch(
-            mapping,
-            name,
-            patch,
-            namespace=namespace or None,
-            type=PatchType.MERGE,
-            field_manager=self._field_manager,
-            metadata_only=self._cache.metadata_only(mapping),
-        )
-
-    def _record(self, desired: Desired, entry: Entry, owner: Owner) -> Manifest:
-        """Return a patch that renews tracking metadata and touches nothing else."""
-        recorded = entry.annotations.get(INHERITED)
-        left = set((recorded or "").split(",")) - {"", *desired.inherited}
-        gone = {} if recorded is None else {INHERITED: None}
-        return {
-            "metadata": {
-                "uid": entry.uid,
-                "labels": {**dict.fromkeys(left), **desired.inherited, **desired.labels},
-                "annotations": {**gone, **desired.tracking(owner)},
-                "ownerReferences": self._references(desired, entry, owner) or None,
-            }
-        }
-
-    @staticmethod
-    def _references(desired: Desired, entry: Entry, owner: Owner) -> list[dict[str, Any]]:
-        """Return the owner references to write where the whole list is replaced: others' are kept."""
-        stale = {owner.uid, entry.annotations.get(OWNER_UID)}
-        kept = [reference_manifest(ref) for ref in entry.owners if ref.uid not in stale]
-        return [*kept, owner_reference(owner)] if desired.reference else kept
+        return await self._writer.record_fields(desired, owner, answer, self.look(desired))
 
     def _written(
         self,
@@ -652,21 +438,3 @@ class Control:
             return Outcome(action, entry, reason)
         self._settled.pop(desired.key, None)
         return Outcome(action, entry, reason, superseded_by_watch=version(entry) > number(answered))
-
-
-def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> bool:
-    """Whether fields are set that this manager did not own before, so that another manager may own them."""
-    if reason is Reason.REVISION:
-        return True
-    changed = entry.annotations.get(REVISION) != desired.revision
-    return reason is Reason.ADOPTION and changed and is_handed_over(entry, owner)
-
-
-def _is_disputed(cause: StatusCause) -> bool:
-    """Whether a field conflict is with another manager, over something that is not this controller's record.
-
-    Where managed fields were wiped, the server names `before-first-apply`: that is no manager.
-    """
-    ours = (REVISION, OWNER, OWNER_UID)
-    tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
-    return not tracking and f'"{BEFORE_FIRST_APPLY}"' not in cause.message

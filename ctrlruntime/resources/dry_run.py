@@ -11,9 +11,10 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
-from ctrlruntime.resources.control import Action, Control, Outcome
+from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired, Manifest
 from ctrlruntime.resources.diff import Reason
+from ctrlruntime.resources.outcome import Action, Outcome
 from ctrlruntime.resources.ownership import Owner, Ownership
 
 

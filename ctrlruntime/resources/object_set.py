@@ -7,10 +7,11 @@ from typing import Final
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.resources.control import Action, Control, Outcome
+from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired, ObjectKey
 from ctrlruntime.resources.diff import Reason
 from ctrlruntime.resources.ordinal import ordinal_of
+from ctrlruntime.resources.outcome import Action, Outcome
 from ctrlruntime.resources.ownership import Owner
 
 

@@ -24,7 +24,7 @@ from ctrlruntime.resources import (
     Reason,
     owner_key,
 )
-from ctrlruntime.resources.control import Outcome as Written
+from ctrlruntime.resources.outcome import Outcome as Written
 from ctrlruntime.resources.readiness import Phase, Readiness, assess
 from internal.tenancy.builder import Build, BuiltResource, not_served
 from internal.tenancy.children import ChildKinds

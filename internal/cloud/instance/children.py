@@ -15,8 +15,8 @@ from ctrlruntime.client.errors import Invalid, NotFound
 from ctrlruntime.client.patches import difference
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import Control, Owner, SetResult, reconcile_set
-from ctrlruntime.resources.control import Action
 from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources.outcome import Action
 from ctrlruntime.resources.revision import revision
 from internal.cloud.instance.order import Object
 from internal.cloud.labels import (

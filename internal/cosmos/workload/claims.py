@@ -13,10 +13,11 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.resources.builder_changes import inputs_of
-from ctrlruntime.resources.control import Action, Control, taken
+from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Foreign
 from ctrlruntime.resources.object_set import SetPolicy, SetResult, reconcile_set
+from ctrlruntime.resources.outcome import Action, taken
 from ctrlruntime.resources.ownership import Owner
 from ctrlruntime.resources.revision import revision
 from internal.cosmos.workload.sizes import requested_size

@@ -15,9 +15,10 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.selectors import LabelSelector
-from ctrlruntime.resources.control import Action, Control, taken
+from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff, Foreign
+from ctrlruntime.resources.outcome import Action, taken
 from ctrlruntime.resources.ownership import Owner
 from internal.cosmos.workload.halting import HaltRules, remaining_fixes
 from internal.cosmos.workload.plan import Availability, Plan, Urgent, is_outdated, plan

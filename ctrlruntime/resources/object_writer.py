@@ -1,0 +1,245 @@
+"""Writes of one desired object: what is sent so that the server, and its managed fields, show it as desired."""
+
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.cache import Cache, CachedClient
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.client import PatchType
+from ctrlruntime.client.errors import BadRequest, Conflict, InternalError, Invalid, StatusCause
+from ctrlruntime.resources.desired import (
+    INHERITED,
+    Desired,
+    Manifest,
+    PatchStrategy,
+    owner_reference,
+    reference_manifest,
+)
+from ctrlruntime.resources.diff import Reason, is_recorded
+from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, is_handed_over
+from ctrlruntime.resources.revision import REVISION
+
+FIRST_CONTACT: Final = "1"
+"""An apply with this resourceVersion creates, or answers 409 when anything is there."""
+BEFORE_FIRST_APPLY: Final = "before-first-apply"
+"""Who holds the fields of an object that has no managed fields when it is first applied."""
+
+
+class FieldDispute(Exception):
+    """Another manager owns a desired field. The message is the server's, which names both."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectWriter:
+    """Writes objects as one field manager. It decides how, and not whether."""
+
+    cache: Cache
+    client: CachedClient
+    field_manager: str
+
+    def through(self, client: CachedClient) -> Self:
+        """Return a writer that writes by another client of the same cache."""
+        return replace(self, client=client)
+
+    async def create(self, desired: Desired, owner: Owner) -> Manifest:
+        """Create one object. Return the server's answer. Raises Conflict or AlreadyExists when anything is there."""
+        body = desired.body(owner)
+        if desired.strategy is PatchStrategy.APPLY:
+            return await self._apply_first(desired, body)
+        return await self.client.create(
+            body, kind=desired.mapping, field_manager=self.field_manager
+        )
+
+    def _apply_first(self, desired: Desired, body: Manifest) -> Awaitable[Manifest]:
+        """Return an apply that creates, or raises Conflict or AlreadyExists when anything is there."""
+        versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
+        return self._apply(desired, versioned, force=desired.force)
+
+    async def update(
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+    ) -> Manifest:
+        """Write one object over `entry`. Return the server's answer. With `once` only the record of it is renewed.
+
+        Raises FieldDispute, and the client's errors.
+        """
+        if desired.once:
+            record = _record(desired, entry, owner)
+            if reason is Reason.ADOPTION:
+                record["metadata"]["resourceVersion"] = entry.resource_version
+            return await self.merge(desired.mapping, entry.name, entry.namespace, record)
+        # The object that was judged is adopted, and no newer one: by now it may be on its way out, and a
+        # deletion by the garbage collector would count as one of an object of the new owner.
+        required = entry.resource_version if reason is Reason.ADOPTION else ""
+        required = await self._drop_stale_references(desired, entry, owner, required)
+        force = (
+            desired.force
+            or desired.force_own_fields
+            or not _is_new_content(desired, entry, owner, reason)
+        )
+        try:
+            return await self._write(desired, entry, owner, required, force=force)
+        except Conflict as error:
+            if not error.is_field_conflict:
+                raise
+            if any(map(_is_disputed, error.causes)):
+                raise FieldDispute(error.message) from error
+            return await self._write(desired, entry, owner, required, force=True)
+
+    async def _drop_stale_references(
+        self, desired: Desired, entry: Entry, owner: Owner, required: str
+    ) -> str:
+        """Take off the reference to the owner of a former life, which an apply cannot remove.
+
+        Writes to the version `required`, if one is. Returns the one that the next write requires.
+        """
+        recorded = entry.annotations.get(OWNER_UID)
+        stale = recorded != owner.uid and any(ref.uid == recorded for ref in entry.owners)
+        if not stale or desired.strategy is not PatchStrategy.APPLY:
+            return required
+        references = _references(desired, entry, owner)
+        patch: Manifest = {"metadata": {"uid": entry.uid, "ownerReferences": references or None}}
+        if is_handed_over(entry, owner):  # reference and record change hands in one write
+            patch["metadata"]["annotations"] = {OWNER: owner.key, OWNER_UID: owner.uid}
+        if required:
+            patch["metadata"]["resourceVersion"] = required
+        answer = await self.merge(desired.mapping, entry.name, entry.namespace, patch)
+        return str(answer["metadata"]["resourceVersion"]) if required else ""
+
+    async def record_fields(
+        self, desired: Desired, owner: Owner, answer: Manifest, entry: Entry | None
+    ) -> Manifest:
+        """Make managed fields show all we wrote as owned by this manager alone.
+
+        A merge or an update records only what it changes, and nothing on an object whose managed
+        fields are gone; an apply of the same values records everything. The server's stand-in for
+        the unknown managers of before is dropped, or own fields could never be removed again.
+
+        `entry`: the object as the cache has it now.
+        """
+        if entry is None or entry.resource_version != answer["metadata"]["resourceVersion"]:
+            return answer
+        try:
+            if desired.strategy is not PatchStrategy.APPLY and not is_recorded(
+                desired, entry, owner
+            ):
+                body = desired.body(owner)
+                body["metadata"]["uid"] = entry.uid
+                answer = await self._apply(desired, body, force=True)
+            return await self._drop_stand_in(desired, answer)
+        except (BadRequest, Conflict, Invalid, InternalError):
+            pass  # not recorded then: a later write of anybody's will be looked at as drift
+        return answer
+
+    async def _drop_stand_in(self, desired: Desired, answer: Manifest) -> Manifest:
+        managers = [each["manager"] for each in answer["metadata"].get("managedFields") or ()]
+        if BEFORE_FIRST_APPLY not in managers or len(managers) < 2:
+            return answer
+        path = f"/metadata/managedFields/{managers.index(BEFORE_FIRST_APPLY)}"
+        version = answer["metadata"]["resourceVersion"]  # nothing of others may hide behind ours
+        operations: list[dict[str, Any]] = [
+            {"op": "test", "path": "/metadata/resourceVersion", "value": version},
+            {"op": "test", "path": f"{path}/manager", "value": BEFORE_FIRST_APPLY},
+            {"op": "remove", "path": path},
+        ]
+        patched: Manifest = await self.client.patch(
+            desired.mapping,
+            desired.name,
+            operations,
+            namespace=desired.namespace or None,
+            type=PatchType.JSON,
+            field_manager=self.field_manager,
+            metadata_only=self.cache.metadata_only(desired.mapping),
+        )
+        return patched
+
+    async def _write(
+        self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
+    ) -> Manifest:
+        """`force`: the same revision was all our own, so restoring it is no conflict.
+
+        `required`: the version that the object must have; empty: any.
+        """
+        body = desired.body(owner)
+        if required:
+            body["metadata"]["resourceVersion"] = required
+        if desired.strategy is PatchStrategy.APPLY:
+            body["metadata"]["uid"] = entry.uid
+            return await self._apply(desired, body, force=force)
+        if desired.strategy is PatchStrategy.MERGE:
+            body["metadata"]["uid"] = entry.uid
+            body["metadata"]["ownerReferences"] = _references(desired, entry, owner) or None
+            return await self.merge(desired.mapping, entry.name, entry.namespace, body)
+        body["metadata"] |= {
+            "uid": entry.uid,
+            "resourceVersion": entry.resource_version,
+            "finalizers": list(entry.finalizers),
+            "ownerReferences": _references(desired, entry, owner),
+        }
+        return await self.client.update(
+            body, kind=desired.mapping, field_manager=self.field_manager
+        )
+
+    def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Awaitable[Manifest]:
+        return self.client.apply(
+            body,
+            kind=desired.mapping,
+            field_manager=self.field_manager,
+            force=force,
+            metadata_only=self.cache.metadata_only(desired.mapping),
+        )
+
+    def merge(
+        self, mapping: RESTMapping, name: str, namespace: str, patch: Manifest
+    ) -> Awaitable[Manifest]:
+        """Return a merge patch of one object. Awaiting it raises the client's errors."""
+        return self.client.patch(
+            mapping,
+            name,
+            patch,
+            namespace=namespace or None,
+            type=PatchType.MERGE,
+            field_manager=self.field_manager,
+            metadata_only=self.cache.metadata_only(mapping),
+        )
+
+
+def _record(desired: Desired, entry: Entry, owner: Owner) -> Manifest:
+    """Return a patch that renews tracking metadata and touches nothing else."""
+    recorded = entry.annotations.get(INHERITED)
+    left = set((recorded or "").split(",")) - {"", *desired.inherited}
+    gone = {} if recorded is None else {INHERITED: None}
+    return {
+        "metadata": {
+            "uid": entry.uid,
+            "labels": {**dict.fromkeys(left), **desired.inherited, **desired.labels},
+            "annotations": {**gone, **desired.tracking(owner)},
+            "ownerReferences": _references(desired, entry, owner) or None,
+        }
+    }
+
+
+def _references(desired: Desired, entry: Entry, owner: Owner) -> list[dict[str, Any]]:
+    """Return the owner references to write where the whole list is replaced: others' are kept."""
+    stale = {owner.uid, entry.annotations.get(OWNER_UID)}
+    kept = [reference_manifest(ref) for ref in entry.owners if ref.uid not in stale]
+    return [*kept, owner_reference(owner)] if desired.reference else kept
+
+
+def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> bool:
+    """Whether fields are set that this manager did not own before, so that another manager may own them."""
+    if reason is Reason.REVISION:
+        return True
+    changed = entry.annotations.get(REVISION) != desired.revision
+    return reason is Reason.ADOPTION and changed and is_handed_over(entry, owner)
+
+
+def _is_disputed(cause: StatusCause) -> bool:
+    """Whether a field conflict is with another manager, over something that is not this controller's record.
+
+    Where managed fields were wiped, the server names `before-first-apply`: that is no manager.
+    """
+    ours = (REVISION, OWNER, OWNER_UID)
+    tracking = any(cause.field == f".metadata.annotations.{name}" for name in ours)
+    return not tracking and f'"{BEFORE_FIRST_APPLY}"' not in cause.message
