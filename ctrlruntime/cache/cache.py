@@ -1,10 +1,7 @@
 """Declared informers, and reads from their stores."""
 
-import asyncio
-import contextlib
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
-from typing import Any, Final, TypeAlias, TypeVar, overload
+from collections.abc import Collection, Mapping
+from typing import Any, TypeAlias, TypeVar, overload
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -23,11 +20,7 @@ from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.cache.entry import Entry, Key, KindT
 from ctrlruntime.cache.errors import (
     CacheNotStarted,
-    CacheSyncTimeout,
-    NotSynced,
     OnlyMetadata,
-    OutsideCache,
-    UndeclaredKind,
 )
 from ctrlruntime.cache.informer import (
     Informer,
@@ -36,11 +29,13 @@ from ctrlruntime.cache.informer import (
     Transform,
 )
 from ctrlruntime.cache.listwatch import ListWatch, ServerListWatch
+from ctrlruntime.cache.lookup import InformerLookup, Informers, readable, shows
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
 from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
 from ctrlruntime.cache.reading import Query
 from ctrlruntime.cache.reflector import ServerFeatures
 from ctrlruntime.cache.store import IndexFn
+from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 
@@ -48,50 +43,13 @@ __all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle", "KindCache
 
 R = TypeVar("R", bound=Resource[Any, Any])
 
-REFERENCES: Final = 256
-"""References to kinds whose informers are kept; beyond, all are looked up anew."""
 ObjectList: TypeAlias = list[R]
 Manifests: TypeAlias = list[Manifest]
 Objects: TypeAlias = list[Any]
 Entries: TypeAlias = list[Entry]
 TypedEntries: TypeAlias = list[Entry[R]]
-Informers: TypeAlias = list[Informer]
 Stats: TypeAlias = list[InformerStats]
 Doubts: TypeAlias = list[tuple[RESTMapping, Key]]
-_Declared: TypeAlias = tuple[GroupVersionKind, Selection]
-
-
-class InformerHandle:
-    """One use of an informer. The informer ends with its last use."""
-
-    def __init__(self, informer: Informer, release: Callable[[], None]) -> None:
-        self.informer = informer
-        self._release: Callable[[], None] | None = release
-
-    async def release(self) -> None:
-        """Doing so twice is harmless."""
-        release, self._release = self._release, None
-        if release is not None:
-            release()
-
-
-@dataclass(slots=True, eq=False)
-class _Use:
-    informer: Informer
-    count: int = 0
-    task: asyncio.Task[None] | None = None
-    ready: bool = False
-    optional: bool = True
-    """Whether every declaration is optional."""
-    sync_timeout: float | None = None
-    """The shortest of all declarations."""
-
-
-Uses: TypeAlias = list[_Use]
-
-
-def _describe(use: _Use) -> str:
-    return f"{use.informer.gvk}: {use.informer.last_error or 'no answer yet'}"
 
 
 class Cache:
@@ -114,19 +72,11 @@ class Cache:
         """Those of the Controls that write by this cache, which therefore compare what it tracks."""
         self._observer: InformerObserver = observer or NoInformerObserver()
         self._features = ServerFeatures()
-        self._uses: dict[_Declared, _Use] = {}
-        self._by_kind: dict[GroupVersionKind, list[Informer]] = {}
-        self._by_reference: dict[int, tuple[KindRef, list[Informer]]] = {}
-        """What was found for a reference, by its identity: a hash of its kind costs ten times as much."""
-        self._by_group_kind: dict[GroupKind, list[Informer]] = {}
-        self._started = False
-        self._unready = 0
-        self._all_ready = asyncio.Event()
-        self._all_ready.set()
-        self._ended = asyncio.Event()
         self._log: FilteringBoundLogger = (
             logger if logger is not None else structlog.get_logger("ctrlruntime.cache")
         )
+        self._uses = InformerUses(self._log)
+        self._lookup = InformerLookup()
 
     # -- declaring -------------------------------------------------------------------------
 
@@ -156,7 +106,7 @@ class Cache:
         mapping, certain = self._mapping(kind)
         selection = self._selection(mapping, namespaces, labels, fields)
         key = (mapping.gvk, selection)
-        use = self._uses.get(key)
+        use = self._uses.find(key)
         if use is None:
             informer = self._new_informer(
                 mapping,
@@ -167,15 +117,12 @@ class Cache:
                 indexes=indexes,
                 transform=transform,
             )
-            use = self._uses[key] = _Use(informer)
-            self._add(use)
+            use = self._uses.add(key, informer)
+            self._lookup.add(informer)
         else:
             use.informer.check_transform(transform)
             self._share(use, metadata_only, track_manager, indexes)
-        use.count += 1
-        use.optional = use.optional and optional
-        if sync_timeout is not None:
-            use.sync_timeout = min(sync_timeout, use.sync_timeout or sync_timeout)
+        use.declare(optional=optional, sync_timeout=sync_timeout)
         return InformerHandle(use.informer, lambda: self._release(key))
 
     # -- reading ---------------------------------------------------------------------------
@@ -185,7 +132,7 @@ class Cache:
 
         Of several, one that tracks the field manager `tracked`, else the one that watches everything.
         """
-        informers = self._informers(kind)
+        informers = self._lookup.of(kind)
         return next((each for each in informers if tracked == each.track_manager), informers[0])
 
     def metadata_only(self, kind: KindRef) -> bool:
@@ -193,7 +140,7 @@ class Cache:
 
         The answer to a write may then be metadata alone.
         """
-        for informer in self._informers(kind):  # noqa: SIM110 - a loop: it runs for every write
+        for informer in self._lookup.of(kind):  # noqa: SIM110 - a loop: it runs for every write
             if not informer.metadata_only:
                 return False
         return True
@@ -231,8 +178,8 @@ class Cache:
         keeps whole objects, an object that it does not select is not taken from an informer of metadata.
         """
         namespace = namespace or ""
-        informers = self._informers(kind)
-        if len(informers) == 1 and self._started and _shows(only := informers[0], namespace):
+        informers = self._lookup.of(kind)
+        if len(informers) == 1 and self._uses.started and shows(only := informers[0], namespace):
             return only.store.get_by_key((namespace, name))
         for informer in self._readable(kind, namespace or None, tracked=tracked):
             if (entry := informer.store.get(name, namespace=namespace)) is not None:
@@ -360,16 +307,14 @@ class Cache:
     def unconfirmed(self, kind: KindRef, name: str, *, namespace: str | None = None) -> bool:
         """Whether a write got no answer, so that the object has to be read from the server first."""
         key = (namespace or "", name)
-        for informer in self._informers(kind):  # noqa: SIM110 - a loop: it runs for every reconcile
+        for informer in self._lookup.of(kind):  # noqa: SIM110 - a loop: it runs for every reconcile
             if informer.unconfirmed(key):
                 return True
         return False
 
     def unconfirmed_keys(self) -> Doubts:
         return [
-            (use.informer.mapping, key)
-            for use in self._uses.values()
-            for key in use.informer.unconfirmed_keys
+            (informer.mapping, key) for informer in self._uses for key in informer.unconfirmed_keys
         ]
 
     async def refresh(
@@ -377,51 +322,42 @@ class Cache:
     ) -> Entry | None:
         """Read one object from the server into the stores. Returns its entry, None if there is none."""
         found: Entry | None = None
-        for informer in self._informers(kind):
+        for informer in self._lookup.of(kind):
             if informer.covers(namespace or "") or not informer.mapping.namespaced:
                 found = await informer.refresh((namespace or "", name)) or found
         return found
 
     async def settle(self, kind: KindRef | None = None) -> None:
         """Read every object in doubt (of one kind) from the server; an idle cache has none."""
-        uses = [use.informer for use in self._uses.values()]
-        for informer in uses if kind is None else self._informers(kind):
+        for informer in list(self._uses) if kind is None else self._lookup.of(kind):
             for key in informer.unconfirmed_keys:
                 await informer.refresh(key)
 
     def informers_of(self, kind: GroupKind) -> Informers:
         """Every informer of a kind, in whatever version and selection."""
-        return self._by_group_kind.get(kind, [])
+        return self._lookup.of_every_version(kind)
 
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:
         """Start every declared informer and return; see `wait_synced`. Once only."""
-        if self._started:
-            raise RuntimeError("the cache is already started")
-        self._started = True
-        for use in self._uses.values():
-            self._run(use)
+        self._uses.start()
 
     async def run(self) -> None:
         """Start, and stop when cancelled."""
         await self.start()
         try:
-            await self._ended.wait()
+            await self._uses.wait_ended()
         finally:
             await self.stop()
 
     async def stop(self) -> None:
         """End every watch. The stores stay readable."""
-        self._ended.set()
-        tasks = [use.task for use in self._uses.values() if use.task is not None]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._uses.stop()
 
     @property
     def stopped(self) -> bool:
-        return self._ended.is_set()
+        return self._uses.stopped
 
     @property
     def synced(self) -> bool:
@@ -429,17 +365,11 @@ class Cache:
 
         Kinds that the server does not serve are left out.
         """
-        restarting = any(use.informer.restarting for use in self._uses.values())
-        return self._started and self._all_ready.is_set() and not restarting
+        return self._uses.synced
 
     async def wait_synced(self, timeout: float | None = None) -> None:
         """Kinds that the server lacks are not waited for; see `missing`. Raises TimeoutError naming the rest."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._all_ready.wait()
-        except TimeoutError as error:
-            waiting = "; ".join(_describe(use) for use in self._uses.values() if not use.ready)
-            raise TimeoutError(f"not synced within {timeout} s: {waiting}") from error
+        await self._uses.wait_synced(timeout)
 
     async def wait_started(self, timeout: float) -> None:
         """Wait until every declared kind has synced, each no longer than its own ``sync_timeout``.
@@ -449,65 +379,31 @@ class Cache:
         Optional kinds that have not synced by then are logged, and not waited for; reading them raises NotSynced.
         Raises CacheSyncTimeout, which names the other kinds.
         """
-        loop = asyncio.get_running_loop()
-        began = loop.time()
-        while not self._all_ready.is_set():
-            limits = {use: use.sync_timeout or timeout for use in self._waiting()}
-            first = min(limits.values())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(began + first):
-                    await self._all_ready.wait()
-                continue
-            late = [use for use in self._waiting() if limits.get(use, first + 1.0) <= first]
-            required = [_describe(use) for use in late if not use.optional]
-            if required:
-                raise CacheSyncTimeout(
-                    f"not synced within {first:g} s: {'; '.join(required)}. Allow this user to list "
-                    "and watch them, or set a longer cache_sync_timeout"
-                )
-            for use in late:
-                self._log.error(
-                    "an optional kind has not synced; it is not waited for",
-                    kind=str(use.informer.gvk),
-                    error=str(use.informer.last_error or "no answer yet"),
-                )
-                self._now_ready(use)
-
-    def _waiting(self) -> Uses:
-        return [use for use in self._uses.values() if not use.ready]
+        await self._uses.wait_started(timeout)
 
     def declared(self) -> dict[RESTMapping, bool]:
         """Return the declared kinds, and for each whether every declaration keeps metadata only."""
         kinds: dict[RESTMapping, bool] = {}
-        for use in self._uses.values():
-            mapping = use.informer.mapping
-            kinds[mapping] = kinds.get(mapping, True) and use.informer.metadata_only
+        for informer in self._uses:
+            mapping = informer.mapping
+            kinds[mapping] = kinds.get(mapping, True) and informer.metadata_only
         return kinds
 
     def unsynced(self) -> dict[GroupVersionKind, Exception | None]:
         """Return the kinds that keep `synced` False, and the last error of each."""
-        return {
-            use.informer.gvk: use.informer.last_error
-            for use in self._uses.values()
-            if not use.ready or use.informer.restarting
-        }
+        return self._uses.unsynced()
 
     def failed(self) -> dict[GroupVersionKind, Exception | None]:
         """Return kinds whose informer has had ``failure_threshold`` unexpected errors in a row, or has ended, and the last error of each."""
-        return {
-            use.informer.gvk: use.informer.last_error
-            for use in self._uses.values()
-            if use.informer.failed
-            or (use.task is not None and use.task.done() and not self.stopped)
-        }
+        return self._uses.failed()
 
     def missing(self) -> dict[GroupVersionKind, float]:
         """Return declared kinds that the server does not serve, and since when (seconds since the epoch)."""
         now, tick = self.options.clock(), self.options.informers.reflector.clock()
         return {
-            use.informer.gvk: now - (tick - use.informer.missing_since)
-            for use in self._uses.values()
-            if use.informer.missing_since is not None
+            informer.gvk: now - (tick - informer.missing_since)
+            for informer in self._uses
+            if informer.missing_since is not None
         }
 
     def notify_discovery_changed(self, *, removed: str = "") -> None:
@@ -517,8 +413,7 @@ class Cache:
         whether they are served still.
         """
         self.live_client.mapper.invalidate()
-        for use in self._uses.values():
-            informer = use.informer
+        for informer in self._uses:
             if informer.missing_since is not None:
                 informer.discovery_changed()
             elif removed and removed == f"{informer.mapping.plural}.{informer.gvk.group}":
@@ -526,7 +421,7 @@ class Cache:
 
     def stats(self) -> Stats:
         """For gauges, one for each informer."""
-        return [use.informer.stats() for use in self._uses.values()]
+        return [informer.stats() for informer in self._uses]
 
     # -- inside ----------------------------------------------------------------------------
 
@@ -550,7 +445,7 @@ class Cache:
             options=self.options.informers,
             observer=self._observer,
             features=self._features,
-            on_readiness=self._on_readiness,
+            on_readiness=self._uses.record_readiness,
             logger=self._log,
         )
         return Informer(
@@ -601,80 +496,22 @@ class Cache:
             metadata_only=informer.metadata_only,
         )
 
-    def _add(self, use: _Use) -> None:
-        self._by_reference.clear()
-        informers = self._by_kind.setdefault(use.informer.gvk, [])
-        informers.append(use.informer)
-        self._by_group_kind.setdefault(use.informer.gvk.group_kind, []).append(use.informer)
-        informers.sort(key=lambda informer: not informer.selection.is_everything)
-        self._unready += 1
-        self._all_ready.clear()
-        if self._started:
-            self._run(use)
-
-    def _run(self, use: _Use) -> None:
-        use.task = asyncio.get_running_loop().create_task(
-            use.informer.run(), name=f"informer {use.informer.gvk}"
-        )
-
     def _share(
         self,
-        use: _Use,
+        use: Use,
         metadata_only: bool,
         track_manager: str | None,
         indexes: Mapping[str, IndexFn] | None,
     ) -> None:
         for name, fn in (indexes or {}).items():
             use.informer.store.add_index(name, fn)
-        again = use.informer.widen(metadata_only=metadata_only, track_manager=track_manager)
-        if again and use.task is not None:
-            use.task.cancel()
-            self._run(use)
+        if use.informer.widen(metadata_only=metadata_only, track_manager=track_manager):
+            self._uses.restart(use)
 
-    def _release(self, declared: _Declared) -> None:
-        use = self._uses[declared]
-        use.count -= 1
-        if use.count:
-            return
-        del self._uses[declared]
-        if use.task is not None:
-            use.task.cancel()
-        if not use.ready:
-            self._now_ready(use)
-        self._by_reference.clear()
-        informers = self._by_kind[use.informer.gvk]
-        informers.remove(use.informer)
-        if not informers:
-            del self._by_kind[use.informer.gvk]
-        self._by_group_kind[use.informer.gvk.group_kind].remove(use.informer)
-
-    def _on_readiness(self, informer: Informer) -> None:
-        """One counter for all informers, so that readiness never needs a scan."""
-        use = self._uses.get((informer.gvk, informer.selection))
-        if use is not None and not use.ready:
-            self._now_ready(use)
-
-    def _now_ready(self, use: _Use) -> None:
-        use.ready = True
-        self._unready -= 1
-        if not self._unready:
-            self._all_ready.set()
-
-    def _informers(self, kind: KindRef) -> Informers:
-        try:
-            return self._by_reference[id(kind)][1]
-        except KeyError:
-            return self._looked_up(kind)
-
-    def _looked_up(self, kind: KindRef) -> Informers:
-        gvk = gvk_of(kind)
-        informers = self._by_kind.get(gvk)
-        if not informers:
-            raise UndeclaredKind(gvk)
-        if len(self._by_reference) >= REFERENCES:
-            self._by_reference.clear()
-        self._by_reference[id(kind)] = (kind, informers)  # which keeps it, and so its identity
-        return informers
+    def _release(self, declared: Declared) -> None:
+        informer = self._uses.release(declared)
+        if informer is not None:
+            self._lookup.remove(informer)
 
     def _readable(
         self,
@@ -684,70 +521,20 @@ class Cache:
         tracked: str | None = None,
         indexes: frozenset[str] = frozenset(),
     ) -> Informers:
-        """Return the informers to look in, in order: first those that the reader relies on.
-
-        Raises NotSynced if one of these has no list yet; informers of other controllers do not delay it.
-        """
-        informers = self._informers(kind)
-        if not self._started:
+        informers = self._lookup.of(kind)
+        if not self._uses.started:
             raise CacheNotStarted
-        if len(informers) == 1 and _shows(informers[0], namespace or ""):
-            return informers
-        if namespace is not None and informers[0].mapping.namespaced:
-            covering = [informer for informer in informers if informer.covers(namespace)]
-            if not covering:
-                watched = sorted({n for i in informers for n in i.selection.namespaces or ()})
-                raise OutsideCache(informers[0].gvk, namespace, watched)
-            informers = covering
-        relied_on = _relied_on(informers, tracked, indexes)
-        for informer in relied_on:
-            if not informer.readable and informer.missing_since is None:
-                raise NotSynced(informer.gvk, informer.last_error)
-        if len(relied_on) == len(informers):
-            return informers
-        metadata = tracked is None or all(each.metadata_only for each in relied_on)
-        others = [
-            each
-            for each in informers
-            if each not in relied_on and each.readable and (metadata or not each.metadata_only)
-        ]
-        return [*relied_on, *others]
+        return readable(informers, namespace, tracked=tracked, indexes=indexes)
 
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
 
 
-def _shows(informer: Informer, namespace: str) -> bool:
-    """Whether an informer that is the only one of its kind answers reads of a namespace ("" for all), by now."""
-    if not informer.readable:
-        return False
-    watched = informer.selection.namespaces
-    return (
-        watched is None or not namespace or namespace in watched or not informer.mapping.namespaced
-    )
-
-
 def _both(general: str | None, own: str) -> str:
     """Return a label selector that demands both."""
     demanded = [each for each in (general, own) if each]
     return ",".join(demanded) if demanded else own
-
-
-def _relied_on(informers: Informers, tracked: str | None, indexes: frozenset[str]) -> Informers:
-    """Return the informers of one kind that a reader relies on.
-
-    Controllers that share a kind declare it with different selections, contents, indexes and field
-    managers. A reader gets what it declared: of its field manager, with its indexes, or else whole objects.
-    """
-    if len(informers) == 1:
-        return informers
-    choices = (
-        [each for each in informers if tracked and each.track_manager == tracked],
-        [each for each in informers if indexes and indexes.issubset(each.store.indexes)],
-        [each for each in informers if not each.metadata_only],
-    )
-    return next((chosen for chosen in choices if chosen), informers)
 
 
 def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Resource[Any, Any] | Manifest:
