@@ -12,7 +12,7 @@ from ctrlruntime.api.omit_empty import status_fields
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.keyed_lock import KeyedLock
-from ctrlruntime.client.patches import PatchType, difference
+from ctrlruntime.client.patches import PatchType, add_zeros, difference
 from ctrlruntime.client.reads import Reader
 
 FIRST_PAUSE: Final = 0.02
@@ -61,12 +61,16 @@ class ObjectPatcher:
     async def write_status(
         self, mapping: RESTMapping, obj: ObjectState, before: ApiModel, after: ApiModel
     ) -> bool:
-        """Merge what differs between two statuses into the one that is stored.
+        """Merge what differs between two statuses into the one that is stored, as `before` was read.
 
-        Returns whether anything was written.
+        Counts of zero are stored with the first write. Returns whether anything was written.
         """
-        fields = difference(status_fields(before), status_fields(after))
-        return bool(fields) and await self.patch_status(
+        wanted = status_fields(after)
+        fields = difference(status_fields(before), wanted)
+        if not fields:
+            return False
+        add_zeros(fields, wanted, before.to_wire())
+        return await self.patch_status(
             mapping, obj.name, fields, namespace=obj.namespace, uid=obj.uid
         )
 

@@ -41,6 +41,18 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]
     return patch
 
 
+def add_zeros(patch: Manifest, wanted: Manifest, stored: Manifest) -> None:
+    """Add to a patch the counts of `wanted` that are zero and not stored: kubectl shows nothing for an absent one."""
+    for name, value in wanted.items():
+        if isinstance(value, dict):
+            inner = patch.get(name) or {}
+            add_zeros(inner, value, stored.get(name) or {})
+            if inner:
+                patch[name] = inner
+        elif type(value) is int and value == 0 and name not in stored:
+            patch.setdefault(name, value)
+
+
 def merge_patch(
     old: Manifest | Resource[Any, Any],
     new: Manifest | Resource[Any, Any],

@@ -19,7 +19,7 @@ from ctrlruntime.api.conditions import (
 from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.client.patches import difference
+from ctrlruntime.client.patches import add_zeros, difference
 from ctrlruntime.controller.annotations import PAUSED, requested
 
 PAUSED_CONDITION: Final = "Paused"
@@ -160,18 +160,6 @@ def describe(error: ValidationError) -> str:
     return list_sentences(
         "", [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found]
     )
-
-
-def add_zeros(patch: Manifest, wanted: Manifest, stored: Manifest) -> None:
-    """Add to a patch the counts that are zero and not stored: kubectl shows nothing for an absent one."""
-    for name, value in wanted.items():
-        if isinstance(value, dict):
-            inner = patch.get(name) or {}
-            add_zeros(inner, value, stored.get(name) or {})
-            if inner:
-                patch[name] = inner
-        elif type(value) is int and value == 0 and name not in stored:
-            patch.setdefault(name, value)
 
 
 def status_fields(status: Status) -> dict[str, Any]:

@@ -1,13 +1,17 @@
-"""Columns of kubectl: a count of zero is printed as 0 from the first status on."""
+"""Columns of kubectl: a count of zero is printed as 0 from the first status on, and a message with what is wrong."""
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.json import Json
+from tests.support.kubectl_columns import printed
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.harness import World, config_map
 
@@ -61,3 +65,76 @@ async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(world: Worl
     }
     for name in ("failedResources", "skippedResources"):
         assert tenant["status"][name] == 0
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
+    """A server with TLS: without it kubectl sends no token."""
+    async with World.start(tmp_path, tls=True) as world:
+        yield world
+
+
+async def test_15_4_kubectl_get_prints_valid_counts_with_zeros_and_a_message(
+    own_world: World,
+) -> None:
+    world, fleet = own_world, await Fleet.make(own_world)
+    environment, place = world.environment, fleet.namespace
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+    await fleet.until(TenantRegistry, "registry", "Ready", "True")
+    waits = await fleet.until(TenantTemplate, "app", "Applied", "False", "NoTenants")
+    zeros = await printed(environment, TenantTemplate, "app", place)
+    assert {key: zeros[key] for key in ("VALID", "TOTAL", "UPDATED", "READY", "FAILED")} == {
+        "VALID": "True",
+        "TOTAL": "0",
+        "UPDATED": "0",
+        "READY": "0",
+        "FAILED": "0",
+    }
+    assert (zeros["APPLIED"], zeros["MESSAGE"]) == ("False", waits.message)
+
+    fleet.rows("a", "b")
+    fleet.row("c", active=2)
+    bad = config_map("bad", "{{ .uid }}-bad", {"a/b": "not a key"})
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm"), bad])
+    await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    await fleet.until(Tenant, "b-app", "Ready", "False", "ResourcesFailed")
+
+    async def registry() -> dict[str, str]:
+        return await printed(environment, TenantRegistry, "registry", place)
+
+    shown = await world.eventually(registry, lambda cells: cells["FAILED"] == "2")
+    assert {key: shown[key] for key in ("TEMPLATES", "DESIRED", "READY", "VALID")} == {
+        "TEMPLATES": "1",
+        "DESIRED": "2",
+        "READY": "0",
+        "VALID": "False",
+    }
+    ready = await fleet.until(TenantRegistry, "registry", "Ready", "True")
+    assert ready.message
+    assert shown["MESSAGE"] == ready.message
+
+    async def template() -> dict[str, str]:
+        return await printed(environment, TenantTemplate, "app", place)
+
+    shown = await world.eventually(template, lambda cells: cells["FAILED"] == "2")
+    assert {key: shown[key] for key in ("VALID", "TOTAL", "UPDATED", "READY")} == {
+        "VALID": "True",
+        "TOTAL": "2",
+        "UPDATED": "2",
+        "READY": "0",
+    }
+    tenant = await printed(environment, Tenant, "a-app", place)
+    assert {key: tenant[key] for key in ("READY", "DESIRED", "FAILED", "SKIPPED")} == {
+        "READY": "1",
+        "DESIRED": "2",
+        "FAILED": "1",
+        "SKIPPED": "0",
+    }
+    assert (tenant["UID"], tenant["CONDITIONS"]) == ("a", "ResourcesFailed")
+    assert "a/b" in tenant["MESSAGE"]
+
+    unusable = config_map("cm", "{{ .uid", {})
+    await fleet.template(configMaps=[unusable])
+    await fleet.until(TenantTemplate, "app", "Valid", "False")
+    assert (await template())["VALID"] == "False"

@@ -85,9 +85,13 @@ class Fleet(ManagerHarness):
         *,
         manager: bool = True,
         server: SharedServer | None = None,
+        tls: bool = False,
     ) -> AsyncIterator[Self]:
-        """Start a server with all kinds, or use a real one, with the controller and the driver."""
-        async with cls._environment(folder, server) as env:
+        """Start a server with all kinds, or use a real one, with the controller and the driver.
+
+        Without `tls` an embedded server knows no user of kubectl, which sends no token then.
+        """
+        async with cls._environment(folder, server, tls=tls) as env:
             await env.install_crds(*KINDS)
             fleet = cls(env, folder)
             driver = asyncio.create_task(fleet._drive())
@@ -106,9 +110,11 @@ class Fleet(ManagerHarness):
 
     @staticmethod
     @contextlib.asynccontextmanager
-    async def _environment(folder: Path, server: SharedServer | None) -> AsyncIterator[Environment]:
+    async def _environment(
+        folder: Path, server: SharedServer | None, *, tls: bool
+    ) -> AsyncIterator[Environment]:
         if server is None:
-            async with embedded("manager", folder=folder) as env:
+            async with embedded("manager", folder=folder, tls=tls) as env:
                 yield env
             return
         users = ("manager", "envtest")

@@ -65,7 +65,9 @@ class World(ManagerHarness):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path, *, options: CosmosOptions = OPTIONS) -> AsyncIterator[Self]:
+    async def start(
+        cls, folder: Path, *, options: CosmosOptions = OPTIONS, tls: bool = False
+    ) -> AsyncIterator[Self]:
         """A server with our kinds, machines, nodes, and the controllers."""
         env = Environment(
             users=(administrator("admin"), User(name="manager")),
@@ -73,6 +75,7 @@ class World(ManagerHarness):
             proxy=True,
             nodes=True,
             folder=folder,
+            tls=tls,
         )
         async with (
             env,
