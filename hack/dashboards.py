@@ -315,6 +315,13 @@ CLOUD_ROLLOUTS: Final = (
         "max by (namespace, rollout) (cloud_rollout_halted)",
         "{{rollout}}",
     ),
+    _one(
+        "Health checks of rollouts",
+        "short",
+        "1 for the state of a health check of a FleetRollout.",
+        "max by (rollout, check, state) (cloud_rollout_health_check) > 0",
+        "{{rollout}} {{check}} {{state}}",
+    ),
 )
 
 COSMOS: Final = (

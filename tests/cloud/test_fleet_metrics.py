@@ -31,6 +31,7 @@ NEVER = {
     "cloud_rollout_wave_instances",
     "cloud_rollout_phase",
     "cloud_rollout_halted",
+    "cloud_rollout_health_check",
 }
 """Runs that were lost, attempts after a failure, the leader of a manager without an election, and what the test
 of rollouts has."""
@@ -81,6 +82,9 @@ async def test_every_query_of_rollouts_is_served_by_a_manager(tmp_path: Path) ->
         waves = [{"name": "first", "percent": 50}, {"name": "rest", "approval": "Manual"}]
         await fleet.roll_out(NEW, waves=waves)
         await fleet.reaches("WaitingForApproval", updated=1)
+        check = {"name": "errors", "prometheus": {"url": "http://prometheus", "query": "errors"}}
+        await fleet.roll_out(NEW, "checked", waves=waves, healthChecks=[check])
+        await fleet.reaches("Progressing", "checked")
         assert fleet.manager is not None
         text = fleet.manager.metrics.render().decode()
         # The harness runs the controller of FleetRollouts alone.

@@ -15,6 +15,7 @@ from prometheus_client.metrics import MetricWrapperBase
 from apis.cloud import FleetRolloutPhase, Phase, TaskOutcome
 from apis.cosmos import FullNodePhase, SnapshotPhase
 from apis.tenancy import RolloutPhase
+from ctrlruntime.rollout.health_checks import HealthCheckState
 from hack.dashboards import drifted
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES
@@ -120,7 +121,8 @@ def test_the_words_of_labels_are_words_that_are_used() -> None:
     }
     cosmos = {*FullNodePhase, *SnapshotPhase}
     assert phases <= {phase.value for phase in (*Phase, *FleetRolloutPhase, *RolloutPhase, *cosmos)}
-    assert set(re.findall(r'state="(\w+)"', text)) <= set(STATES)
+    states = {*STATES, *(state.value for state in HealthCheckState)}
+    assert set(re.findall(r'state="(\w+)"', text)) <= states
     assert results <= {outcome.value for outcome in TaskOutcome} | {*QUERY_RESULTS}
 
 

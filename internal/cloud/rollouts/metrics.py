@@ -1,4 +1,4 @@
-"""Series of FleetRollouts: by version, state, wave and phase."""
+"""Series of FleetRollouts: by version, state, wave, phase and health check."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from apis.cloud import FleetRolloutPhase, FleetRolloutStatus
 from ctrlruntime.queue import Request
+from ctrlruntime.rollout.health_checks import HealthCheckState
 from internal.cloud.rollouts.status import is_halted
 
 STATES: Final = {
@@ -50,6 +51,12 @@ class RolloutMetrics:
             key,
             registry=registry,
         )
+        self.checks = Gauge(
+            "cloud_rollout_health_check",
+            "1 for the state of a health check of a FleetRollout.",
+            (*key, "check", "state"),
+            registry=registry,
+        )
 
     def record(self, request: Request, status: FleetRolloutStatus, *, requested: bool) -> None:
         """Set the series of one rollout; `requested` is whether an undo or abort was requested."""
@@ -57,18 +64,22 @@ class RolloutMetrics:
         values: dict[tuple[Gauge, tuple[str, ...]], float] = {
             (self.halted, key): float(is_halted(status) and not requested)
         }
-        for state, field in STATES.items():
-            values[self.instances, (*key, status.target_version, state)] = getattr(status, field)
+        for name, field in STATES.items():
+            values[self.instances, (*key, status.target_version, name)] = getattr(status, field)
         for wave in status.waves:
             counts = (
                 ("Selected", wave.instances),
                 ("Updated", wave.updated),
                 ("Ready", wave.ready),
             )
-            for state, count in counts:
-                values[self.waves, (*key, wave.name, state)] = count
+            for name, count in counts:
+                values[self.waves, (*key, wave.name, name)] = count
         for phase in FleetRolloutPhase:
             values[self.phase, (*key, phase.value)] = float(phase is status.phase)
+        for check in status.health_checks:
+            for state in HealthCheckState:
+                is_now = float(state is check.state)
+                values[self.checks, (*key, check.name, state.value)] = is_now
         for gauge, labels in self._known.get(request, set()) - values.keys():
             gauge.remove(*labels)
         for (gauge, labels), value in values.items():

@@ -146,6 +146,33 @@ async def test_nothing_changes_while_a_check_fails_or_gives_no_result(
     await fleet.reaches("Complete", updated=2)
 
 
+async def test_the_alert_of_a_check_without_a_result_has_its_series_until_there_is_one(
+    fleet: Fleet, checks: Checks
+) -> None:
+    checks.answer = lambda: web.Response(status=503)
+    await fleet.start_manager(rollouts(checks.url))
+    await fleet.create_instances(1)
+    await fleet.roll_out(healthChecks=[checks.prometheus()])
+    manager = fleet.manager
+    assert manager is not None
+
+    def fires() -> bool:
+        """What the alert CloudRolloutHealthUnknown compares."""
+        key = {"namespace": NAMESPACE, "rollout": "release"}
+        value = manager.metrics.registry.get_sample_value
+        unknown = value(
+            "cloud_rollout_health_check", {**key, "check": "errors", "state": "Unknown"}
+        )
+        return unknown == value("cloud_rollout_phase", {**key, "phase": "Progressing"}) == 1
+
+    await eventually(lambda: checks.requests > 1 and fires())
+    checks.answer = lambda: web.json_response(vector())
+    await fleet.reaches("Complete", updated=1)
+    await eventually(lambda: not fires())
+    await fleet.client.delete(FleetRollout, "release", namespace=NAMESPACE)
+    await eventually(lambda: b"cloud_rollout_health_check{" not in manager.metrics.render())
+
+
 async def test_a_check_that_gives_no_result_rolls_nothing_back(
     fleet: Fleet, checks: Checks
 ) -> None:
