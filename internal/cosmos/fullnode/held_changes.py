@@ -12,8 +12,8 @@ from internal.cosmos.fullnode.phase import Found
 from internal.cosmos.labels import pod_name
 
 
-def keep_nodes(node_set: CosmosFullNode, pods: Iterable[Entry]) -> int:
-    """Give the set, in memory, as many replicas that its nodes which exist stay; return how many those are more.
+def keep_nodes(node_set: CosmosFullNode, pods: Iterable[Entry]) -> frozenset[str]:
+    """Give the set, in memory, as many replicas that its nodes which exist stay; return the Pods of those beyond.
 
     So all that belongs to them stays as well: disks, Services and ConfigMaps.
     """
@@ -24,10 +24,11 @@ def keep_nodes(node_set: CosmosFullNode, pods: Iterable[Entry]) -> int:
     beyond = [number for number in numbers if number >= end]
     if beyond:
         spec.replicas = max(beyond) + 1 - spec.ordinals.start
-    return len(beyond)
+    return frozenset(pod_name(name, number) for number in beyond)
 
 
-def frozen_changes(found: Found) -> int:
-    """Return how many changes were not made."""
-    parts = (found.pods, found.additional, found.claims)
-    return sum(part.frozen for part in parts if part is not None)
+def frozen_changes(found: Found, kept: frozenset[str]) -> int:
+    """Return how many changes were not made; a Pod that is `kept` and outdated too counts once."""
+    parts = (found.pods, found.additional)
+    names = kept.union(*(part.frozen for part in parts if part is not None))
+    return len(names) + (0 if found.claims is None else found.claims.frozen)

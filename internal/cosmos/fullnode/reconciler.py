@@ -107,7 +107,7 @@ class FullNodeReconciler:
     ) -> Result | None:
         owner = Owner.of(entry)
         hold = self.holds.waiting(request, entry.annotations)
-        kept = 0 if hold is None else keep_nodes(node_set, self._pods_of(owner))
+        kept = frozenset() if hold is None else keep_nodes(node_set, self._pods_of(owner))
         outcome = await self._take_steps(request, node_set, owner, hold)
         found = outcome.found
         self.memory.record_waiting(request, found)
@@ -123,7 +123,7 @@ class FullNodeReconciler:
         sync = synced(node_set.status.sync, said, now, unpolled)
         wanted = wanted_nodes(node_set)
         final = verdict(found, ready_count(sync), wanted, times, nodes_behind(sync))
-        frozen = 0 if hold is None else kept + frozen_changes(found)
+        frozen = 0 if hold is None else frozen_changes(found, kept)
         self.holds.record(request, frozen)
         facts = replace(
             facts_of(node_set, owner, self.controls, outcome, final),

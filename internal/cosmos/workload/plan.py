@@ -38,8 +38,8 @@ class Plan:
     """Pods of another revision, those to be replaced now among them."""
     budget: int = 0
     """How many Pods that work may be taken down now."""
-    frozen: int = 0
-    """How many Pods are not taken away or replaced because changes are held."""
+    frozen: frozenset[str] = frozenset()
+    """Names of the Pods that are not taken away or replaced because changes are held."""
     blocked: str = ""
     """Why outdated Pods, or those to be away for a while, have to wait, in words."""
     halting: Halting = field(default_factory=Halting)
@@ -130,14 +130,14 @@ def plan(
         budget=budget,
         halting=found,
     )
-    made = replace(made, frozen=len(surplus) - len(deletes))
+    made = replace(made, frozen=frozenset(entry.name for entry in surplus if held))
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
     chosen = sorted(outdated, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
     taken = [] if found.waits else _down(chosen, availability, room)
     if held:
-        frozen = made.frozen + len(outdated) - len(taken)
+        frozen = made.frozen | (names - {update.entry.name for update in taken})
         return replace(
             made, replacements=tuple(taken), frozen=frozen, blocked=held if frozen else ""
         )

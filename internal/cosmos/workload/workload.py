@@ -49,8 +49,8 @@ class Progress:
     """How many Pods that work could be taken down."""
     blocked: str = ""
     """Why outdated Pods have to wait, in words."""
-    frozen: int = 0
-    """How many Pods are not taken away or replaced because changes are held."""
+    frozen: frozenset[str] = frozenset()
+    """Names of the Pods that are not taken away or replaced because changes are held."""
     failed: int = 0
     """How many Pods of the desired revision have failed, by the halt rules."""
     halted: str = ""

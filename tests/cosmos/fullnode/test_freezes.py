@@ -95,6 +95,18 @@ async def test_no_node_and_nothing_that_belongs_to_it_goes_in_a_freeze(
     assert await place.names(POD) == [f"{NAME}-0"]
 
 
+async def test_a_set_that_is_scaled_down_and_re_imaged_counts_each_pod_once(
+    world: World, place: Place
+) -> None:
+    await settled(place)
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await place.edit(replicas=1, podTemplate={"image": "gaia:v2"})
+        await waits(place, 3)
+        await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)
+    await place.settled()
+
+
 async def test_a_deleted_set_stays_until_the_freeze_is_over(world: World, place: Place) -> None:
     before = await settled(place)
     async with frozen(world.client) as freeze:
