@@ -73,7 +73,7 @@ class PendingRemoval(ApiModel):
     resource: str
     """Key of the object: Kind.group/namespace/name@id."""
     reason: str
-    """FinalizersRemain, DependentsRemain, ReplacementNotReady, DeletionRefused or KindUnreadable."""
+    """FinalizersRemain, DependentsRemain, ReplacementNotReady, DeletionRefused, KindUnreadable or Frozen."""
     message: str = ""
     """What holds it."""
     since: Time

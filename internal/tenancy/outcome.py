@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Final
 
 from apis.tenancy import PendingRemoval, ResourcePhase, ResourceState, TenantStatus
 from ctrlruntime.api.conditions import (
@@ -40,11 +41,14 @@ MOST_REMOVALS = 3
 """Objects still to be removed that a message names."""
 MOST_PENDING = 20
 """Objects still to be removed that a status lists."""
+FROZEN: Final = "Frozen"
+"""Reason of an object that would be pruned but for a freeze: nothing that the tenant needs is missing."""
 _GRAVEST = (
     "DeletionRefused",
     "FinalizersRemain",
     "KindUnreadable",
     "ReplacementNotReady",
+    FROZEN,
 )
 """Why objects wait, the reason that needs attention most first."""
 _NONE = "NothingPending"
@@ -121,7 +125,8 @@ def summarize(
 ) -> TenantStatus:
     """Return the status after a pass over all resources. Compare with the previous one before writing it.
 
-    `removals`: objects that have to be removed and still exist; Ready is not True while there are any.
+    `removals`: objects that have to be removed and still exist; Ready is not True while there are any
+    but those that a freeze keeps.
     """
     by_state = {state: [o for o in outcomes if o.state is state] for state in State}
     # Values are replaced and not changed, but for the list of conditions.
@@ -189,14 +194,17 @@ def removal_message(removals: Sequence[PendingRemoval]) -> str:
 def report_removals(
     status: TenantStatus, removals: Sequence[PendingRemoval], generation: int, now: datetime
 ) -> None:
-    """Record what is still to be removed: the list, and a condition once there was anything."""
+    """Record what is still to be removed: the list, and a condition once there was anything.
+
+    What only a freeze keeps is listed, and makes the condition not True: it is as it has to be.
+    """
     status.pending_removals = list(removals[:MOST_PENDING])
     if not removals and find_condition(status.conditions, REMOVAL_PENDING) is None:
         return
     reasons = {item.reason for item in removals}
     reason = next((each for each in _GRAVEST if each in reasons), min(reasons, default=_NONE))
     message = removal_message(removals) if removals else "No object is still to be removed."
-    condition = new_condition(REMOVAL_PENDING, bool(removals), reason, message)
+    condition = new_condition(REMOVAL_PENDING, not reasons <= {FROZEN}, reason, message)
     condition.observed_generation = generation
     set_condition(status.conditions, condition, now)
 
@@ -322,6 +330,7 @@ def _ready(by_state: ByState, total: int, removals: Sequence[PendingRemoval] = (
     ready, failed, conflicted = (
         len(by_state[state]) for state in (State.READY, State.FAILED, State.CONFLICTED)
     )
+    removals = [item for item in removals if item.reason != FROZEN]
     if ready == total and removals:
         message = f"All {total} resources are ready; {removal_message(removals)}"
         return new_condition("Ready", False, REMOVAL_PENDING, message)

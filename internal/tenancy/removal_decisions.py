@@ -74,6 +74,8 @@ class Reason(StrEnum):
     """It is being deleted and is not gone."""
     DEPENDENTS_REMAIN = "DependentsRemain"
     DELETION_REFUSED = "DeletionRefused"
+    FROZEN = "Frozen"
+    """It would be pruned, and a freeze holds every change."""
     KIND_UNREADABLE = "KindUnreadable"
     """Its kind cannot be read, so whether it is gone is unknown."""
 
@@ -138,13 +140,15 @@ class Wanted:
     """The spec's side.
 
     `retained` are the ids that are to be retained by the tenant's spec, its template, or the last spec that
-    had them. `prune`: what carries the tenant's marks and no resource wants is deleted.
+    had them. `prune`: what carries the tenant's marks and no resource wants is deleted. `prune_hold` is why
+    that waits; empty: it does not.
     """
 
     intent: Intent
     resources: tuple[SpecResource, ...] = ()
     retained: frozenset[str] = frozenset()
     prune: bool = False
+    prune_hold: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +294,11 @@ def _stray(view: _View, item: LiveObject, reason: Reason) -> Decision:
         or any(each.key is None for each in view.wanted.resources)
         or any(each.state is not State.READY for each in known)
     )
-    return _keep(item, reason) if doubt else _remove(view, item, ids, Reason.PRUNED)
+    if doubt:
+        return _keep(item, reason)
+    if view.wanted.prune_hold and not item.terminating_since:
+        return _wait(item, Reason.FROZEN, f"it is not pruned yet: {view.wanted.prune_hold}")
+    return _remove(view, item, ids, Reason.PRUNED)
 
 
 def _of_deleted(view: _View, item: LiveObject) -> Decision:
@@ -329,7 +337,7 @@ def _in_order(view: _View, decisions: list[Decision]) -> tuple[Decision, ...]:
     """Hold back what something that is still there depends on."""
     remaining: set[str] = set()
     for each in pending(decisions):
-        if each.reason is not Reason.REPLACEMENT_NOT_READY:
+        if each.reason not in {Reason.REPLACEMENT_NOT_READY, Reason.FROZEN}:
             names = view.applied.get(place_of(each.key), set()) | {each.key.id}
             remaining |= {entry_id(name) for name in names}
     if not remaining:

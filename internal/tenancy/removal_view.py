@@ -23,9 +23,16 @@ from internal.tenancy.removal_decisions import (
 
 
 def wanted_by_living(
-    tenant: Tenant, template: Entry | None, made: Build, outcomes: Sequence[Outcome]
+    tenant: Tenant,
+    template: Entry | None,
+    made: Build,
+    outcomes: Sequence[Outcome],
+    prune_hold: str,
 ) -> Wanted:
-    """Return the wishes of a tenant that stays, after a pass over its resources."""
+    """Return the wishes of a tenant that stays, after a pass over its resources.
+
+    `prune_hold`: why nothing may be pruned now; empty if it may.
+    """
     found = {outcome.id: outcome for outcome in outcomes}
     resources = tuple(
         SpecResource(
@@ -43,6 +50,7 @@ def wanted_by_living(
         resources=resources,
         retained=_retained(tenant, None, template),
         prune=bool(tenant.spec.prune) and not hands_over(tenant.metadata.annotations or {}),
+        prune_hold=prune_hold,
     )
 
 
@@ -101,11 +109,15 @@ def applied_kinds(status: TenantStatus, cluster: str = LOCAL) -> frozenset[Group
 
 
 def still_there(decisions: Iterable[Decision]) -> set[str]:
-    """Keys of objects that the status has to go on listing, besides those of its resources."""
+    """Keys of objects that the status has to go on listing, besides those of its resources.
+
+    A stray that a freeze keeps is not among them: it would count as written for its resource then.
+    """
     return {
         str(item.key)
         for item in decisions
-        if item.action in {Action.DELETE, Action.WAIT} or item.reason is Reason.NOT_RENDERED
+        if item.reason is not Reason.FROZEN
+        and (item.action in {Action.DELETE, Action.WAIT} or item.reason is Reason.NOT_RENDERED)
     }
 
 

@@ -27,6 +27,7 @@ from internal.tenancy.outcome import State
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
 from internal.tenancy.preview import with_metadata
 from internal.tenancy.privileges import Privileges
+from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.removal import Found, Remover, Scope, owned_objects
 from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted, place_of
 from internal.tenancy.removal_decisions import Reason as RemovalReason
@@ -79,6 +80,7 @@ class TenantPlanner:
     definitions: Definitions
     grouping: Grouping
     logger: FilteringBoundLogger
+    pruning: PruningHolds
     generated: Callable[[Tenant], Mapping[str, str]] = lambda _tenant: {}
     """Returns the values that were drawn for a tenant."""
     writes: list[PlannedWrite] = field(default_factory=list)
@@ -105,7 +107,9 @@ class TenantPlanner:
         self._explain(made, walked, planned.owner, context)
         await self._remove(
             planned,
-            wanted_by_living(tenant, self._template(tenant), made, walked.outcomes),
+            wanted_by_living(
+                tenant, self._template(tenant), made, walked.outcomes, self.pruning.why(tenant)
+            ),
             OrphanReason.REMOVED_FROM_TEMPLATE,
             context,
         )

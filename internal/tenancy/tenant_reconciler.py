@@ -41,6 +41,7 @@ from internal.tenancy.outcome import (
 )
 from internal.tenancy.policies import OrphanReason
 from internal.tenancy.privileges import Privileges
+from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.removal import Removed, Remover, Scope, owned_objects
 from internal.tenancy.removal_decisions import Intent, Wanted
 from internal.tenancy.removal_view import (
@@ -81,6 +82,7 @@ class ObjectChanges:
     applier: Applier
     remover: Remover
     intents: DeletionIntents
+    pruning: PruningHolds
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +133,7 @@ class TenantReconciler:
             self._forget(request)
             return None
         if is_paused(entry.annotations):
+            self.changes.pruning.record(request)
             self.waits.grants.forget(request)
             await self.writers.statuses.pause(Tenant.mapping(), entry)
             return None
@@ -176,6 +179,7 @@ class TenantReconciler:
             tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
         )
         removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
+        self.changes.pruning.record(request, removed.decisions)
         walked.missing |= denied(tenant, removed)
         walked.retry |= bool(removed.refused or removed.troubles)
         walked.troubles += removed.troubles
@@ -243,7 +247,13 @@ class TenantReconciler:
         return await self._remove(
             tenant,
             owner,
-            wanted_by_living(tenant, self._template(tenant), made, walked.outcomes),
+            wanted_by_living(
+                tenant,
+                self._template(tenant),
+                made,
+                walked.outcomes,
+                self.changes.pruning.why(tenant),
+            ),
             OrphanReason.REMOVED_FROM_TEMPLATE,
             hidden=variables.hidden,
         )
@@ -282,6 +292,7 @@ class TenantReconciler:
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
     ) -> Result | None:
         """Remove everything in reverse order, then let the tenant go."""
+        self.changes.pruning.record(request)
         if FINALIZER not in entry.finalizers:
             return None
         mappings = await self._mappings(tenant, entry, request)
@@ -398,6 +409,7 @@ class TenantReconciler:
         for key in self.content.builds.forget(request):
             self.changes.applier.timers.forget(key)
         self.changes.intents.forget(request)
+        self.changes.pruning.record(request)
         self.waits.forget(request)
         for target in self.targets:
             target.kinds.leave(request)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -11,6 +11,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.clock import utc_now
+from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Freeze, Waiting, hold_of
 from internal.operations.freezes import freeze_of
 
@@ -30,8 +31,17 @@ class PlannedFreezes:
 
     def hold(self, entry: Entry) -> Waiting | None:
         """Return the freeze that holds changes of an object."""
-        exempt = entry.annotations.get(EXEMPT, "")
-        return hold_of(self.freezes, self.system.value, entry.namespace, utc_now(), exempt)
+        return self.waiting(Request(entry.name, namespace=entry.namespace), entry.annotations)
+
+    def waiting(
+        self, request: Request, annotations: Mapping[str, str] | None = None
+    ) -> Waiting | None:
+        """Return the freeze that holds changes of an object with these annotations."""
+        exempt = (annotations or {}).get(EXEMPT, "")
+        return hold_of(self.freezes, self.system.value, request.namespace, utc_now(), exempt)
+
+    def record(self, request: Request, changes: int) -> None:
+        """Record nothing."""
 
 
 async def read_freezes(client: Client, system: FrozenSystem) -> PlannedFreezes:

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from apis.operations import FrozenSystem
@@ -24,6 +25,7 @@ from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds
+from internal.operations.freezes import SystemFreezes
 from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.applier import Applier
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
@@ -34,6 +36,7 @@ from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.hooks import Hooks
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
 from internal.tenancy.orphan_requests import OrphanRequests
+from internal.tenancy.pruning_holds import ExemptionChanges, PruningHolds
 from internal.tenancy.queries import Queries
 from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.readiness import ReadinessTimers
@@ -94,9 +97,10 @@ def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = N
     counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
     parts.informers.tenants.informer.add_handler(counting)
-    _add_tenant_controller(parts)
+    freezes = add_change_freezes(manager, FrozenSystem.TENANCY)
+    _add_tenant_controller(parts, freezes)
     _add_template_controller(parts)
-    _add_registry_controller(parts)
+    _add_registry_controller(parts, freezes)
     if options.webhooks:
         _add_webhooks(parts)
     manager.add(_Closing(parts))
@@ -130,10 +134,13 @@ def _add_webhooks(parts: TenancyParts) -> None:
 # -- tenants --------------------------------------------------------------------------------------
 
 
-def _add_tenant_controller(parts: TenancyParts) -> None:
+def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     orphan_requests = OrphanRequests()
     parts.informers.tenants.informer.add_handler(orphan_requests)
-    reconciler = _tenant_reconciler(parts, DeletionIntents(orphan_requests, parts.definitions))
+    holds = freezes.holder(partial(parts.wakeups.tenants.enqueue, reason="a freeze began or ended"))
+    parts.informers.registries.informer.add_handler(ExemptionChanges(holds.wake_all))
+    intents = DeletionIntents(orphan_requests, parts.definitions)
+    reconciler = _tenant_reconciler(parts, intents, PruningHolds(parts.stores.registries, holds))
     kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)
     (
         Builder(parts.manager)
@@ -151,7 +158,9 @@ def _add_tenant_controller(parts: TenancyParts) -> None:
     )
 
 
-def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantReconciler:
+def _tenant_reconciler(
+    parts: TenancyParts, intents: DeletionIntents, pruning: PruningHolds
+) -> TenantReconciler:
     targets, privileges = parts.objects.targets, parts.options.privileges
     values = SensitiveValues(parts.informers.values.informer)
     return TenantReconciler(
@@ -168,6 +177,7 @@ def _tenant_reconciler(parts: TenancyParts, intents: DeletionIntents) -> TenantR
             applier=_applier(parts),
             remover=Remover(targets, parts.writers.pools, utc_now),
             intents=intents,
+            pruning=pruning,
         ),
         waits=TenantWaits(
             claims=parts.objects.claims,
@@ -223,7 +233,7 @@ def _add_template_controller(parts: TenancyParts) -> None:
 # -- registries -----------------------------------------------------------------------------------
 
 
-def _add_registry_controller(parts: TenancyParts) -> None:
+def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     wakeups = parts.wakeups.registries
 
     def query_now(users: frozenset[Hashable]) -> None:
@@ -253,7 +263,6 @@ def _add_registry_controller(parts: TenancyParts) -> None:
         wakeups.enqueue(request, "a freeze began or ended")
 
     registries = parts.stores.registries
-    freezes = add_change_freezes(parts.manager, FrozenSystem.TENANCY)
     holds = freezes.holder(
         freeze_changed, lambda: [Request(r.name, namespace=r.namespace) for r in registries.list()]
     )

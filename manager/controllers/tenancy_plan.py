@@ -32,6 +32,7 @@ from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.object_reader import ObjectReader
 from internal.tenancy.pools import WorkerPools
+from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.queries import Queries
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.removal import Remover
@@ -167,6 +168,7 @@ class _Parts:
             definitions=definitions,
             grouping=grouping,
             logger=self.logger,
+            pruning=PruningHolds(self.registries.informer.store, freezes),
             generated=values.generated,
             writes=writes,
         )

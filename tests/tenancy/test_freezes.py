@@ -136,6 +136,70 @@ async def test_a_rollout_waits_until_the_freeze_expires(world: World) -> None:
     assert await updated(fleet, "two") == {*NAMES, "new-app"}
 
 
+async def test_strays_are_not_pruned_in_a_freeze_and_are_once_it_is_over(world: World) -> None:
+    fleet = await make_plain(world, "a")
+    await fleet.template(**content("one"), prune=True)
+    await world.eventually(lambda: _prunes(fleet, "a-app"), bool)
+    async with frozen(world.client, reason="Audit") as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        made = await stray(fleet, "a-copy")
+
+        async def pending() -> list[tuple[str, str]]:
+            found = (await fleet.read(Tenant, "a-app")).status.pending_removals
+            return [(item.reason, item.message) for item in found]
+
+        ((reason, message),) = await world.eventually(pending, bool)
+        assert reason == "Frozen"
+        assert freeze in message
+        assert "Audit" in message
+        await fleet.until(Tenant, "a-app", "RemovalPending", "False", "Frozen")
+        await fleet.until(Tenant, "a-app", "Ready", "True")
+        await freeze_until(world.client, freeze, lambda each: each.status.held.tenancy == 1)
+        await world.stop_manager()
+        await world.start_manager()
+        await world.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
+        await fleet.there(CONFIG_MAP, "a-cm")
+        await world.rest()
+        assert await fleet.get(CONFIG_MAP, "a-copy") == made
+        applied = (await fleet.read(Tenant, "a-app")).status.applied_resources
+        assert not [key for key in applied if "a-copy" in key]
+        began = time.monotonic()
+    await fleet.gone(CONFIG_MAP, "a-copy")
+    assert time.monotonic() - began < SECONDS
+    await fleet.until(Tenant, "a-app", "RemovalPending", "False", "NothingPending")
+    assert await fleet.get(CONFIG_MAP, "a-cm") is not None
+
+
+async def test_strays_of_an_exempt_registry_are_pruned_in_a_freeze(world: World) -> None:
+    fleet = await make_plain(world, "a")
+    await fleet.template(**content("one"), prune=True)
+    await world.eventually(lambda: _prunes(fleet, "a-app"), bool)
+    async with frozen(world.client) as freeze:
+        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await stray(fleet, "a-copy")
+        await fleet.until(Tenant, "a-app", "RemovalPending", "False", "Frozen")
+        exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
+        await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
+        await fleet.gone(CONFIG_MAP, "a-copy")
+
+
+async def _prunes(fleet: Fleet, name: str) -> bool:
+    return bool((await fleet.read(Tenant, name)).spec.prune)
+
+
+async def stray(fleet: Fleet, name: str) -> Json:
+    """Copy the ConfigMap of tenant a under another name, with all of its marks."""
+    original = await fleet.there(CONFIG_MAP, "a-cm")
+    metadata = {key: original["metadata"][key] for key in ("annotations", "ownerReferences")}
+    copied = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {**metadata, "name": name, "namespace": fleet.namespace},
+        "data": {"value": "copied"},
+    }
+    return await fleet.world.client.create(copied, field_manager="kubectl")
+
+
 async def test_other_namespaces_and_exempt_registries_are_not_held(world: World) -> None:
     fleet = await make_plain(world, "a")
     async with frozen(world.client, namespaces=["elsewhere"]) as freeze:

@@ -12,6 +12,7 @@ from apis.tenancy import Tenant
 from ctrlruntime.json import Json
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.policies import DELETION_POLICY
+from tests.support.freezes import frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
 from tests.tenancy.test_plan_command import run_plan, write_template
@@ -135,4 +136,9 @@ async def test_6_the_plan_lists_what_prune_would_delete_and_deletes_nothing(
     assert planned.members("delete") == {("ConfigMap", "a-copy")}
     group = planned.group("ConfigMap", "delete")
     assert "Pruned" in json.dumps(group), planned.output
+    async with frozen(world.client, reason="Audit") as freeze:
+        planned = await run_plan(fleet, "-f", path)
+        assert planned.members("delete") == set()
+        (held,) = planned.made["held"]
+        assert f"Frozen: it is not pruned yet: ChangeFreeze '{freeze}' holds" in held["message"]
     assert await fleet.get(CONFIG_MAP, "a-copy") == made

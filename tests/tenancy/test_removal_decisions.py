@@ -27,6 +27,7 @@ from internal.tenancy.removal_decisions import (
     pending,
     place_of,
 )
+from internal.tenancy.removal_view import still_there
 
 KIND = GroupKind("", "ConfigMap")
 DELETE, RETAIN = DeletionPolicy.DELETE, DeletionPolicy.RETAIN
@@ -129,6 +130,20 @@ def pruning(*resources: SpecResource, intent: Intent = Intent.KEEP, retained: st
 
 
 COPY: dict[str, Any] = {"written": False}
+
+
+def test_prune_waits_for_a_freeze_and_holds_nothing_else() -> None:
+    """What is kept back does not block the removal of what its resource depends on."""
+    spec = replace(pruning(resource("x", "x")), prune_hold="ChangeFreeze 'audit' holds all changes")
+    copied = live("copy", "x", **COPY)
+    (decision,) = decide(spec, [copied], ())
+    assert (decision.action, decision.reason) == (Action.WAIT, Reason.FROZEN)
+    assert "'audit'" in decision.message
+    assert one(spec, live("copy", "x", written=False, policy=RETAIN))[0] is Action.KEEP
+    old = live("y", "y")
+    found = {item.key.name: item.action for item in decide(spec, [copied, old], ())}
+    assert found == {"copy": Action.WAIT, "y": Action.DELETE}
+    assert still_there(decide(spec, [copied], ())) == set(), "it is not taken for its resource"
 
 
 @pytest.mark.parametrize(
