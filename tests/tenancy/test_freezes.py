@@ -181,6 +181,7 @@ async def test_strays_of_an_exempt_registry_are_pruned_in_a_freeze(world: World)
         exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
         await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
         await fleet.gone(CONFIG_MAP, "a-copy")
+        assert "/a-copy@cm" in (await fleet.event("ResourcePruned"))["note"]
 
 
 async def _prunes(fleet: Fleet, name: str) -> bool:

@@ -105,6 +105,7 @@ async def test_a_set_that_is_scaled_down_and_re_imaged_counts_each_pod_once(
         await waits(place, 3)
         await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)
     await place.settled()
+    assert await place.names(POD) == [f"{NAME}-0"]
 
 
 async def test_a_deleted_set_stays_until_the_freeze_is_over(world: World, place: Place) -> None:
