@@ -56,6 +56,12 @@ from manager.privilege_flags import privilege_options
 @click.option("-n", "--namespace", help="Default: the template's, or else default.")
 @click.option("-o", "--output", type=click.Choice(["yaml", "json"]), default="yaml")
 @click.option("--show-secrets", is_flag=True, help="Do not mask Secrets and sensitive values.")
+@click.option(
+    "--hooks",
+    "only_hooks",
+    is_flag=True,
+    help="Print the Jobs of the hooks in place of the resources, in the order in which they run.",
+)
 @privilege_options
 def render(
     files: tuple[TextIO, ...],
@@ -66,14 +72,15 @@ def render(
     namespace: str | None,
     output: str,
     show_secrets: bool,
+    only_hooks: bool,
     allow_foreign_namespaces: frozenset[str],
     allow_kinds: frozenset[GroupKind],
     protected_namespaces: frozenset[str],
 ) -> None:
     """Render the resources of one tenant, from files alone.
 
-    They are printed in the order in which they are applied. What cannot be rendered goes to standard
-    error with the resource's id and the field; the exit code is 1 then.
+    They are printed in the order in which they are applied, without the Jobs of hooks, which are not applied but run.
+    What cannot be rendered goes to standard error with the resource's id and the field; the exit code is 1 then.
     """
     found = [manifest for file in files for manifest in manifests(file)]
     place = ", ".join(file.name for file in files)
@@ -93,7 +100,11 @@ def render(
         raise click.ClickException(str(error)) from error
     except GraphError as error:
         raise click.ClickException(f"template {tenant.spec.template_ref!r}: {error}") from error
-    click.echo(_FORMATS[output](made.manifests), nl=False)
+    shown = tuple(each.manifest for each in made.hooks) if only_hooks else made.manifests
+    click.echo(_FORMATS[output](shown), nl=False)
+    if made.hooks and not only_hooks:
+        names = ", ".join(f"{each.id} ({each.moment.value})" for each in made.hooks)
+        click.echo(f"Note: hooks would run, and are printed with --hooks: {names}", err=True)
     for text in made.lost:
         click.echo(f"Warning: {text}", err=True)
     for problem in made.problems:

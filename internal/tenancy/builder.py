@@ -16,6 +16,7 @@ from apis.tenancy import (
     ConflictPolicy,
     CreationPolicy,
     Hook,
+    HookMoment,
     Tenant,
     TResource,
     resource_lists,
@@ -26,7 +27,7 @@ from ctrlruntime.resources.revision import revision
 from internal.tenancy.expansion import expand, render_shown
 from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
-from internal.tenancy.labels import HOOK, RESOURCE_ID
+from internal.tenancy.labels import HOOK, RESOURCE_ID, SKIP_HOOKS
 from internal.tenancy.missing_permissions import Grant
 from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name, entry_id
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
@@ -148,6 +149,16 @@ async def build_hook(
     return await _build_one(
         tenant, hook_resource(hook), 0, variables, renderer, mappings, privileges
     )
+
+
+def hooks_of(tenant: Tenant, annotations: Mapping[str, str], moment: HookMoment) -> list[Hook]:
+    """Return the hooks of a moment, in the order of their runs, without those that the annotations skip."""
+    skipped = {each.strip() for each in annotations.get(SKIP_HOOKS, "").split(",")}
+    return [
+        hook
+        for hook in tenant.spec.hooks
+        if hook.moment is moment and not skipped & {hook.id, "all"}
+    ]
 
 
 def hook_resource(hook: Hook) -> TResource:

@@ -18,7 +18,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.resources import OWNER_UID, Action, Desired, Owner
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.tenancy.applier import as_object
-from internal.tenancy.builder import build_hook
+from internal.tenancy.builder import build_hook, hooks_of
 from internal.tenancy.labels import SKIP_HOOKS
 from internal.tenancy.missing_permissions import impersonated
 from internal.tenancy.outcome import HOOK_FAILED, HOOK_RUNNING, refusal
@@ -70,11 +70,8 @@ class Hooks:
         mappings: KindMappings,
     ) -> HookResult:
         """Start the hooks of a moment one after the other, until one has not ended well."""
-        skipped = {each.strip() for each in annotations.get(SKIP_HOOKS, "").split(",")}
         completed: list[str] = []
-        for hook in tenant.spec.hooks:
-            if hook.moment is not moment or skipped & {hook.id, "all"}:
-                continue
+        for hook in hooks_of(tenant, annotations, moment):
             if hook.id not in tenant.status.completed_hooks:
                 stopped = await self._run(tenant, owner, hook, mappings)
                 if stopped is not None:

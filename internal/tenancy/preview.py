@@ -6,19 +6,19 @@ import base64
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import HookMoment, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.json import Json
 from ctrlruntime.resources.field_changes import MASK, MASKED
-from internal.tenancy.builder import BuiltResource, build
+from internal.tenancy.builder import BuiltResource, Mappings, build, build_hook, hooks_of
 from internal.tenancy.naming import tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, Template
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow, Reading, Row, RowReader, columns, mapping_problems
 from internal.tenancy.tenants import Blueprint, TenantBuilder
-from internal.tenancy.variables import variables_of, with_placeholders
+from internal.tenancy.variables import Variables, variables_of, with_placeholders
 
 IDENTITY = "name", "namespace"
 HEAD = "apiVersion", "kind", "metadata"
@@ -29,6 +29,15 @@ class PreviewError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class HookPreview:
+    """A hook, and its Job."""
+
+    id: str
+    moment: HookMoment
+    manifest: Manifest
+
+
+@dataclass(frozen=True, slots=True)
 class Preview:
     """A tenant's manifests in the order of applying, and one sentence for each that cannot be rendered."""
 
@@ -36,6 +45,8 @@ class Preview:
     problems: tuple[str, ...]
     lost: tuple[str, ...] = ()
     """What conversions in the templates lost; nothing fails for it."""
+    hooks: tuple[HookPreview, ...] = ()
+    """In the order in which they run."""
 
     @classmethod
     def of(cls, resources: Iterable[BuiltResource], *, hidden: Mapping[str, str] | None) -> Preview:
@@ -72,8 +83,34 @@ async def preview(
 
     variables = variables_of(tenant, with_placeholders(tenant, row.sensitive))
     made = await build(tenant, variables, renderer, served, privileges)
-    found = Preview.of(made.resources, hidden=None if show_secrets else variables.hidden)
-    return replace(found, lost=tuple(made.lost()))
+    hidden = None if show_secrets else variables.hidden
+    found = Preview.of(made.resources, hidden=hidden)
+    hooks, problems = await _hooks(tenant, variables, renderer, served, privileges, hidden)
+    return replace(
+        found, lost=tuple(made.lost()), hooks=tuple(hooks), problems=(*found.problems, *problems)
+    )
+
+
+async def _hooks(
+    tenant: Tenant,
+    variables: Variables,
+    renderer: Renderer,
+    served: Mappings,
+    privileges: Privileges,
+    hidden: Mapping[str, str] | None,
+) -> tuple[list[HookPreview], list[str]]:
+    """Return the Jobs of the hooks in the order of their runs, and what is wrong with the others."""
+    hooks: list[HookPreview] = []
+    problems: list[str] = []
+    for hook in (each for moment in HookMoment for each in hooks_of(tenant, {}, moment)):
+        built = await build_hook(tenant, hook, variables, renderer, served, privileges)
+        if built.desired is None:
+            problems.append(f"hook {hook.id!r}: {built.problem}")
+            continue
+        manifest = with_metadata(built)
+        shown = manifest if hidden is None else masked(manifest, hidden)
+        hooks.append(HookPreview(hook.id, hook.moment, shown))
+    return hooks, problems
 
 
 def tenant_of(template: TenantTemplate, registry: TenantRegistry, row: ActiveRow) -> Tenant:

@@ -8,7 +8,7 @@ from functools import partial
 
 from structlog.typing import FilteringBoundLogger
 
-from apis.tenancy import Tenant
+from apis.tenancy import HookMoment, Tenant
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
@@ -18,9 +18,9 @@ from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from internal.tenancy.applier import Applier, ApplyResult
-from internal.tenancy.builder import Build, build
+from internal.tenancy.builder import Build, build, build_hook, hooks_of
 from internal.tenancy.graph import GraphError
-from internal.tenancy.labels import RESOURCE_ID
+from internal.tenancy.labels import RESOURCE_ID, hands_over
 from internal.tenancy.missing_permissions import impersonated
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.outcome import State
@@ -99,6 +99,8 @@ class TenantPlanner:
         except (VariablesError, GraphError) as error:
             self.grouping.fail(context, "", str(error))
             return
+        if not tenant.status.applied_resources:
+            await self._hooks(planned, HookMoment.BEFORE_CREATE, variables, mappings, context)
         self.writes.clear()
         walked = await self.applier.walk(
             tenant, planned.owner, made, hidden=variables.hidden, logger=self.logger
@@ -120,15 +122,63 @@ class TenantPlanner:
         """Plan the objects of a tenant that goes, by `verb`; `kept` are taken over by others."""
         tenant = planned.tenant
         context = context_of(tenant, self._values(tenant, planned.sensitive))
-        await mappings_of(
+        mappings = await mappings_of(
             tenant, planned.annotations, planned.request, self.targets, self.privileges
         )
         if self._intent is None:
             definition = await self.definitions.of(Tenant.mapping())
             removed = definition.removes(APPROVE_DELETION)
             self._intent = Intent.UNINSTALL if removed else Intent.DELETE
+        replaced = verb is Verb.REPLACE or hands_over(planned.annotations)
+        if self._intent is Intent.DELETE and not replaced:
+            await self._removal_hooks(planned, mappings, context)
         wanted = wanted_by_deleted(tenant, entry, self._template(tenant), self._intent)
         await self._remove(planned, wanted, OrphanReason.TENANT_DELETED, context, kept, delete=verb)
+
+    # -- hooks -----------------------------------------------------------------------------------
+
+    async def _removal_hooks(
+        self, planned: PlannedTenant, mappings: KindMappings, context: Context
+    ) -> None:
+        """Plan the Jobs of the hooks of a tenant that goes."""
+        tenant = planned.tenant
+        try:
+            variables = variables_of(tenant, self._values(tenant, planned.sensitive))
+        except VariablesError as error:
+            if tenant.spec.hooks:
+                self.grouping.fail(context, "", str(error))
+            return
+        for moment in (HookMoment.BEFORE_DELETE, HookMoment.AFTER_DELETE):
+            await self._hooks(planned, moment, variables, mappings, context)
+
+    async def _hooks(
+        self,
+        planned: PlannedTenant,
+        moment: HookMoment,
+        variables: Variables,
+        mappings: KindMappings,
+        context: Context,
+    ) -> None:
+        """Plan the Jobs of the hooks of a moment that have not run, and are not there."""
+        tenant, lookup = planned.tenant, partial(any_mapping, mappings)
+        for hook in hooks_of(tenant, planned.annotations, moment):
+            if hook.id in tenant.status.completed_hooks:
+                continue
+            built = await build_hook(
+                tenant, hook, variables, self.renderer, lookup, self.privileges
+            )
+            resource = built.resource.id
+            if built.desired is None:
+                self.grouping.fail(context, resource, built.problem)
+            elif self.control.look(built.desired) is None:
+                self.writes.clear()
+                await self.control.ensure(built.desired, planned.owner)
+                job = [FieldChange("", None, with_metadata(built))]
+                for write in self.writes:
+                    self.grouping.add(
+                        context, Verb.CREATE, write, job, resource=resource, reason=moment.value
+                    )
+        self.writes.clear()
 
     def _template(self, tenant: Tenant) -> Entry | None:
         return self.templates.get(

@@ -22,6 +22,7 @@ from ctrlruntime.envtest.proxy import Fail, Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
 from ctrlruntime.resources.change_plan import PlanError
+from internal.tenancy.labels import SKIP_HOOKS
 from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
 from tests.support.freezes import freeze_until, frozen
@@ -351,6 +352,52 @@ async def test_a_closed_window_that_would_hold_the_changes_is_noted(
     assert "window" in note
     same = write_template(tmp_path, content("small"))
     assert (await run_plan(fleet, "-f", same, "--no-confirm")).made["notes"] == []
+
+
+def hooks(*moments: str) -> list[dict[str, Any]]:
+    """One hook for each moment, called as that."""
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "tool:{{ uid }}"}]}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": pod}}}
+    return [
+        {"id": each, "moment": each, "nameTemplate": "{{ uid }}-" + each.lower(), "spec": job}
+        for each in moments
+    ]
+
+
+async def test_the_jobs_of_hooks_that_would_run_are_listed_with_their_moment(
+    world: World,
+) -> None:
+    fleet = await idle(world)
+    await fleet.template(
+        **content("small"), hooks=hooks("BeforeCreate", "BeforeDelete", "AfterDelete")
+    )
+    await world.rest()
+
+    async def jobs() -> dict[str, list[str]]:
+        """The Jobs to create, by the id and the moment of their hook."""
+        planned = await run_plan(fleet, "--registry", "registry")
+        assert planned.code == 1, planned.output
+        found = [group for group in planned.made["groups"] if group["kind"] == "Job.batch"]
+        assert all(group["verb"] == "create" and group["confirmed"] for group in found)
+        assert {group["resource"].removeprefix("hook:") for group in found} == {
+            group["reason"] for group in found
+        }
+        return {group["reason"]: [each["name"] for each in group["members"]] for group in found}
+
+    fleet.row("dora")
+    assert await jobs() == {"BeforeCreate": ["dora-beforecreate"]}
+    text = (await run_plan(fleet, "--registry", "registry", output="text")).output
+    assert "create Job.batch hook:BeforeCreate of template app (BeforeCreate)" in text
+    fleet.delete_row("bert")
+    assert await jobs() == {"BeforeCreate": ["dora-beforecreate"]}, "dora replaces bert"
+    fleet.delete_row("dora")
+    assert await jobs() == {
+        "BeforeDelete": ["bert-beforedelete"],
+        "AfterDelete": ["bert-afterdelete"],
+    }
+    skipped = {"metadata": {"annotations": {SKIP_HOOKS: "AfterDelete"}}}
+    await fleet.patch(Tenant, "bert-app", skipped)
+    assert await jobs() == {"BeforeDelete": ["bert-beforedelete"]}
 
 
 async def test_without_the_right_to_list_freezes_the_plan_notes_it_at_once(

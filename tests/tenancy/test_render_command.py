@@ -73,6 +73,38 @@ def is_within(part: object, whole: Json) -> bool:
     return bool(part == whole)
 
 
+def test_hooks_are_named_and_printed_alone_in_the_order_of_their_runs(tmp_path: Path) -> None:
+    def hook(name: str, moment: str, text: str = "{{ .uid }}") -> dict[str, Any]:
+        container = {"name": "c", "image": "tool:1", "args": [text]}
+        pod = {"restartPolicy": "Never", "containers": [container]}
+        job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": {"spec": pod}}}
+        return {"id": name, "moment": moment, "nameTemplate": "{{ .uid }}-" + name, "spec": job}
+
+    hooks = [
+        hook("bye", "AfterDelete"),
+        hook("backup", "BeforeDelete"),
+        hook("prepare", "BeforeCreate"),
+    ]
+    lists = {"configMaps": [config_map("cm", "{{ .uid }}-cm")], "hooks": hooks}
+    file = write(tmp_path / "template.yaml", template(**lists))
+    code, out, err = render("-f", file, "--set", "uid=a")
+    assert code == 0
+    assert [each["kind"] for each in yaml.safe_load_all(out)] == ["ConfigMap"]
+    named = "prepare (BeforeCreate), backup (BeforeDelete), bye (AfterDelete)"
+    assert err == f"Note: hooks would run, and are printed with --hooks: {named}\n"
+
+    jobs = rendered("-f", file, "--set", "uid=a", "--hooks")
+    names = [(each["kind"], each["metadata"]["name"]) for each in jobs]
+    assert names == [("Job", "a-prepare"), ("Job", "a-backup"), ("Job", "a-bye")]
+    assert jobs[0]["spec"]["template"]["spec"]["containers"][0]["args"] == ["a"]
+    assert jobs[0]["spec"]["activeDeadlineSeconds"] == 600
+
+    bad = template(hooks=[hook("bad", "BeforeCreate", "{{ nothing | must }}")])
+    code, out, err = render("-f", write(tmp_path / "bad.yaml", bad), "--set", "uid=a", "--hooks")
+    assert (code, out) == (1, "")
+    assert "hook 'bad'" in err
+
+
 @pytest.mark.asyncio(loop_scope="module")
 async def test_it_prints_what_the_manager_applies(shared_world: World, tmp_path: Path) -> None:
     fleet = await Fleet.make(shared_world)
