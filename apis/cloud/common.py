@@ -27,6 +27,9 @@ __all__ = [
     "Hook",
     "JobHook",
     "Phase",
+    "PlanApproval",
+    "PlanDecision",
+    "PlannedChange",
     "SecretHeader",
     "TaskCondition",
     "TaskOperation",
@@ -82,6 +85,22 @@ class TaskOperation(StrEnum):
     """Find out what differs from what was applied, and change nothing."""
     REPAIR = "Repair"
     """Apply what differs from what was applied, unless that destroys something."""
+
+
+class PlanApproval(StrEnum):
+    """Who decides that a plan is applied."""
+
+    AUTOMATIC = "Automatic"
+    """A plan that destroys or replaces something waits for an approval; every other one is applied at once."""
+    MANUAL = "Manual"
+    """Every plan waits for an approval."""
+
+
+class PlanDecision(StrEnum):
+    """What a person decided about a plan."""
+
+    APPROVED = "Approved"
+    REJECTED = "Rejected"
 
 
 class Phase(StrEnum):
@@ -164,6 +183,43 @@ class TaskRun(ApiModel):
     """Trace in which it was started (W3C Trace Context)."""
     superseded: bool = False
     """Newer inputs are there: it is awaited or being cancelled."""
+    plan_digest: str = ""
+    """The plan that it carries out or gives up, or with which it ended without applying it."""
+    plan_decision: PlanDecision | None = None
+    """What was decided about that plan when the run was recorded; without it the run applies no plan that waits."""
+
+
+class PlannedChange(ApiModel):
+    """A plan that was made and is not applied."""
+
+    digest: str
+    """What an approval names: it follows from the plan and the run that made it."""
+    run_id: str = Field(alias="runID")
+    """The run that made it."""
+    content: str = ""
+    """The plan where it was made: its run in HCP Terraform, or a hash of its changes."""
+    operation: TaskOperation = TaskOperation.APPLY
+    """What the run was for; a Plan cannot be approved."""
+    inputs_hash: str = ""
+    """Hash of the inputs that it is for."""
+    slot: str = ""
+    """Of a look for drift: the time of the schedule."""
+    add: Int32 = 0
+    """Resources that are created, those included that take the place of others."""
+    change: Int32 = 0
+    """Resources that are changed in place."""
+    destroy: Int32 = 0
+    """Resources that are destroyed, those included that are replaced."""
+    replace: Int32 = 0
+    """How many of the destroyed ones are known to be replaced."""
+    destroys: list[str] = Field(default_factory=list)
+    """Addresses of resources that are destroyed or replaced, such as `replace google_compute_disk.data`; 20 at most."""
+    link: str = ""
+    """Where the plan can be looked at."""
+    since: MicroTime
+    """Since when it waits."""
+    checked_at: MicroTime
+    """When a run last found it as it is."""
 
 
 class TaskSuccess(ApiModel):
@@ -195,6 +251,8 @@ class WaitingReason(StrEnum):
     """A ChangeFreeze holds all changes."""
     WINDOW = "Window"
     """No maintenance window of the instance is open."""
+    APPROVAL = "Approval"
+    """A plan that no person has approved."""
 
 
 class Waiting(ApiModel):
@@ -209,7 +267,7 @@ class Waiting(ApiModel):
     holder: str = ""
     """For InstanceBusy: kind and name of what is running. Otherwise what has been running longest."""
     message: str = ""
-    """For Frozen the freeze and its reason; for Window when it opens."""
+    """For Frozen the freeze and its reason; for Window when it opens; for Approval the plan and what to do."""
     until: MicroTime | None = None
     """For Frozen and Window: when the wait ends by itself, if that is known."""
     since: MicroTime
@@ -245,6 +303,8 @@ class TaskStatus(ApiModel):
     """Secret with the outputs that must not be seen."""
     waiting: Waiting | None = None
     """Why it does not run yet."""
+    plan: PlannedChange | None = None
+    """The plan that waits, of a task that plans first."""
     last_handled_retry: str = ""
     """The value of the annotation that requests a retry when it was last carried out."""
     last_handled_reconcile: str = ""

@@ -23,7 +23,7 @@ from ctrlruntime.api import (
     Resource,
 )
 
-from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, Waiting
+from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, PlanApproval, Waiting
 
 __all__ = [
     "GCP",
@@ -56,6 +56,8 @@ __all__ = [
     "PrivateLink",
     "ReleaseChannel",
     "TerraformModule",
+    "TerraformOperation",
+    "TerraformRuns",
     "TerraformSettings",
     "UpgradeSettings",
 ]
@@ -395,6 +397,24 @@ class DriftDetection(ApiModel):
     """What becomes of what differs."""
 
 
+class TerraformOperation(StrEnum):
+    """What runs of Terraform do."""
+
+    APPLY = "Apply"
+    """Plan, and apply the plan."""
+    PLAN = "Plan"
+    """Plan only: the plan is in the status, and nothing is applied."""
+
+
+class TerraformRuns(ApiModel):
+    """What comes between a plan of Terraform and its application. A deletion is not part of it."""
+
+    operation: TerraformOperation = TerraformOperation.APPLY
+    """What runs do."""
+    approval: PlanApproval = PlanApproval.AUTOMATIC
+    """Who decides that a plan is applied. One that destroys or replaces something always waits for an approval."""
+
+
 class ManagedSMTP(ApiModel):
     """Mail sent through the platform's own vendor."""
 
@@ -402,7 +422,18 @@ class ManagedSMTP(ApiModel):
     """The instance sends its mail itself."""
 
 
-class InstanceSpec(ApiModel):
+class InstanceSpec(
+    ApiModel,
+    rules=(
+        CEL(
+            "!has(self.terraformRuns) || !has(self.debug) || !has(self.debug.tfcRunsMode)"
+            " || self.debug.tfcRunsMode != 'vcs'",
+            message="terraformRuns cannot be used with debug.tfcRunsMode vcs: there the workspace decides"
+            " (its apply method), leave terraformRuns out",
+            field_path=".terraformRuns",
+        ),
+    ),
+):
     """What the deployment should be."""
 
     sourcegraph_version: Annotated[str, Field(min_length=1)]
@@ -434,6 +465,9 @@ class InstanceSpec(ApiModel):
     without any, at all times. Periodic runs of unchanged inputs do not wait."""
     drift_detection: DriftDetection | None = None
     """When the infrastructure is compared with what was applied; without it, never. Not with tfcRunsMode vcs."""
+    terraform_runs: TerraformRuns | None = None
+    """Whether plans are applied, and who approves them; without it, plans that destroy nothing are applied at once.
+    Not with tfcRunsMode vcs."""
     debug: Debug = Field(default_factory=Debug)
     """Switches for operators."""
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")

@@ -1,6 +1,7 @@
 """Runs of tasks: where they execute."""
 
 from .provider import (
+    EarlierPlan,
     Run,
     RunInput,
     RunName,
@@ -12,6 +13,7 @@ from .provider import (
 )
 
 __all__ = [
+    "EarlierPlan",
     "Run",
     "RunInput",
     "RunName",

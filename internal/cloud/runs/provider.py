@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol, runtime_checkable
 
-from apis.cloud import TaskOperation
+from apis.cloud import PlanApproval, PlanDecision, TaskOperation
 from apis.references import SecretKeyRef
 from internal.cloud.keys import instance_key
 
@@ -45,6 +45,20 @@ class RunOwner:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EarlierPlan:
+    """A plan that an earlier run of the same object made and did not apply."""
+
+    run_id: RunName
+    """The run that made it."""
+    content: str
+    """What identifies the plan where it was made."""
+    summary: str
+    """What it changes, for people."""
+    decision: PlanDecision | None = None
+    """What a person decided; None: nothing yet, so it is only looked at again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunInput:
     """The input of a task. Serialised as JSON, the same for every provider; holds no secret."""
 
@@ -71,6 +85,10 @@ class RunInput:
     """Texts of the ConfigMaps that the task may read, by name and key, as they were at its start."""
     traceparent: str = ""
     """Trace in which it was started (W3C Trace Context); empty without one."""
+    approval: PlanApproval = PlanApproval.AUTOMATIC
+    """Which plans wait for an approval."""
+    plan: EarlierPlan | None = None
+    """The plan that waits; None: there is none."""
 
     @property
     def key(self) -> str:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Literal, Protocol, cast
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
-from internal.cloud.tasks.task import DRIFT, TaskContext, TaskResult
+from internal.cloud.tasks.plans import MadePlan, plan_output
+from internal.cloud.tasks.task import DRIFT, TaskContext, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.events import Summary
+from internal.cloud.tasks.terraform.protection import Destruction
 
 if TYPE_CHECKING:
+    from internal.cloud.runs import RunInput
     from internal.cloud.tasks.http import RetryPolicy
 
 
@@ -42,6 +45,35 @@ def drift_result(summary: Summary | None, *, about: str = "") -> TaskResult:
         return TaskResult(message=f"{about}nothing differs", outputs={DRIFT: ""})
     found = "only outputs" if summary.empty else summary.planned()
     return TaskResult(message=f"{about}drift: {found}", outputs={DRIFT: found})
+
+
+def waiting_result(plan: MadePlan, *, about: str = "") -> TaskResult:
+    """Return the result of a run whose plan waits for an approval and is not applied."""
+    numbers = Summary(add=plan.add, change=plan.change, destroy=plan.destroy).planned()
+    return TaskResult(message=f"{about}{numbers}; not applied", outputs=plan_output(plan))
+
+
+def made_plan(
+    content: str, summary: Summary, found: Sequence[Destruction], *, link: str = ""
+) -> MadePlan:
+    """Return a plan as it is handed back."""
+    return MadePlan(
+        content=content,
+        add=summary.add,
+        change=summary.change,
+        destroy=max(summary.destroy, len(found)),
+        replace=sum(item.replaced for item in found),
+        destroys=tuple(str(item) for item in found),
+        link=link,
+    )
+
+
+def rejected_result(order: RunInput) -> TaskResult:
+    """Return the result of a run that gives up a plan: of one for drift, that it differs. Raises TaskRejected otherwise."""
+    summary = "" if order.plan is None else order.plan.summary
+    if order.operation is TaskOperation.REPAIR:
+        return TaskResult(message=f"drift: {summary}; rejected", outputs={DRIFT: summary})
+    raise TaskRejected(f"the plan ({summary}) was rejected, and nothing was applied")
 
 
 class Backend(Protocol):

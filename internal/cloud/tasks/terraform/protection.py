@@ -3,11 +3,13 @@
 https://developer.hashicorp.com/terraform/internals/json-format, Plan and Change Representation
 """
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ctrlruntime.resources.revision import canonical
 from internal.cloud.tasks.terraform.events import event_of
 
 _SHOWN: Final = 20
@@ -52,6 +54,37 @@ def destructions_of(plan: Mapping[str, Any]) -> list[Destruction]:
     )
 
 
+_DECIDES: Final = ("before", "after", "after_unknown", "replace_paths", "importing")
+"""What of a change belongs to it, besides its actions."""
+
+
+def content_of(plan: Mapping[str, Any]) -> str:
+    """Return a hash of what the output of `terraform show -json PLAN` would do: equal for plans that do the same.
+
+    Times, versions and what does not change are no part of it. Raises UnreadablePlan.
+    """
+    try:
+        changes = [_doing(item) for item in plan.get("resource_changes", [])]
+        outputs = plan.get("output_changes") or {}
+        named = sorted((name, _change(each)) for name, each in outputs.items())
+    except (AttributeError, KeyError, TypeError) as error:
+        raise UnreadablePlan("one of its changes has no address or no actions") from error
+    kept = sorted((item for item in changes if item is not None), key=lambda item: item[:2])
+    actions = plan.get("action_invocations")
+    return hashlib.sha256(canonical([kept, named, actions])).hexdigest()
+
+
+def _doing(item: Mapping[str, Any]) -> list[Any] | None:
+    change, moved = _change(item["change"]), item.get("previous_address")
+    if change[0] == ["no-op"] and change[-1] is None and moved is None:
+        return None
+    return [str(item["address"]), str(item.get("deposed", "")), change, moved]
+
+
+def _change(change: Mapping[str, Any]) -> list[Any]:
+    return [change["actions"], *(change.get(name) for name in _DECIDES)]
+
+
 def destructions_in_log(log: bytes) -> list[Destruction]:
     """Return what will be destroyed by the log of a plan, whether it is JSON lines or text."""
     found: set[Destruction] = set()
@@ -87,7 +120,7 @@ def refusal(found: Sequence[Destruction], count: int, instance: str) -> str:
     return (
         f"deletion protection is on, and the plan destroys or replaces {listed}. Nothing was applied."
         " Take the change back; or set spec.debug.enableDeletionProtection of the Instance to false"
-        f" and run `manager instance retry {instance}`, and set it back to true afterwards"
+        f" and run `manager instance retry {instance}`, approve its plan, and set it back to true afterwards"
     )
 
 

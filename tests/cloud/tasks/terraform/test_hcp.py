@@ -250,13 +250,6 @@ class TestProtection:
         with pytest.raises(TaskRejected, match=r"destroys or replaces 2 resources\. Nothing was"):
             await bench.apply(spec_of(bench.server.url, machine="n2-standard-16"), attempt=2)
 
-    async def test_h_b3_without_protection_it_is_applied(self, bench: HCPBench) -> None:
-        await bench.apply()
-        self.replace_two(bench, PLAN_LOG)
-        spec = spec_of(bench.server.url, machine="n2-standard-16")
-        result = await bench.apply(spec, attempt=2, protected=False)
-        assert "2 destroyed" in result.message
-
     async def test_h_b3_a_teardown_of_a_protected_instance_is_refused(
         self, bench: HCPBench
     ) -> None:

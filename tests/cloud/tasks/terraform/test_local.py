@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import TaskOperation
+from apis.cloud import PlanApproval, TaskOperation
+from internal.cloud.runs import EarlierPlan
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.task import DRIFT
 from internal.cloud.tasks.terraform.local.binary import local_settings
@@ -67,6 +68,8 @@ class LocalBench:
         teardown: bool = False,
         protected: bool | None = None,
         operation: TaskOperation = TaskOperation.APPLY,
+        approval: PlanApproval = PlanApproval.AUTOMATIC,
+        plan: EarlierPlan | None = None,
         **more: str,
     ) -> TaskResult:
         operation = TaskOperation.TEARDOWN if teardown else operation
@@ -77,7 +80,9 @@ class LocalBench:
             operation=operation,
             protected=protected,
         )
-        return await TerraformTask({**self.environment, **more}).run(context)
+        given = replace(context.input, approval=approval, plan=plan)
+        task = TerraformTask({**self.environment, **more})
+        return await task.run(replace(context, input=given))
 
 
 @pytest.fixture(params=["terraform", "tofu"])
@@ -209,8 +214,6 @@ class TestProtection:
         assert "set spec.debug.enableDeletionProtection of the Instance to false" in said
         assert "manager instance retry acme" in said
         assert (local.states / "prod" / "acme" / "terraform.tfstate").read_bytes() == before
-        result = await local.run(bigger(2), STAND_IN="replace", protected=False)
-        assert result.message == "0 added, 1 changed, 0 destroyed"
 
     async def test_h_b3_what_only_adds_and_changes_is_applied(self, terraform: LocalBench) -> None:
         await terraform.run(protected=True)
@@ -281,9 +284,8 @@ def real_spec(module: Path, size: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.skipif(not REAL, reason="neither terraform nor tofu is installed")
-@pytest.mark.parametrize("name", REAL)
-async def test_a_real_binary(tmp_path: Path, name: str) -> None:
+def real_bench(tmp_path: Path, name: str) -> tuple[LocalBench, Path]:
+    """A bench with a real binary, and a folder with a module."""
     module = tmp_path / "module"
     module.mkdir()
     (module / "main.tf").write_text(MODULE)
@@ -294,7 +296,13 @@ async def test_a_real_binary(tmp_path: Path, name: str) -> None:
     (local.binaries / name).symlink_to(real)
     local.environment["HOME"] = os.environ.get("HOME", "/")
     local.environment["PATH"] = f"{local.binaries}:/usr/bin:/bin"
+    return local, module
 
+
+@pytest.mark.skipif(not REAL, reason="neither terraform nor tofu is installed")
+@pytest.mark.parametrize("name", REAL)
+async def test_a_real_binary(tmp_path: Path, name: str) -> None:
+    local, module = real_bench(tmp_path, name)
     result = await local.run(real_spec(module, 2))
     assert result.message == "2 added, 0 changed, 0 destroyed"
     assert result.outputs == {
@@ -359,7 +367,7 @@ async def test_a_plan_for_drift_applies_nothing(local: LocalBench) -> None:
     state = local.states / "prod" / "acme" / "terraform.tfstate"
     before = state.read_text()
     found = await local.run(bigger(2), operation=TaskOperation.PLAN)
-    assert found.outputs == {DRIFT: "0 to add, 1 to change, 0 to destroy"}
+    assert found.outputs[DRIFT] == "0 to add, 1 to change, 0 to destroy"
     assert found.secret_outputs == {}
     assert state.read_text() == before
 
@@ -374,15 +382,14 @@ async def test_a_repair_applies_what_differs(local: LocalBench) -> None:
     assert (await local.run(bigger(2))).message == "nothing to change"
 
 
-@pytest.mark.parametrize("protected", [True, False])
-async def test_a_repair_that_destroys_is_never_applied_by_itself(
-    terraform: LocalBench, protected: bool
+async def test_a_repair_that_destroys_is_only_reported_under_protection(
+    terraform: LocalBench,
 ) -> None:
     await terraform.run()
     state = terraform.states / "prod" / "acme" / "terraform.tfstate"
     before = state.read_text()
     found = await terraform.run(
-        bigger(2), operation=TaskOperation.REPAIR, protected=protected, STAND_IN="replace"
+        bigger(2), operation=TaskOperation.REPAIR, protected=True, STAND_IN="replace"
     )
     assert found.outputs == {DRIFT: "0 to add, 1 to change, 0 to destroy"}
     assert state.read_text() == before

@@ -64,4 +64,6 @@ def test_h_b3_a_long_list_is_cut_at_an_address_and_keeps_the_remedy() -> None:
     said = refusal(found, 100, "acme")
     assert "100 resources: destroy module.instance.thing.main[0], " in said
     assert "main[19] and 80 more. Nothing was applied." in said
-    assert said.endswith("`manager instance retry acme`, and set it back to true afterwards")
+    assert said.endswith(
+        "`manager instance retry acme`, approve its plan, and set it back to true afterwards"
+    )

@@ -9,9 +9,16 @@ from typing import Final
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from ctrlruntime.clock import utc_now
 from ctrlruntime.outbound_http import outbound_session
-from internal.cloud.runs import RunInput
+from internal.cloud.runs import EarlierPlan, RunInput
+from internal.cloud.tasks.plans import MadePlan, is_rejected, plan_output, waits_for_approval
 from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.backends import TerraformOrder, drift_result
+from internal.cloud.tasks.terraform.backends import (
+    TerraformOrder,
+    drift_result,
+    made_plan,
+    rejected_result,
+    waiting_result,
+)
 from internal.cloud.tasks.terraform.configuration import Configuration, archive, configuration
 from internal.cloud.tasks.terraform.events import Summary
 from internal.cloud.tasks.terraform.hcp.api import HCP, RETRIES, segment
@@ -88,12 +95,14 @@ class Engine:
                 f"workspace {workspace.name} takes its configuration from a repository: set"
                 " spec.debug.tfcRunsMode to vcs, or disconnect it"
             )
+        if is_rejected(self._order.input.plan):
+            return await self._reject(workspace)
         try:
             run = await self._run(workspace, wanted, destroy=False)
-        except _OnlyReported as reported:
-            return reported.result
+        except _NotApplied as ended:
+            return ended.result
         if self._looks_for_drift and run.status == "planned_and_finished":
-            return drift_result(_differs(run), about=f"run {run.identity}: ")
+            return await self._only_planned(run, workspace)
         self._order.say("reading the outputs")
         found = await outputs_of(self._api, workspace.identity, wanted)
         return TaskResult(
@@ -169,8 +178,64 @@ class Engine:
         organization, _, name = self._order.input.outputs.get(PLACE, "").partition("/")
         return organization, name
 
+    async def _only_planned(self, run: Run, workspace: Workspace) -> TaskResult:
+        """Return the result of a run whose plan cannot be applied, or has nothing to apply."""
+        differs = _differs(run)
+        result = drift_result(differs, about=f"run {run.identity}: ")
+        if differs is None:
+            return result
+        plan = plan_output(await self._made(run, workspace))
+        return replace(result, outputs={**result.outputs, **plan})
+
+    async def _made(self, run: Run, workspace: Workspace) -> MadePlan:
+        """Return the plan of a run as it is handed back: the run itself identifies it, since it has one plan for good."""
+        found = await planned_destructions(self._api, run)
+        return made_plan(
+            run.identity, run.summary or Summary(), found, link=self._link(run, workspace)
+        )
+
+    async def _reject(self, workspace: Workspace) -> TaskResult:
+        """Discard the run whose plan was rejected. Raises TaskRejected, unless it was for drift."""
+        runs, earlier = self._runs_of_plan(workspace)
+        run = await runs.adopt()
+        if run is not None and run.identity == earlier.content and not run.ended:
+            await runs.discard(run)
+        return rejected_result(self._order.input)
+
+    async def _follow_plan(self, workspace: Workspace) -> Run | None:
+        """Return the run whose plan waits, at its end; None if it is not there, or failed before.
+
+        Cancelled, it is stopped if it has begun to apply: a plan that waits is not lost by that.
+        """
+        if self._order.input.plan is None:
+            return None
+        if await self._runs(workspace).own() is not None:
+            return None
+        runs, earlier = self._runs_of_plan(workspace)
+        run = await runs.adopt()
+        if run is None or run.identity != earlier.content:
+            return None
+        if run.ended and run.status not in SUCCEEDED | STOPPED_BY_PEOPLE:
+            return None
+        try:
+            return await runs.follow(run)
+        except asyncio.CancelledError:
+            await runs.stop(applying=True)
+            raise
+
+    def _runs_of_plan(self, workspace: Workspace) -> tuple[Runs, EarlierPlan]:
+        """Return the runs as the one that made the plan sees them."""
+        earlier = self._order.input.plan
+        if earlier is None:
+            raise ValueError("no plan waits")
+        return self._runs(workspace, earlier.run_id), earlier
+
     async def _run(self, workspace: Workspace, wanted: Configuration, *, destroy: bool) -> Run:
         """Our run, found or made, at its successful end. Cancelled, it is stopped."""
+        taken_up = await self._follow_plan(workspace)
+        if taken_up is not None:
+            await self._judge(taken_up, workspace)
+            return taken_up
         runs = self._runs(workspace)
         try:
             run = await runs.adopt()
@@ -210,26 +275,32 @@ class Engine:
             )
         raise TaskError(text)
 
-    async def _refuse_destruction(self, runs: Runs, run: Run, workspace: Workspace) -> None:
-        """Discard a plan that destroys or replaces anything under protection. Raises TaskRejected.
+    async def _hold(self, runs: Runs, run: Run, workspace: Workspace) -> None:
+        """Raise _NotApplied for a plan that waits for an approval: its run stays as it is.
 
-        Raises TaskError for a plan whose numbers are not known: it is not confirmed either.
+        Discard a plan that destroys or replaces anything under protection: raises TaskRejected, or _NotApplied for
+        one for drift. Raises TaskError for a plan whose numbers are not known: it is not confirmed either.
         """
-        summary = run.summary
-        if self._looks_for_drift and summary is not None and summary.destroy:
-            await runs.discard(run)
-            raise _OnlyReported(drift_result(summary, about=f"run {run.identity}: "))
-        if not self._order.input.protected and not self._looks_for_drift:
+        given, summary = self._order.input, run.summary
+        if given.operation is TaskOperation.TEARDOWN:
             return
         if summary is None:
             raise TaskError(
                 f"run {run.identity}: HCP Terraform does not say what its plan destroys, so it is not"
-                " confirmed under deletion protection"
+                " confirmed"
             )
-        if not summary.destroy:
-            return
+        if summary.destroy and given.protected:
+            await self._refuse(runs, run, summary, workspace)
+        if waits_for_approval(given, run.identity, destroys=bool(summary.destroy)):
+            made = await self._made(run, workspace)
+            raise _NotApplied(waiting_result(made, about=f"run {run.identity}: "))
+
+    async def _refuse(self, runs: Runs, run: Run, summary: Summary, workspace: Workspace) -> None:
+        """Discard a plan that may not be applied under protection. Raises TaskRejected, _NotApplied."""
         found = await planned_destructions(self._api, run)
         await runs.discard(run)
+        if self._looks_for_drift:
+            raise _NotApplied(drift_result(summary, about=f"run {run.identity}: "))
         told = refusal(found, summary.destroy, self._order.input.instance)
         raise TaskRejected(f"{told} (run {run.identity}, {self._link(run, workspace)})")
 
@@ -239,17 +310,18 @@ class Engine:
 
     def _permit(self, workspace: Workspace) -> Permit:
         async def permit(runs: Runs, run: Run) -> None:
-            await self._refuse_destruction(runs, run, workspace)
+            await self._hold(runs, run, workspace)
 
         return permit
 
-    def _runs(self, workspace: Workspace) -> Runs:
+    def _runs(self, workspace: Workspace, run_id: str = "") -> Runs:
+        """`run_id`: whose runs are own ones; default: this run's."""
         given = self._order
         return Runs(
             self._api,
             self._workspaces,
             workspace,
-            given.input.run_id,
+            run_id or given.input.run_id,
             say=given.say,
             now=self._now,
             permit=self._permit(workspace),
@@ -274,8 +346,8 @@ class Engine:
         return f"{self._api.address}/app/{place}/runs/{segment(run.identity)}"
 
 
-class _OnlyReported(Exception):
-    """A run that looks for drift found what it does not apply."""
+class _NotApplied(Exception):
+    """A plan that is not applied: it waits for an approval, or was made for drift and is only reported."""
 
     def __init__(self, result: TaskResult) -> None:
         super().__init__(result.message)

@@ -59,6 +59,10 @@ class Runs:
         page = await self._api.get(self._path, {"page[size]": "1"})
         return next((run_of(each) for each in page.many), None)
 
+    async def own(self) -> Run | None:
+        """Return our run, if an earlier try of this task made it; other runs are left as they are."""
+        return next((run for run in await self._recent() if run.ours == self._run_id), None)
+
     async def adopt(self) -> Run | None:
         """Our run, in whatever state, if an earlier try of this task made it; the first, if several.
 
@@ -136,12 +140,16 @@ class Runs:
         document = await self._api.get(f"/runs/{segment(identity)}", {"include": "plan,apply"})
         return run_of(document.one, document)
 
-    async def stop(self) -> None:
-        """Our run, which is not needed any longer, is discarded or cancelled, as far as it goes."""
+    async def stop(self, *, applying: bool = False) -> None:
+        """Our run, which is not needed any longer, is discarded or cancelled, as far as it goes.
+
+        `applying`: only one that has begun to apply; a plan that waits to be confirmed goes on waiting.
+        """
         try:
             async with asyncio.timeout(_STOPPING):
                 for run in await self._recent():
-                    if run.ours == self._run_id and not run.ended:
+                    begun = not applying or run.status in APPLYING
+                    if run.ours == self._run_id and not run.ended and begun:
                         await self._interrupt(run)
         except (TaskError, TimeoutError):
             self._say("the run in HCP Terraform could not be stopped: look at it there")

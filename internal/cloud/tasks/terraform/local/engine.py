@@ -6,6 +6,7 @@ https://developer.hashicorp.com/terraform/cli/commands
 import re
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,8 +14,15 @@ import orjson
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from internal.cloud.runs import RunInput
+from internal.cloud.tasks.plans import is_rejected, plan_output, waits_for_approval
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
-from internal.cloud.tasks.terraform.backends import TerraformOrder, drift_result
+from internal.cloud.tasks.terraform.backends import (
+    TerraformOrder,
+    drift_result,
+    made_plan,
+    rejected_result,
+    waiting_result,
+)
 from internal.cloud.tasks.terraform.configuration import Configuration, configuration
 from internal.cloud.tasks.terraform.events import (
     Event,
@@ -36,6 +44,7 @@ from internal.cloud.tasks.terraform.local.binary import (
 from internal.cloud.tasks.terraform.protection import (
     Destruction,
     UnreadablePlan,
+    content_of,
     destructions_of,
     refusal,
 )
@@ -66,12 +75,16 @@ class LocalEngine:
 
     async def apply(self) -> TaskResult:
         """Bring the infrastructure about. Raises TaskError, TaskRejected."""
+        if is_rejected(self._given.plan):
+            return rejected_result(self._given)
         wanted = await self._prepare()
         summary = await self._plan()
-        if self._looks_for_drift and await self._is_only_reported(summary):
-            return drift_result(summary)
+        if summary is None and self._looks_for_drift:
+            return drift_result(None)
         if summary is not None:
-            await self._refuse_destruction()
+            result = await self._held(summary)
+            if result is not None:
+                return result
             summary = await self._apply()
         found = await self._outputs(wanted)
         said = "nothing to change" if summary is None else summary.done()
@@ -128,20 +141,27 @@ class LocalEngine:
     def _looks_for_drift(self) -> bool:
         return self._given.operation in (TaskOperation.PLAN, TaskOperation.REPAIR)
 
-    async def _is_only_reported(self, summary: Summary | None) -> bool:
-        """Whether a run that looks for drift applies nothing: it only plans, nothing differs, or something is destroyed."""
-        if summary is None or self._given.operation is TaskOperation.PLAN:
-            return True
-        return bool(summary.destroy or await self._destructions())
+    async def _held(self, summary: Summary) -> TaskResult | None:
+        """Return the result of a run whose stored plan is not applied; None: it is applied.
 
-    async def _refuse_destruction(self) -> None:
-        """Raise TaskRejected for a plan that destroys or replaces anything under protection."""
-        found = await self._destructions() if self._given.protected else []
-        if found:
-            raise TaskRejected(refusal(found, len(found), self._given.instance))
+        Raises TaskRejected for a plan that destroys or replaces anything under protection.
+        """
+        given, document = self._given, await self._shown()
+        found = _destructions(document)
+        plan = made_plan(_content(document), summary, found)
+        if given.operation is TaskOperation.PLAN:
+            result = drift_result(summary)
+            return replace(result, outputs={**result.outputs, **plan_output(plan)})
+        if found and given.protected:
+            if given.operation is TaskOperation.REPAIR:
+                return drift_result(summary)
+            raise TaskRejected(refusal(found, len(found), given.instance))
+        if waits_for_approval(given, plan.content, destroys=bool(plan.destroy)):
+            return waiting_result(plan)
+        return None
 
-    async def _destructions(self) -> list[Destruction]:
-        """Return what the stored plan destroys, which is the one that is applied.
+    async def _shown(self) -> Mapping[str, Any]:
+        """Return the stored plan, which is the one that is applied, as Terraform's JSON.
 
         Raises TaskError for one that cannot be read: it is not applied either.
         """
@@ -150,11 +170,12 @@ class LocalEngine:
         if ended.code != 0:
             raise TaskError(f"{self._name} show failed: {ended.said[-_MOST:]}")
         try:
-            return destructions_of(orjson.loads(b"".join(lines)))
-        except (orjson.JSONDecodeError, UnreadablePlan, AttributeError) as error:
-            raise TaskError(
-                f"the plan cannot be read, so it is not applied under deletion protection: {error}"
-            ) from error
+            document = orjson.loads(b"".join(lines))
+        except orjson.JSONDecodeError as error:
+            raise _unreadable(error) from error
+        if not isinstance(document, dict):
+            raise _unreadable("it is no object")
+        return document
 
     async def _apply(self) -> Summary:
         progress = _Progress(self._say)
@@ -175,6 +196,25 @@ class LocalEngine:
     @property
     def _name(self) -> str:
         return self._settings.binary.name
+
+
+def _destructions(document: Mapping[str, Any]) -> list[Destruction]:
+    """Raise TaskError for a plan that cannot be read: it is not applied either."""
+    try:
+        return destructions_of(document)
+    except UnreadablePlan as error:
+        raise _unreadable(error) from error
+
+
+def _content(document: Mapping[str, Any]) -> str:
+    try:
+        return content_of(document)
+    except UnreadablePlan as error:
+        raise _unreadable(error) from error
+
+
+def _unreadable(why: object) -> TaskError:
+    return TaskError(f"the plan cannot be read, so it is not applied: {why}")
 
 
 class _Progress:
