@@ -50,6 +50,15 @@ def is_held(waiting: Waiting | None) -> bool:
     return waiting is not None and waiting.reason in (WaitingReason.FROZEN, WaitingReason.WINDOW)
 
 
+def waits_for_people(waiting: Waiting | None) -> bool:
+    """Return whether what is waited for is no place among other runs: a freeze, a window or an approval."""
+    return is_held(waiting) or _awaits_approval(waiting)
+
+
+def _awaits_approval(waiting: Waiting | None) -> bool:
+    return waiting is not None and waiting.reason is WaitingReason.APPROVAL
+
+
 def held_waiting(before: Waiting | None, hold: Hold, now: datetime) -> Waiting:
     """Return what the status shows of a hold: what it showed before, if nothing of it changed."""
     reason = WaitingReason(hold.reason.value)
@@ -63,6 +72,6 @@ def held_waiting(before: Waiting | None, hold: Hold, now: datetime) -> Waiting:
         reason=reason,
         message=hold.message,
         until=hold.until,
-        since=now if before is None else before.since,
+        since=now if before is None or _awaits_approval(before) else before.since,
         as_of=now,
     )

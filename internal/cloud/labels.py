@@ -38,6 +38,10 @@ CANCEL: Final = f"{GROUP}/cancel"
 """Annotation of a subresource: the id of a run. It is cancelled, and nothing follows it by itself."""
 RECONCILE: Final = f"{GROUP}/reconcile"
 """Annotation of a subresource: a new value requests a run of inputs that are carried out already; any text."""
+APPROVED_PLAN: Final = f"{GROUP}/approved-plan"
+"""Annotation of a subresource: the digest of the plan that may be applied; no other one may."""
+REJECTED_PLAN: Final = f"{GROUP}/rejected-plan"
+"""Annotation of a subresource: the digest of the plan that is given up."""
 CONTROL_PLANE_MODE: Final = f"{GROUP}/control-plane-mode"
 """Annotation of an instance: "false" takes it, with its subresources, out of management."""
 
@@ -77,6 +81,8 @@ CONTROL: Final = frozenset(
         RETRY,
         CANCEL,
         RECONCILE,
+        APPROVED_PLAN,
+        REJECTED_PLAN,
         CONTROL_PLANE_MODE,
         SUPERSEDED,
         DELETION_PROTECTION,

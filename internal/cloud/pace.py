@@ -20,6 +20,8 @@ class Pace:
     """Least time between two writes about waiting."""
     progress: float = 30.0
     """Least time between two messages of a run under way that are recorded."""
+    plan_check: float = 3600.0
+    """Between two looks at a plan that waits for an approval: it may have been discarded, or applied, elsewhere."""
     deleting: float = 0.5
     """Between two looks at runs that are being deleted."""
     interrupt: float = 30.0

@@ -73,5 +73,7 @@ class Subresource(Generic[R]):
     """Seconds of the period that the spec requests; None: the definition's."""
     checks_drift: bool = False
     """Whether its task can look for drift, as the instance's spec.driftDetection requests."""
+    plans: bool = False
+    """Whether its task plans first, so that the instance's spec.terraformRuns counts."""
     gates: bool = True
     """Whether the instance is ready only when this is."""

@@ -4,7 +4,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeVar
 
-from apis.cloud import Instance, TaskStatus, WaitingReason
+from pydantic import ValidationError
+
+from apis.cloud import Instance, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
@@ -148,6 +150,7 @@ class SubresourceReconciler(Generic[R]):
             held=hold or edited_hold(resource),
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),
+            terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             drift_check=check,
             bad_schedule=bad_schedule,
         )
@@ -220,6 +223,18 @@ class SubresourceReconciler(Generic[R]):
         if named is None or (reference is not None and reference.uid != named.uid):
             return None
         return named
+
+
+def terraform_runs_of(instance: Entry | None) -> TerraformRuns | None:
+    """Return what an Instance requests of plans. What cannot be read has every plan wait."""
+    spec: Mapping[str, Any] = {} if instance is None else instance.field("spec") or {}
+    given = spec.get("terraformRuns")
+    if given is None:
+        return None
+    try:
+        return TerraformRuns.model_validate(given)
+    except ValidationError:
+        return TerraformRuns(approval=PlanApproval.MANUAL)
 
 
 def is_teardown_approved(resource: Resource[Any, TaskStatus]) -> bool:

@@ -18,7 +18,7 @@ from apis.cloud import (
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
-from internal.cloud.change_holds import is_held
+from internal.cloud.change_holds import is_held, waits_for_people
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
@@ -214,7 +214,7 @@ def _changes_held(before: InstanceStatus, facts: Facts) -> list[Condition]:
 def _turn(waiting: Waiting | None) -> str:
     if waiting is None:
         return "waits for its turn"
-    if is_held(waiting):
+    if waits_for_people(waiting):
         return f"waits: {waiting.message}"
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"waits until {waiting.holder or 'another task of this instance'} has ended"

@@ -54,4 +54,5 @@ SUBRESOURCE: Final = Subresource(
     secrets=secrets,
     secret_names=secret_names,
     checks_drift=True,
+    plans=True,
 )

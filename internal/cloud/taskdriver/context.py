@@ -5,12 +5,20 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
-from apis.cloud import TaskCondition, TaskOperation, TaskRun, TaskStatus
+from apis.cloud import (
+    PlanDecision,
+    PlannedChange,
+    TaskCondition,
+    TaskOperation,
+    TaskRun,
+    TaskStatus,
+)
 from ctrlruntime.rollout import Waiting
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunName, RunOwner
 from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.taskdriver.inputs import Inputs, is_apply_failed, is_carried_out
+from internal.cloud.taskdriver.plan_approval import PlanPolicy
 from internal.cloud.taskdriver.record import Identity, Slot, scheduled_slot, slot_at
 from internal.cloud.tasks.task import TaskDefinition
 
@@ -77,6 +85,8 @@ class Situation:
     """Why no run looks for drift although one should; empty: nothing is wrong."""
     drift: str = ""
     """What differs from what the last run left, so that a run repairs it; empty: nothing."""
+    plans: PlanPolicy = field(default_factory=PlanPolicy)
+    """What comes between a plan and its application, and what a person decided."""
     period: float | None = None
     """Seconds of the period; None: not periodic."""
     told: bool = False
@@ -102,9 +112,36 @@ class Situation:
         """What runs do now."""
         if self.deleting:
             return TaskOperation.TEARDOWN
+        plan = self.open_plan
+        if plan is not None:
+            return plan.operation
+        if self.plans.only:
+            return TaskOperation.PLAN
         if self.drift_check is not None and self.checks_drift:
             return self.drift_check.operation
         return TaskOperation.APPLY
+
+    @property
+    def open_plan(self) -> PlannedChange | None:
+        """The plan that waits, or is being carried out; None if it is not what would be done now."""
+        plan = self.status.plan
+        if plan is None or self.deleting or self.reconcile_asked:
+            return None
+        only_planned = plan.operation is TaskOperation.PLAN
+        if plan.inputs_hash != self.inputs.hash or only_planned != self.plans.only:
+            return None
+        return plan
+
+    @property
+    def decision(self) -> PlanDecision | None:
+        """What a person decided about that plan; None: nothing yet."""
+        plan = self.open_plan
+        return None if plan is None else self.plans.decision(plan)
+
+    @property
+    def undecided_plan(self) -> PlannedChange | None:
+        """The plan that waits for a person."""
+        return self.open_plan if self.decision is None else None
 
     @property
     def checks_drift(self) -> bool:
@@ -135,8 +172,14 @@ class Situation:
             operation=self.operation,
             inputs_version=self.inputs.version,
             attempt=1,
-            slot="" if self.slot is None else self.slot.name,
+            slot=self._slot_name,
         )
+
+    @property
+    def _slot_name(self) -> str:
+        if self.open_plan is not None:
+            return self.open_plan.slot
+        return "" if self.slot is None else self.slot.name
 
     def deadline(self, since: datetime) -> datetime:
         """When a run that was recorded then is given up."""

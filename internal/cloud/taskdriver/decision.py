@@ -8,14 +8,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskState, TaskStatus
+from apis.cloud import (
+    PlanDecision,
+    PlannedChange,
+    TaskOperation,
+    TaskOutcome,
+    TaskRun,
+    TaskState,
+    TaskStatus,
+)
+from apis.cloud import Waiting as TaskWaiting
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import held_waiting
 from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
 from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
 from internal.cloud.taskdriver.drift_checks import forget_drift, record_check
-from internal.cloud.taskdriver.inputs import is_current
+from internal.cloud.taskdriver.inputs import is_carried_out, is_current
+from internal.cloud.taskdriver.plan_approval import plan_message, plan_waiting, record_plan
 from internal.cloud.taskdriver.record import (
     End,
     Identity,
@@ -36,6 +46,7 @@ from internal.cloud.taskdriver.scheduling import (
     next_run,
 )
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
+from internal.cloud.tasks.plans import NOTHING_TO_CHANGE, plan_of
 from internal.cloud.tasks.task import DRIFT, Supersede
 
 SEARCHED = 64
@@ -65,7 +76,8 @@ def follow(s: Situation, seen: Run | None) -> Decision:
 def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
     overdue = _is_overdue(run, s.now)
     cancelled = s.is_cancelled(run)
-    over = overdue or cancelled or run.superseded or s.superseded or _is_revoked(s, run)
+    revoked = _is_revoked(s, run) or _is_withdrawn(s, run)
+    over = overdue or cancelled or run.superseded or s.superseded or revoked
     if run.state is TaskState.CREATING and not over:
         if s.paused or s.held:
             return Decision(status=status, requeue=_until(s, run.deadline))
@@ -80,6 +92,8 @@ def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
         outcome, message = TaskOutcome.CANCELLED, "It was not started: another version is wanted."
     elif run.state is TaskState.CREATING and _is_revoked(s, run):
         outcome, message = TaskOutcome.CANCELLED, "It was not started: what was made stays."
+    elif run.state is TaskState.CREATING and _is_withdrawn(s, run):
+        outcome, message = TaskOutcome.CANCELLED, "It was not started: its plan is not approved."
     elif run.superseded and (run.state is TaskState.CREATING or _cancels(s)):
         outcome, message = TaskOutcome.CANCELLED, "Newer inputs made it superfluous."
     elif is_interrupted(run, s.now):
@@ -93,6 +107,12 @@ def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
 def _is_revoked(s: Situation, run: TaskRun) -> bool:
     """Return whether a run would tear down what may not be torn down any more."""
     return run.operation is TaskOperation.TEARDOWN and s.leaving is not Leaving.TEAR_DOWN
+
+
+def _is_withdrawn(s: Situation, run: TaskRun) -> bool:
+    """Return whether a run would apply a plan whose approval was taken back."""
+    approved = run.plan_decision is PlanDecision.APPROVED
+    return approved and s.decision is not PlanDecision.APPROVED
 
 
 def refuse(s: Situation, why: str) -> Decision:
@@ -117,9 +137,12 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
         return Decision(status=status)
     secrets = None
     run.retry_at = next_attempt_time(s, status, run)
+    if end.outcome is TaskOutcome.REJECTED:
+        status.plan = None  # no other attempt takes it up
     if end.outcome is TaskOutcome.SUCCEEDED and seen is not None:
         secrets = _succeeded(s, status, run, seen)
     _adopt_content(s, status)
+    status.waiting = _plan_waiting(replace(s, status=status))
     return Decision(
         status=status,
         steps=steps,
@@ -133,13 +156,20 @@ def _succeeded(
     s: Situation, status: TaskStatus, run: TaskRun, seen: Run
 ) -> Mapping[str, str] | None:
     """Record what a successful run did. Returns the outputs to keep that must not be seen; None: none."""
-    found = seen.outputs.get(DRIFT)
+    found, made = seen.outputs.get(DRIFT), plan_of(seen.outputs)
     if run.operation is TaskOperation.TEARDOWN:
         return None
+    if run.operation is TaskOperation.PLAN:
+        looked = is_carried_out(s.status, s.inputs)
+        made = None if looked else made or NOTHING_TO_CHANGE
+    if made is not None:
+        record_plan(status, made, s.owner.uid, s.now)
+        return None
+    status.plan = None
     if run.operation is TaskOperation.PLAN or (
         run.operation is TaskOperation.REPAIR and found is not None
     ):
-        record_check(status, found or "", s.instance, s.now)
+        record_check(status, found or "", s.instance, s.now, only_plans=s.plans.only)
         return None
     succeed(status, seen, s.now)
     forget_drift(status)
@@ -198,13 +228,20 @@ def _cancels(s: Situation) -> bool:
 def rest(s: Situation, until: datetime | None) -> Decision:
     """No run is to be started now."""
     status = s.status.model_copy(deep=True)
-    status.waiting = None
+    status.waiting = _plan_waiting(s)
     _adopt_content(s, status)
     if status.run is not None:
         status.run.retry_at = next_attempt_time(s, status, status.run)
     if s.retry_asked and not (s.paused or s.held):
         status.last_handled_retry = s.retry
     return Decision(status=status, requeue=_until(s, until))
+
+
+def _plan_waiting(s: Situation) -> TaskWaiting | None:
+    plan = s.undecided_plan
+    if plan is None:
+        return None
+    return plan_waiting(s.status.waiting, plan, plan_message(plan, s.plans, s.instance), s.now)
 
 
 def deny(s: Situation, denied: Denial) -> Decision:
@@ -240,9 +277,11 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str
     status = s.status.model_copy(deep=True)
     queued = status.waiting is not None
     status.waiting = None
+    taken_up = s.open_plan if s.decision is not None or not s.retry_asked else None
+    status.plan = taken_up
     status.last_handled_retry = s.retry or status.last_handled_retry
     status.last_handled_reconcile = s.reconcile or status.last_handled_reconcile
-    run = adopted if adopted is not None else _intent(s, wanted, traceparent)
+    run = adopted if adopted is not None else _intent(s, wanted, traceparent, taken_up)
     replace_run(status, run, history=s.definition.history)
     live, old = _beside(status, found)
     steps = []
@@ -293,7 +332,9 @@ def _beside(status: TaskStatus, found: Sequence[Run]) -> tuple[list[str], list[s
     )
 
 
-def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
+def _intent(
+    s: Situation, wanted: Identity, traceparent: str, taken_up: PlannedChange | None
+) -> TaskRun:
     return TaskRun(
         run_id=wanted.run_id(s.definition.name),
         inputs_version=wanted.inputs_version,
@@ -305,6 +346,8 @@ def _intent(s: Situation, wanted: Identity, traceparent: str) -> TaskRun:
         created_at=s.now,
         deadline=s.deadline(s.now),
         traceparent=traceparent,
+        plan_digest="" if taken_up is None else taken_up.digest,
+        plan_decision=None if taken_up is None else s.decision,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apis.cloud import Phase, TaskOutcome, TaskRun, TaskStatus
+from apis.cloud import Phase, TaskOutcome, TaskRun, TaskStatus, WaitingReason
 from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -30,6 +30,7 @@ class TaskMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._running: dict[str, set[str]] = {}
         self._waiting: dict[str, set[str]] = {}
+        self._unapproved: dict[str, set[str]] = {}
         self._phases: dict[tuple[str, str], set[str]] = {}
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -46,6 +47,9 @@ class TaskMetrics:
         self.results = counter("cloud_task_results_total", "Runs that ended, by outcome.", "result")
         self.running = gauge("cloud_task_running", "Objects with a run under way.")
         self.waiting = gauge("cloud_task_waiting", "Objects that wait for their turn.")
+        self.unapproved = gauge(
+            "cloud_task_awaits_approval", "Objects with a plan that waits for an approval."
+        )
         self.phases = gauge(
             "cloud_task_objects", "Objects that are Failed, Retrying or Paused.", "phase"
         )
@@ -77,7 +81,10 @@ class TaskMetrics:
     def show(self, task: str, uid: str, status: TaskStatus) -> None:
         """Count an object by where it stands."""
         self._put(self._running, self.running, task, uid, is_live(status.run))
-        self._put(self._waiting, self.waiting, task, uid, status.waiting is not None)
+        reason = None if status.waiting is None else status.waiting.reason
+        asks = reason is WaitingReason.APPROVAL
+        self._put(self._waiting, self.waiting, task, uid, reason is not None and not asks)
+        self._put(self._unapproved, self.unapproved, task, uid, asks)
         for phase in SHOWN:
             found = self._phases.setdefault((task, phase.value), set())
             (found.add if status.phase is phase else found.discard)(uid)

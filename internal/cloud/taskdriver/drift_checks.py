@@ -47,8 +47,13 @@ def schedule_of(wanted: DriftDetection) -> Schedule:
         raise BadSchedule(str(error).replace("spec.", "spec.driftDetection.", 1)) from None
 
 
-def record_check(status: TaskStatus, found: str, instance: str, now: datetime) -> None:
-    """Record what a run that looked for drift found: `found` is what differs, empty for nothing."""
+def record_check(
+    status: TaskStatus, found: str, instance: str, now: datetime, *, only_plans: bool = False
+) -> None:
+    """Record what a run that looked for drift found: `found` is what differs, empty for nothing.
+
+    `only_plans`: no run applies anything until the instance requests otherwise.
+    """
     run = status.run
     if run is None:
         return
@@ -57,10 +62,19 @@ def record_check(status: TaskStatus, found: str, instance: str, now: datetime) -
     if not found:
         forget_drift(status)
         return
-    set_condition(status.conditions, _drifted(status, run, found, instance), now)
+    set_condition(
+        status.conditions,
+        _drifted(status, run, found, _to_apply(instance, only_plans=only_plans)),
+        now,
+    )
 
 
-def _drifted(status: TaskStatus, run: TaskRun, found: str, instance: str) -> Condition:
+def _to_apply(instance: str, *, only_plans: bool) -> str:
+    first = "set spec.terraformRuns.operation of the Instance to Apply and " if only_plans else ""
+    return f"{first}run `manager instance reconcile {instance} --kind InstanceTerraform`"
+
+
+def _drifted(status: TaskStatus, run: TaskRun, found: str, to_apply: str) -> Condition:
     destroys = run.operation is TaskOperation.REPAIR
     why = " That destroys something, so it is not applied by itself." if destroys else ""
     return Condition(
@@ -68,8 +82,8 @@ def _drifted(status: TaskStatus, run: TaskRun, found: str, instance: str) -> Con
         status="True",
         reason="PlanDestroys" if destroys else "PlanHasChanges",
         message=(
-            f"The infrastructure differs from what was applied: {found}.{why} To apply it, run"
-            f" `manager instance reconcile {instance} --kind InstanceTerraform`."
+            f"The infrastructure differs from what was applied: {found}.{why} To apply it,"
+            f" {to_apply}."
         ),
         observed_generation=status.observed_generation,
     )

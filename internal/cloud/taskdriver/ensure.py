@@ -6,18 +6,19 @@ effects outside: what is started was recorded before. Calling it again is always
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeGuard, TypeVar
 
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from apis.cloud import TaskRun, TaskState, TaskStatus
+from apis.cloud import TaskRun, TaskState, TaskStatus, TerraformRuns, WaitingReason
+from apis.cloud import Waiting as TaskWaiting
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.rollout import Waiting
-from internal.cloud.change_holds import is_held
+from internal.cloud.change_holds import waits_for_people
 from internal.cloud.concurrency import Claim, Denial
 from internal.cloud.labels import (
     CANCEL,
@@ -27,7 +28,7 @@ from internal.cloud.labels import (
     is_superseded_upgrade,
     pausing_annotation,
 )
-from internal.cloud.runs import Run, RunInput, RunRefused, RunRequest
+from internal.cloud.runs import EarlierPlan, Run, RunInput, RunRefused, RunRequest
 from internal.cloud.taskdriver.context import CleanUp, Decision, Hold, Leaving, Rest, Situation
 from internal.cloud.taskdriver.decision import (
     begin,
@@ -43,11 +44,13 @@ from internal.cloud.taskdriver.decision import (
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.taskdriver.inputs import inputs_of, trusted
+from internal.cloud.taskdriver.plan_approval import plan_policy, summary_of
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.reports import (
     report_drift,
     report_end,
     report_hold,
+    report_plan,
     report_repair,
     report_steps,
 )
@@ -105,6 +108,8 @@ class EnsureOptions(Generic[R]):
     """Why no run looks for drift although one should."""
     drift: str = ""
     """What differs from what the last run left; empty: nothing."""
+    terraform_runs: TerraformRuns | None = None
+    """What comes between a plan and its application; None: as by default."""
     deployed: bool = True
     """Whether a version of the instance runs, which a run may change."""
 
@@ -148,9 +153,14 @@ def claim_of(s: Situation) -> Claim:
         task=s.definition.name,
         owner=s.owner,
         instance=s.instance,
-        since=s.now if waiting is None else min(waiting.since, s.now),
+        since=s.now if not _is_queued(waiting) else min(waiting.since, s.now),
         concurrency=s.definition.concurrency,
     )
+
+
+def _is_queued(waiting: TaskWaiting | None) -> TypeGuard[TaskWaiting]:
+    """Return whether an object waits for anything but a person's approval."""
+    return waiting is not None and waiting.reason is not WaitingReason.APPROVAL
 
 
 def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
@@ -183,6 +193,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         drift_check=options.drift_check,
         bad_schedule=options.bad_schedule,
         drift=options.drift,
+        plans=plan_policy(options.terraform_runs, annotations),
         period=options.period if options.period is not None else definition.period,
         told=tools.told,
         pace=tools.pace,
@@ -230,7 +241,7 @@ class _Pass(Generic[R]):
         """Whether the owner stays with the limiter: as a holder, or in its queue."""
         waiting = decision.status.waiting
         if waiting is not None:
-            return not is_held(waiting)
+            return not waits_for_people(waiting)
         if decision.holds and (written or recorded):
             self.tools.limiter.hold(self.claim)
             return True
@@ -345,7 +356,9 @@ class _Pass(Generic[R]):
         if run is None:
             raise ValueError("no run is recorded")
         provider = await self.runs()
-        started = await self._effect("start", run.run_id, provider.start(await self._request(run)))
+        started = await self._effect(
+            "start", run.run_id, provider.start(await self._request(run, status))
+        )
         self.tools.metrics.started(s.definition.name, run)
         return started
 
@@ -387,7 +400,7 @@ class _Pass(Generic[R]):
             found += [SecretKeyRef(name=name, key=key) for key in sorted(secret.get("data") or {})]
         return tuple(found)
 
-    async def _request(self, run: TaskRun) -> RunRequest:
+    async def _request(self, run: TaskRun, status: TaskStatus) -> RunRequest:
         s, options = self.s, self.options
         task_input = RunInput(
             task=s.definition.name,
@@ -405,6 +418,8 @@ class _Pass(Generic[R]):
             outputs=s.status.outputs,
             config_maps=options.config_maps,
             traceparent=run.traceparent,
+            approval=s.plans.approval,
+            plan=_earlier_plan(run, status),
         )
         return RunRequest(
             run_id=run.run_id,
@@ -420,12 +435,27 @@ class _Pass(Generic[R]):
         report_steps(self.tools, s, self.options.resource, decision.steps)
         report_hold(self.tools, s.held, self.options.resource, decision.status)
         report_drift(self.tools, self.options.resource, decision.status)
+        report_plan(self.tools, self.options.resource, decision.status)
         report_repair(self.tools, s, self.options.resource, decision)
         if decision.ended is not None:
             report_end(self.tools, s, decision.ended)
-        if s.status.waiting is not None and decision.status.waiting is None and decision.start:
-            metrics.granted(task, s.status.waiting.since, s.now)
+        waited = s.status.waiting
+        if _is_queued(waited) and decision.status.waiting is None and decision.start:
+            metrics.granted(task, waited.since, s.now)
         metrics.show(task, s.owner.uid, decision.status)
+
+
+def _earlier_plan(run: TaskRun, status: TaskStatus) -> EarlierPlan | None:
+    """Return the plan that a run takes up, with what was decided when it was recorded."""
+    plan = status.plan
+    if plan is None or plan.digest != run.plan_digest:
+        return None
+    return EarlierPlan(
+        run_id=plan.run_id,
+        content=plan.content,
+        summary=summary_of(plan),
+        decision=run.plan_decision,
+    )
 
 
 def _discard(effect: Awaitable[object]) -> None:

@@ -26,6 +26,7 @@ from ctrlruntime.api import ApiModel, Manifest, OwnerReference, Resource, find_c
 from ctrlruntime.resources.revision import canonical, revision
 from internal.cloud.labels import CONTROL, INSTANCE
 from internal.cloud.runs import RunOwner
+from internal.cloud.taskdriver.plan_approval import trusted_plan
 from internal.cloud.taskdriver.record import CONDITIONS, is_live, is_named_rightly
 from internal.cloud.tasks.task import TaskDefinition
 
@@ -92,6 +93,7 @@ def trusted(
         for run in result.history
         if run.state is TaskState.DONE and is_named_rightly(run, owner, definition.name)
     ]
+    result.plan = trusted_plan(result.plan, owner.uid)
     result.task_conditions = result.task_conditions[:CONDITIONS]
     if result.run is not None:
         _mend(result.run, definition, now)
@@ -239,11 +241,17 @@ def is_apply_failed(status: TaskStatus) -> bool:
     return last is not None and failed and last.operation not in CHECKS
 
 
+def _only_planned(run: TaskRun) -> bool:
+    """Whether a run applied nothing: it was to plan only, or ended with a plan that waits."""
+    waits = bool(run.plan_digest) and run.plan_decision is None
+    return run.operation is TaskOperation.PLAN or waits
+
+
 def _last_ended(status: TaskStatus) -> TaskRun | None:
     """Return the newest run that ended and may have changed something.
 
     A run under way does not make up for the failure before it.
     """
     runs = (run for run in (status.run, *status.history) if run is not None)
-    changing = (run for run in runs if run.operation is not TaskOperation.PLAN)
+    changing = (run for run in runs if not _only_planned(run))
     return next((run for run in changing if run.state is TaskState.DONE), None)

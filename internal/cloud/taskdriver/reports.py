@@ -1,7 +1,7 @@
 """What a pass tells: an event for each step, metrics, log lines, a span for each run that ended."""
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -12,6 +12,7 @@ from internal.cloud.taskdriver.context import Decision, Hold, Situation
 from internal.cloud.taskdriver.deps import Tools
 from internal.cloud.taskdriver.drift_checks import DRIFTED
 from internal.cloud.taskdriver.inputs import READY
+from internal.cloud.taskdriver.plan_approval import AWAITS_APPROVAL
 from internal.cloud.taskdriver.record import is_live
 from internal.cloud.taskdriver.scheduling import is_done
 
@@ -72,6 +73,16 @@ def report_drift(tools: Tools, resource: Resource[Any, TaskStatus], after: TaskS
     if now is None or (before is not None and before.message == now.message):
         return
     tools.recorder.event(resource, "Warning", DRIFTED, "Plan", now.message)
+
+
+def report_plan(tools: Tools, resource: Resource[Any, TaskStatus], after: TaskStatus) -> None:
+    """Record one event when the condition AwaitsApproval appears or gets another message."""
+    before = find_condition(resource.status.conditions, AWAITS_APPROVAL)
+    now = find_condition(after.conditions, AWAITS_APPROVAL)
+    if now is None or (before is not None and before.message == now.message):
+        return
+    kind: Literal["Normal", "Warning"] = "Warning" if now.reason == "PlanDestroys" else "Normal"
+    tools.recorder.event(resource, kind, AWAITS_APPROVAL, "Plan", now.message)
 
 
 def report_repair(

@@ -3,7 +3,16 @@
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from apis.cloud import TaskOperation, TaskOutcome, TaskRun, TaskStatus, TaskSuccess
+from apis.cloud import (
+    PlanApproval,
+    PlanDecision,
+    PlannedChange,
+    TaskOperation,
+    TaskOutcome,
+    TaskRun,
+    TaskStatus,
+    TaskSuccess,
+)
 from ctrlruntime.api import format_time
 from internal.cloud.labels import PAUSED
 from internal.cloud.taskdriver.context import (
@@ -29,16 +38,36 @@ def next_run(s: Situation, status: TaskStatus, *, made_something: bool = False) 
     stopped = s.superseded or s.held is not None
     if s.paused or (stopped and not s.deleting) or (s.deleting and s.leaving is Leaving.HOLD):
         return Rest()
+    if s.open_plan is not None:
+        return _after_plan(s, status, s.open_plan)
     if not s.deleting and is_done(s, status) and not s.reconcile_asked:
         due = repair_time(s, status)
         if due is None or due > s.now:
             return Rest(_earliest(due, None if s.slot is None else s.slot.end))
-    identity = s.first_attempt()
-    identity = replace(identity, attempt=last_attempt(status, identity) + 1)
+    identity = _next_identity(s, status)
     last = status.run
     if last is None or not identity.continues(last) or last.outcome is TaskOutcome.SUCCEEDED:
         return Wanted(identity)
     return _again(s, status, last, identity)
+
+
+def _next_identity(s: Situation, status: TaskStatus) -> Identity:
+    identity = s.first_attempt()
+    return replace(identity, attempt=last_attempt(status, identity) + 1)
+
+
+def _after_plan(s: Situation, status: TaskStatus, plan: PlannedChange) -> Next:
+    """After a run that ended with a plan: carry out what was decided, or look from time to time whether it still stands."""
+    identity, last = _next_identity(s, status), status.run
+    failed = last is not None and last.outcome is not TaskOutcome.SUCCEEDED
+    if last is not None and failed and last.plan_decision == s.decision:
+        return _again(s, status, last, identity)
+    if s.decision is not None or s.retry_asked:
+        return Wanted(identity)
+    if plan.operation is TaskOperation.PLAN:
+        return Rest()
+    look = plan.checked_at + timedelta(seconds=s.pace.plan_check)
+    return Wanted(identity) if look <= s.now else Rest(look)
 
 
 def _again(s: Situation, status: TaskStatus, last: TaskRun, identity: Identity) -> Next:
@@ -105,6 +134,10 @@ def is_held_change(s: Situation, status: TaskStatus) -> bool:
         return False
     if s.deleting:
         return True
+    if s.open_plan is not None:
+        return s.deployed and s.decision is PlanDecision.APPROVED
+    if s.plans.only or s.plans.approval is PlanApproval.MANUAL:
+        return False  # it only plans
     repairs = s.operation is TaskOperation.REPAIR
     return s.deployed and (s.definition.once or repairs or not is_carried_out(status, s.inputs))
 

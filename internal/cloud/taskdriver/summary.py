@@ -1,5 +1,6 @@
 """The text of a status: phase, conditions, and what is waited for. Pure."""
 
+from dataclasses import replace
 from datetime import datetime
 from typing import Final, Literal
 
@@ -21,6 +22,7 @@ from internal.cloud.taskdriver.drift_checks import (
     record_bad_schedule,
 )
 from internal.cloud.taskdriver.inputs import READY, is_fulfilled
+from internal.cloud.taskdriver.plan_approval import plan_message, set_awaits_approval
 from internal.cloud.taskdriver.record import ENDS, is_live
 from internal.cloud.taskdriver.scheduling import is_interrupted
 
@@ -43,15 +45,24 @@ def summarize(s: Situation, status: TaskStatus) -> None:
     )
     set_condition(status.conditions, condition, s.now)
     _summarize_held(s, status)
+    _summarize_plan(s, status)
     if s.bad_schedule:
         record_bad_schedule(status, s.bad_schedule, s.now)
-    elif s.drift_check is None or _is_unknown(status):
+    elif (s.drift_check is None and not s.plans.only) or _is_unknown(status):
         forget_drift(status)
 
 
 def _is_unknown(status: TaskStatus) -> bool:
     found = find_condition(status.conditions, DRIFTED)
     return found is not None and found.status == "Unknown"
+
+
+def _summarize_plan(s: Situation, status: TaskStatus) -> None:
+    """Set the condition AwaitsApproval, which is there only while a plan waits for a person."""
+    after = replace(s, status=status)
+    plan = after.undecided_plan
+    message = "" if plan is None else plan_message(plan, s.plans, s.instance)
+    set_awaits_approval(status, message, s.now)
 
 
 def _summarize_held(s: Situation, status: TaskStatus) -> None:
@@ -243,6 +254,8 @@ def next_look(waiting: Waiting, now: datetime, least: float) -> float:
 
 def waiting_message(task: str, waiting: Waiting) -> str:
     """Return what is waited for, in a sentence that does not change with the position."""
+    if waiting.reason is WaitingReason.APPROVAL:
+        return f"Waiting: {waiting.message}."
     if waiting.reason in (WaitingReason.FROZEN, WaitingReason.WINDOW):
         return f"Waiting: {waiting.message}."
     if waiting.reason is WaitingReason.INSTANCE_BUSY:

@@ -16,6 +16,7 @@ from apis.cloud import (
     TaskCondition,
     TaskRun,
     TaskStatus,
+    TerraformRuns,
     UpgradeInstanceTask,
 )
 from ctrlruntime.api import Resource
@@ -177,6 +178,8 @@ class StepOptions(TypedDict, total=False):
     drift_check: DriftCheck | None
     bad_schedule: str
     drift: str
+    terraform_runs: TerraformRuns | None
+    deployed: bool
 
 
 @dataclass

@@ -9,16 +9,19 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import InstanceTerraform, TaskState
+from apis.cloud import InstanceTerraform, PlanApproval, TaskState, TerraformRuns
 from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest.proxy import Cut, LoseReply, Match
+from internal.cloud.labels import APPROVED_PLAN, REJECTED_PLAN
 from internal.cloud.runs import RunState
+from internal.cloud.tasks.plans import MadePlan, plan_output
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 TEARS_DOWN = replace(PLAIN, teardown=True, history=2)
+MANUAL = TerraformRuns(approval=PlanApproval.MANUAL)
 WRITES = Match(user="manager", verb="write")
 
 
@@ -101,16 +104,66 @@ class Story:
         return left
 
 
-async def check(world: World, fault: Callable[[int], Callable[[], bool]]) -> int:
+class PlanStory(Story):
+    """The life of an object whose plans wait for a person."""
+
+    async def drive(self) -> None:
+        async def step(life: Life) -> None:
+            await life.drive(self.name, terraform_runs=MANUAL)
+
+        await self.survive(step)
+
+    async def decide(self, annotation: str) -> str:
+        """Approve or reject the plan that waits. Returns its content."""
+        plan = (await self.world.read(self.name)).status.plan
+        assert plan is not None
+        await self.world.annotate_all(self.name, {annotation: plan.digest})
+        await self.drive()
+        return plan.content
+
+    async def tell(self) -> dict[str, Any]:
+        """Planned, approved, changed, planned, rejected. What is left of it."""
+        await self.world.make(self.name, spec={"domain": "a.example.com"})
+        await self.drive()
+        await self.end(RunState.SUCCEEDED, outputs=plan_output(MadePlan(content="one", add=1)))
+        decided = [await self.decide(APPROVED_PLAN)]
+        await self.end(RunState.SUCCEEDED, outputs={"a": "1"})
+        await self.world.change(self.name, domain="b.example.com")
+        await self.drive()
+        await self.end(RunState.SUCCEEDED, outputs=plan_output(MadePlan(content="two", destroy=1)))
+        decided.append(await self.decide(REJECTED_PLAN))
+        await self.end(RunState.FAILED, retryable=False)
+        resource = await self.world.read(self.name)
+        await self.stack.aclose()
+        requests = [
+            request
+            for request in self.world.outside.requests.values()
+            if request.input.owner.uid == resource.metadata.uid
+        ]
+        taken = [item.input.plan for item in requests]
+        return {
+            "gone": True,
+            "decided": decided,
+            "outputs": resource.status.outputs,
+            "phase": resource.status.phase,
+            "plan": resource.status.plan,
+            "decisions": [plan and (plan.content, plan.decision) for plan in taken],
+            "begun": [self.world.outside.begun[item.run_id] for item in requests],
+        }
+
+
+async def check(
+    world: World, fault: Callable[[int], Callable[[], bool]], story_of: type[Story] = Story
+) -> int:
     """Tell the story with the n-th effect going wrong, for every n. Returns how many there were."""
-    expected = await Story(world, "reference").tell()
+    expected = await story_of(world, "reference").tell()
     assert expected["gone"]
     assert expected["begun"] == [1, 1, 1, 1]
     number = 0
     while True:
         number += 1
         fired = fault(number)
-        story = Story(world, f"acme-{number}")
+        story = story_of(world, f"acme-{number}")
         assert await story.tell() == expected, f"with a fault at effect {number}"
         if not fired():
             return number - 1
@@ -119,9 +172,10 @@ async def check(world: World, fault: Callable[[int], Callable[[], bool]]) -> int
 
 @pytest.mark.timeout(1800)
 @pytest.mark.criterion("SG-27")
+@pytest.mark.parametrize("story_of", [Story, PlanStory])
 @pytest.mark.parametrize("action", [Cut(), LoseReply()], ids=["before", "after"])
 async def test_a_manager_that_dies_at_a_write_to_the_server(
-    world: World, action: Cut | LoseReply
+    world: World, action: Cut | LoseReply, story_of: type[Story]
 ) -> None:
     def fault(nth: int) -> Callable[[], bool]:
         rule = world.env.proxy.add(action, WRITES, nth=nth)
@@ -133,14 +187,17 @@ async def test_a_manager_that_dies_at_a_write_to_the_server(
 
         return fired
 
-    assert await check(world, fault) == 11
+    assert await check(world, fault, story_of) == {Story: 11, PlanStory: 8}[story_of]
     assert world.outside.most_live == 1
 
 
 @pytest.mark.timeout(1800)
 @pytest.mark.criterion("SG-27")
+@pytest.mark.parametrize("story_of", [Story, PlanStory])
 @pytest.mark.parametrize("kind", ["fail", "lose"])
-async def test_a_manager_that_dies_at_an_effect_outside(world: World, kind: str) -> None:
+async def test_a_manager_that_dies_at_an_effect_outside(
+    world: World, kind: str, story_of: type[Story]
+) -> None:
     def fault(nth: int) -> Callable[[], bool]:
         world.outside.fault = (nth, kind)
 
@@ -151,7 +208,7 @@ async def test_a_manager_that_dies_at_an_effect_outside(world: World, kind: str)
 
         return fired
 
-    assert await check(world, fault) >= 7
+    assert await check(world, fault, story_of) >= {Story: 7, PlanStory: 4}[story_of]
     assert world.outside.most_live == 1
 
 
