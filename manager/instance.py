@@ -27,6 +27,7 @@ from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.subresource_requests import cancel_runs, request_runs
 from manager.cluster_flags import cluster_options, talk
 from manager.instance_logs import logs
+from manager.instance_plans import approve, reject
 from manager.instance_views import describe, list_instances
 
 EXTRACTED = (
@@ -36,12 +37,14 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: list, describe, logs, pause, cancel, retry, reconcile, break glass, upgrade many."""
+    """Instances: list, describe, logs, pause, cancel, retry, reconcile, approve plans, break glass, upgrade many."""
 
 
 instance.add_command(list_instances)
 instance.add_command(describe)
 instance.add_command(logs)
+instance.add_command(approve)
+instance.add_command(reject)
 
 
 def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Callable[..., object]:

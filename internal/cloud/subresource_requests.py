@@ -11,7 +11,7 @@ from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver.record import is_live
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Mapping
 
     from ctrlruntime.api.resource import Resource
     from ctrlruntime.client.client import Client
@@ -37,11 +37,11 @@ async def cancel_runs(
     what the client raises.
     """
     done = []
-    async for subresource, found in _subresources(client, instance, namespace):
+    async for subresource, found in subresources_of(client, instance, namespace):
         run = found.status.run
         if run is None or not is_live(run) or run_id not in ("", run.run_id):
             continue
-        if await _annotate(client, subresource, found, CANCEL, run.run_id):
+        if await annotate(client, subresource, found, {CANCEL: run.run_id}):
             done.append(Requested(subresource.kind.__name__, found.metadata.name, run.run_id))
     return done
 
@@ -55,31 +55,35 @@ async def request_runs(
     client raises.
     """
     done = []
-    async for subresource, found in _subresources(client, instance, namespace):
+    async for subresource, found in subresources_of(client, instance, namespace):
         name = subresource.kind.__name__
         leaves = found.metadata.deletion_timestamp is not None
         if leaves or subresource.definition.once or kind not in ("", name):
             continue
-        if await _annotate(client, subresource, found, RECONCILE, value):
+        if await annotate(client, subresource, found, {RECONCILE: value}):
             done.append(Requested(name, found.metadata.name))
     return done
 
 
-async def _subresources(
+async def subresources_of(
     client: Client, instance: str, namespace: str
 ) -> AsyncIterator[tuple[Subresource[Any], Any]]:
+    """Yield each subresource of an Instance with its type. Raises what the client raises."""
     for subresource in SUBRESOURCES:
         found = await client.list(subresource.kind, namespace, labels=f"{INSTANCE}={instance}")
         for each in found:
             yield subresource, each
 
 
-async def _annotate(
-    client: Client, subresource: Subresource[Any], found: Resource[Any, Any], key: str, value: str
+async def annotate(
+    client: Client,
+    subresource: Subresource[Any],
+    found: Resource[Any, Any],
+    annotations: Mapping[str, str | None],
 ) -> bool:
-    """Write the annotation. Return False if the object was deleted, and perhaps made again."""
+    """Write annotations; None removes one. Return False if the object was deleted, and perhaps made again."""
     metadata = found.metadata
-    patch = {"metadata": {"uid": metadata.uid, "annotations": {key: value}}}
+    patch = {"metadata": {"uid": metadata.uid, "annotations": dict(annotations)}}
     try:
         await client.patch(subresource.kind, metadata.name, patch, namespace=metadata.namespace)
     except (NotFound, Conflict):
