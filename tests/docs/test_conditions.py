@@ -17,6 +17,7 @@ PAGE = "docs/conditions.md"
 MODULES = {
     "cloud conditions": (
         "internal/cloud/taskdriver/summary.py",
+        "internal/cloud/taskdriver/plan_approval.py",
         "internal/cloud/instance/status.py",
         "internal/cloud/rollouts/status.py",
         "internal/cloud/subresource_reconciler.py",
