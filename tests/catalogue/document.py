@@ -27,7 +27,7 @@ _SCENARIOS = """\
 # Scenarios
 
 What the systems do, line by line, each proven by tests that carry its ID (`@pytest.mark.criterion("SG-20")`): Instances,
-their subresources and tasks, and Tenants with their registries and templates. `make scenarios` runs them and prints the
+their subresources and tasks; sets of nodes with their snapshots and Jobs; data planes and their stacks; Tenants with their registries and templates. `make scenarios` runs them and prints the
 outcome of every line; `make test` fails when a line is not proven. Written from `tests/catalogue/scenarios/` by
 `python -m tests.catalogue --write`.
 """

@@ -29,7 +29,13 @@ def test_there_are_182_lines_99_of_them_core() -> None:
 
 
 @pytest.mark.parametrize(
-    ("system", "number", "left_out"), [("cloud", 46, []), ("tenancy", 148, ["A3", "A4"])]
+    ("system", "number", "left_out"),
+    [
+        ("cloud", 46, []),
+        ("cosmos", 118, ["COSMOS-A10-205", "COSMOS-A10-350", "COSMOS-A10-409"]),
+        ("fleet", 49, ["D5-14", "D5-15"]),
+        ("tenancy", 148, ["A3", "A4"]),
+    ],
 )
 def test_every_scenario_of_a_system_is_carried_by_a_test_or_left_out_with_its_reason(
     system: str, number: int, left_out: list[str]
@@ -44,7 +50,7 @@ def test_every_scenario_of_a_system_is_carried_by_a_test_or_left_out_with_its_re
 
 def test_the_scenarios_are_those_of_all_systems() -> None:
     systems = [file.stem for file in Book.SCENARIOS.files]
-    assert systems == ["cloud", "tenancy"]
+    assert systems == ["cloud", "cosmos", "fleet", "tenancy"]
     ids = [
         line.id
         for file in Book.SCENARIOS.files
@@ -53,6 +59,8 @@ def test_the_scenarios_are_those_of_all_systems() -> None:
     ]
     assert list(catalogue(Book.SCENARIOS)) == ids, "no ID is that of two lines"
     assert {"A1", "U5", "SG-20", *(f"FAULT-B{number}" for number in range(1, 41))} <= set(ids)
+    assert {f"FLEET-R{number}" for number in range(1, 33)} <= set(ids)
+    assert {f"D5-{number}" for number in range(1, 18)} <= set(ids)
 
 
 def test_an_id_that_no_test_carries_is_found(tmp_path: Path) -> None:

@@ -70,6 +70,7 @@ async def stored(env: Environment) -> BoardStatus:
     return (await env.client("admin").get(Board, "board", namespace="default")).status
 
 
+@pytest.mark.criterion("COSMOS-A3-1")
 @pytest.mark.parametrize("shared", [True, False], ids=["one-client", "a-client-each"])
 async def test_three_writers_at_once_lose_nothing(env: Environment, shared: bool) -> None:
     """Of one client the lock keeps writers apart; those with one each meet at the server."""
@@ -97,6 +98,7 @@ async def test_three_writers_at_once_lose_nothing(env: Environment, shared: bool
     assert not (shared and conflicts)
 
 
+@pytest.mark.criterion("COSMOS-A3-1")
 async def test_two_processes_lose_nothing(env: Environment) -> None:
     """Nothing but the server keeps them apart."""
     program = (sys.executable, "-m", "tests.client.status_kind", str(env.kubeconfig("manager")))
@@ -115,6 +117,7 @@ async def test_two_processes_lose_nothing(env: Environment) -> None:
     assert (await stored(env)).counts == {"first": 20, "second": 20, "all": 40}
 
 
+@pytest.mark.criterion("COSMOS-A3-3")
 async def test_nothing_is_written_that_changes_nothing(
     env: Environment, statuses: StatusClient[BoardSpec, BoardStatus], watched: Watched
 ) -> None:
@@ -131,6 +134,7 @@ async def test_nothing_is_written_that_changes_nothing(
     assert found.metadata.resource_version == before.metadata.resource_version
 
 
+@pytest.mark.criterion("COSMOS-A3-2")
 async def test_a_conflict_is_tried_again_on_what_is_there_then(
     env: Environment, statuses: StatusClient[BoardSpec, BoardStatus], watched: Watched
 ) -> None:
@@ -142,6 +146,7 @@ async def test_a_conflict_is_tried_again_on_what_is_there_then(
     assert found.status.counts == {"mine": 1, "other": 1, "all": 2}
 
 
+@pytest.mark.criterion("COSMOS-A3-2")
 async def test_attempts_are_bounded_and_conflicts_counted(
     env: Environment, watched: Watched
 ) -> None:
@@ -237,6 +242,7 @@ async def test_the_server_is_read_and_the_answer_is_in_the_cache(env: Environmen
     assert known.status.counts == {"other": 1, "mine": 1, "all": 2}
 
 
+@pytest.mark.criterion("COSMOS-A3-5")
 async def test_turns_come_one_after_the_other_and_leave_nothing() -> None:
     turns, inside, most = KeyedLock(), 0, 0
 

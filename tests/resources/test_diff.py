@@ -73,6 +73,7 @@ def reasons(
     return [update.reason for update in found.updates]
 
 
+@pytest.mark.criterion("COSMOS-A10-7")
 def test_an_object_as_desired_is_no_difference() -> None:
     assert not diff(by_key(stored(desired())), [desired()], OWNER)
 
@@ -174,7 +175,7 @@ def test_an_object_being_deleted_is_left_alone() -> None:
 NAMES = st.sets(st.sampled_from("abcdef"), max_size=6)
 
 
-@pytest.mark.criterion("diff-laws")
+@pytest.mark.criterion("diff-laws", "COSMOS-A2-5")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(NAMES, NAMES, NAMES, st.randoms())
 def test_the_parts_are_disjoint_complete_and_in_a_stable_order(

@@ -15,7 +15,7 @@ JSON = st.recursive(
 )
 
 
-@pytest.mark.criterion("revision-vectors")
+@pytest.mark.criterion("revision-vectors", "COSMOS-A2-1")
 @pytest.mark.criterion("A2.2-revision")
 @pytest.mark.parametrize(
     ("raw", "expected"),
@@ -30,6 +30,7 @@ def test_the_canonical_form_has_sorted_keys_no_spaces_and_plain_utf8() -> None:
     assert revision({"a": 1}) == "8b9e4511"
 
 
+@pytest.mark.criterion("COSMOS-A2-1")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(st.text(max_size=5), JSON, max_size=5))
 def test_the_order_of_keys_does_not_count(value: dict[str, Any]) -> None:

@@ -114,6 +114,7 @@ def test_a_disabled_node_keeps_its_disk_unless_all_of_it_is(disable: str, kept: 
     assert has_claim(nodes, 0) is (disable == "Pod")
 
 
+@pytest.mark.criterion("COSMOS-A2-23")
 def test_a_paused_node_keeps_its_disk() -> None:
     status = {"scheduledSnapshotStatus": {"key": {"podCandidate": "test-1"}}}
     assert len(claims(status=status)) == 2

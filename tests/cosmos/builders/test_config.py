@@ -75,6 +75,7 @@ def test_each_field_of_comet(field: str) -> None:
 IDS = {number: key(number).id for number in range(2)}
 
 
+@pytest.mark.criterion("COSMOS-A2-14")
 @pytest.mark.parametrize(
     ("field", "ours", "path"),
     [
@@ -150,6 +151,7 @@ def test_h_c7_what_a_new_manager_writes_is_held_back() -> None:
     assert none.revision != before.revision
 
 
+@pytest.mark.criterion("COSMOS-A7-1")
 def test_a_sentry_waits_for_its_signer_and_keeps_no_index() -> None:
     made = config(type="Sentry")
     assert made["priv_validator_laddr"] == "tcp://0.0.0.0:1234"
@@ -278,6 +280,7 @@ def test_what_does_not_change_it_is_not(changes: dict[str, Any]) -> None:
     assert (after.revision, after.inputs) == (before.revision, before.inputs)
 
 
+@pytest.mark.criterion("COSMOS-A7-1")
 def test_a_sentry_indexes_nothing_unless_it_is_to() -> None:
     assert config(type="Sentry")["tx_index"] == {"indexer": "null"}
     made = config(type="Sentry", chain__config={"txIndexer": "kv"})

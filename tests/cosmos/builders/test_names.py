@@ -50,6 +50,7 @@ def test_names_that_fit_stay_as_they_are() -> None:
     assert label_keys.role_binding_name("gaia") == "gaia-vc-rb"
 
 
+@pytest.mark.criterion("COSMOS-A2-7")
 def test_names_lose_their_middle_and_stay_apart() -> None:
     assert trim_middle("short", 63) == "short"
     long = [f"{'a' * 40}{middle}{'b' * 40}-7" for middle in ("x", "y")]
@@ -62,6 +63,7 @@ def test_names_lose_their_middle_and_stay_apart() -> None:
     assert len(to_name("a" * 300)) == 253
 
 
+@pytest.mark.criterion("COSMOS-A2-7")
 def test_names_keep_only_what_names_may_have() -> None:
     assert to_name("A_b c/d.e-1") == "Abcd.e-1"
     assert to_host("7.Up_dated") == "n7-updated"
@@ -71,6 +73,7 @@ def test_names_keep_only_what_names_may_have() -> None:
     assert len(to_label_key("example.com/" + "k" * 70).partition("/")[2]) == 63
 
 
+@pytest.mark.criterion("COSMOS-A10-473")
 @pytest.mark.parametrize(
     ("image", "tag"),
     [

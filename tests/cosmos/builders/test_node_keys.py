@@ -31,6 +31,7 @@ def test_the_id_is_the_beginning_of_the_hash_of_the_public_key() -> None:
     assert len(parsed.id) == 40
 
 
+@pytest.mark.criterion("COSMOS-A2-13")
 def test_a_file_is_kept_as_it_is() -> None:
     spaced = TEXT.replace(":", " : ")
     assert NodeKey.parse(spaced).text == spaced
@@ -79,6 +80,7 @@ def test_each_node_gets_a_key_once() -> None:
     assert len({each.id for each in keys.values()}) == 3
 
 
+@pytest.mark.criterion("COSMOS-A2-13")
 def test_secrets_hold_the_file_and_are_never_written_again() -> None:
     nodes = node_set()
     secrets = build_node_keys(nodes, keys_of(nodes))

@@ -16,6 +16,7 @@ def peers(*services: dict[str, Any], **changes: object) -> Peers:
     return build_peers(nodes, keys_of(nodes), {each["metadata"]["name"]: each for each in services})
 
 
+@pytest.mark.criterion("COSMOS-A2-14")
 def test_nodes_find_each_other_within_the_cluster() -> None:
     made = peers(replicas=3)
     assert [peer.private_peer for peer in made.others("test-1")] == [

@@ -16,6 +16,7 @@ from .samples import node_set
 from .test_pods import container, names, pod, spec
 
 
+@pytest.mark.criterion("COSMOS-A2-26")
 def test_further_ones_come_after_ours() -> None:
     made = spec(
         podTemplate__containers=[{"name": "z", "image": "z:v1"}, {"name": "a", "image": "a:v1"}],
@@ -27,6 +28,7 @@ def test_further_ones_come_after_ours() -> None:
     assert made["volumes"][-1] == {"name": "scratch", "emptyDir": {}}
 
 
+@pytest.mark.criterion("COSMOS-A2-26")
 def test_one_of_our_name_is_merged_into_ours() -> None:
     theirs = {
         "name": "node",

@@ -57,6 +57,7 @@ def test_replicas_and_the_first_number() -> None:
     assert pods(node_set(replicas=0)) == []
 
 
+@pytest.mark.criterion("COSMOS-A2-23")
 def test_a_pod_paused_for_a_snapshot_is_not_built() -> None:
     paused = {"scheduledSnapshotStatus": {"chains.daily.v1": {"podCandidate": "test-1"}}}
     assert [item.name for item in pods(node_set(replicas=3, status=paused))] == ["test-0", "test-2"]
@@ -92,6 +93,7 @@ def test_changes_of_the_builder_are_followed_only_if_that_is_asked_for() -> None
     assert pods(node_set(strategy={"builderChanges": "Roll"}))[0].roll_on_builder_change
 
 
+@pytest.mark.criterion("COSMOS-A7-2")
 def test_a_sentry_sleeps_before_it_starts_and_has_no_probe() -> None:
     made = spec(type="Sentry")
     node = container(made, "node")
@@ -104,6 +106,7 @@ def test_a_sentry_sleeps_before_it_starts_and_has_no_probe() -> None:
     assert pod(node_set(type="Sentry"))["metadata"]["labels"][label_keys.TYPE] == "Sentry"
 
 
+@pytest.mark.criterion("COSMOS-A7-2")
 def test_how_long_a_sentry_sleeps() -> None:
     node = container(spec(type="Sentry", chain__privvalSleepSeconds=25), "node")
     assert node["command"][-1] == "25"
@@ -216,6 +219,7 @@ def test_probes_ask_the_node_and_what_stands_beside_it() -> None:
     assert asked["healthcheck"] == {"path": "/health", "port": "health", "scheme": "HTTP"}
 
 
+@pytest.mark.criterion("COSMOS-A2-24")
 def test_nobody_is_root() -> None:
     assert spec()["securityContext"] == {
         "runAsUser": 1025,
@@ -312,6 +316,7 @@ def test_h_d3_checksum_and_limit_are_arguments_only_if_given(what: str) -> None:
     ]
 
 
+@pytest.mark.criterion("COSMOS-A2-25")
 def test_what_prepares_a_node_in_order() -> None:
     made = spec(chain__snapshotURL="https://a", chain__versions=[{"height": 0, "image": "a"}])
     assert names(made, "initContainers") == [

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
 from internal.cosmos.fullnode.role_builder import build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
@@ -9,6 +11,7 @@ from internal.cosmos.fullnode.service_account_builder import build_service_accou
 from .samples import node_set
 
 
+@pytest.mark.criterion("COSMOS-A2-15")
 def test_one_account_with_rights_to_its_own_set_alone() -> None:
     (account,) = build_service_accounts(node_set())
     (role,) = build_roles(node_set())
@@ -38,6 +41,7 @@ def test_one_account_with_rights_to_its_own_set_alone() -> None:
     ]
 
 
+@pytest.mark.criterion("COSMOS-A2-15")
 def test_an_account_that_is_named_is_not_ours_to_give_rights() -> None:
     nodes = node_set(serviceAccountName="own")
     assert build_service_accounts(nodes) == []

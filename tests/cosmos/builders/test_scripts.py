@@ -90,6 +90,7 @@ def test_a_disk_is_made_a_chains_once(disk: Disk) -> None:
     assert len(disk.log.read_text().splitlines()) == 3
 
 
+@pytest.mark.criterion("COSMOS-A2-25")
 def test_an_init_that_was_cut_off_goes_on(disk: Disk) -> None:
     (disk.chain / "config").mkdir()
     (disk.chain / "config" / "genesis.json").touch()
@@ -141,6 +142,7 @@ def test_a_snapshot_script_runs_until_it_has_ended_well(disk: Disk) -> None:
     disk.run("snapshot-restore", chain__snapshotScript="exit 1")
 
 
+@pytest.mark.criterion("COSMOS-A7-2")
 def test_a_sentry_sleeps_and_becomes_its_node(disk: Disk) -> None:
     """`exec`: the node gets the signals that are meant for it."""
     nodes = node_set(

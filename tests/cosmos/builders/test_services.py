@@ -24,6 +24,7 @@ def test_one_for_each_node_and_one_for_requests() -> None:
     assert [item.instance for item in made] == [3, 4, None]
 
 
+@pytest.mark.criterion("COSMOS-A2-12")
 def test_requests_go_to_the_nodes_and_to_nothing_beside_them() -> None:
     made = services()["test-rpc"]
     assert made["spec"]["selector"] == {
@@ -53,6 +54,7 @@ def test_peers_reach_one_node_each() -> None:
     assert made["metadata"]["labels"][label_keys.INSTANCE] == "test-1"
 
 
+@pytest.mark.criterion("COSMOS-A2-11")
 @pytest.mark.parametrize(("most", "external"), [(None, 1), (0, 0), (2, 2), (9, 3)])
 def test_how_many_nodes_peers_outside_can_reach(most: int | None, external: int) -> None:
     service = {} if most is None else {"maxP2PExternalAddresses": most}
@@ -111,6 +113,7 @@ def test_a_service_within_the_cluster_has_no_policy_for_traffic_from_outside() -
     assert "externalTrafficPolicy" not in made["spec"]
 
 
+@pytest.mark.criterion("COSMOS-A7-3", "COSMOS-A10-351")
 def test_signers_find_sentries_before_they_are_ready() -> None:
     assert not [name for name in services() if "privval" in name]
     made = services(type="Sentry")

@@ -49,6 +49,7 @@ def test_the_last_version_whose_height_is_reached(
     assert image_at(node_set(chain__versions=versions), "test-0", height or 0) == image
 
 
+@pytest.mark.criterion("COSMOS-A2-22")
 def test_each_node_has_the_version_of_its_own_height() -> None:
     status = {"height": {"test-0": 200, "test-1": 11}}
     made = pods(node_set(chain__versions=VERSIONS, status=status))
@@ -78,6 +79,7 @@ def test_a_version_may_name_images_of_further_containers() -> None:
             assert container(made, "config-merge", "initContainers")["image"] == images[1]
 
 
+@pytest.mark.criterion("COSMOS-A2-22")
 def test_an_image_of_the_node_goes_before_its_version() -> None:
     override = {"test-0": {"image": "debug:v9"}}
     nodes = node_set(chain__versions=VERSIONS, instanceOverrides=override)
@@ -111,6 +113,7 @@ ADDITIONAL = [
 ]
 
 
+@pytest.mark.criterion("COSMOS-A2-27")
 def test_pods_beside_the_nodes() -> None:
     made = build_additional_pods(node_set(additionalVersionedPods=ADDITIONAL))
     assert [item.name for item in made] == ["indexer-0", "plain-0", "indexer-1", "plain-1"]
@@ -156,6 +159,7 @@ def test_they_are_rather_on_the_machine_of_their_node() -> None:
     assert "affinity" not in anywhere
 
 
+@pytest.mark.criterion("COSMOS-A2-27", "COSMOS-A10-486")
 def test_they_have_the_version_of_their_node() -> None:
     status = {"height": {"test-1": 200}}
     nodes = node_set(chain__versions=VERSIONS, additionalVersionedPods=ADDITIONAL, status=status)
@@ -165,6 +169,7 @@ def test_they_have_the_version_of_their_node() -> None:
     assert images == ["indexer:v1", "plain:v1", "indexer:v2", "plain:v1"]
 
 
+@pytest.mark.criterion("COSMOS-A2-27")
 def test_they_are_away_while_their_node_is() -> None:
     nodes = node_set(
         replicas=3,

@@ -40,6 +40,7 @@ class TestStatus:
             parse_status(status(latest_block_height=height))
         assert caught.value.failure is Failure.INVALID
 
+    @pytest.mark.criterion("COSMOS-A4-10")
     @pytest.mark.parametrize(
         "body",
         [
@@ -65,6 +66,7 @@ class TestStatus:
         assert caught.value.failure is Failure.INVALID
         assert len(str(caught.value)) <= 200
 
+    @pytest.mark.criterion("COSMOS-A4-10")
     def test_an_error_of_the_node_is_told(self) -> None:
         body = b'{"jsonrpc":"2.0","id":-1,"error":{"code":-32603,"message":"Internal error"}}'
         with pytest.raises(NodeError, match="Internal error") as caught:
@@ -73,6 +75,7 @@ class TestStatus:
 
 
 class TestUsage:
+    @pytest.mark.criterion("COSMOS-A5-2")
     @pytest.mark.parametrize(
         ("total", "free", "percent"),
         [(100, 60, 40), (100, 0, 100), (100, 100, 0), (1000, 805, 20), (1000, 806, 19), (3, 1, 67)],
@@ -80,6 +83,7 @@ class TestUsage:
     def test_percent_is_rounded_half_up(self, total: int, free: int, percent: int) -> None:
         assert DiskUsage(total, free).percent == percent
 
+    @pytest.mark.criterion("COSMOS-A4-10")
     @pytest.mark.parametrize(
         "body",
         [
@@ -103,6 +107,7 @@ class TestUsage:
 
 
 class TestAddress:
+    @pytest.mark.criterion("COSMOS-A4-9")
     def test_ports_are_found_by_name(self) -> None:
         containers = [
             {"name": "other", "ports": [{"name": "rpc", "containerPort": 1}]},
@@ -118,6 +123,7 @@ class TestAddress:
         urls = str(found.status), str(found.usage)
         assert urls == ("http://[fd00::1]:26657/status", "http://[fd00::1]:1251/disk")
 
+    @pytest.mark.criterion("COSMOS-A4-9")
     def test_a_pod_may_have_none(self) -> None:
         assert address_of({}, {}).host == ""
 

@@ -35,6 +35,7 @@ async def seldom() -> AsyncIterator[Nodes]:
 
 
 class TestCollect:
+    @pytest.mark.criterion("COSMOS-A4-1")
     async def test_it_has_what_every_node_last_said_by_ordinal(self, nodes: Nodes) -> None:
         nodes.add(10, 2, 0)
         nodes.comet.node("hub-2").catching_up = True
@@ -48,6 +49,7 @@ class TestCollect:
         assert (third.height, third.is_reachable) == (None, False)
         assert third.error == "The node cannot be reached: the connection was closed"
 
+    @pytest.mark.criterion("COSMOS-A4-1")
     async def test_heights_advance(self, nodes: Nodes) -> None:
         nodes.add(0, 1)
         nodes.follow()
@@ -67,6 +69,7 @@ class TestCollect:
         assert (unreachable.at, unreachable.height) == (None, None)
         assert "no address" in unreachable.error
 
+    @pytest.mark.criterion("COSMOS-A4-3")
     async def test_pods_come_from_the_informer_and_are_told_apart_by_uid(
         self, seldom: Nodes
     ) -> None:
@@ -99,7 +102,7 @@ class TestCollect:
         await nodes.comet.until_asked("hub-0", more=3)
         assert nodes.comet.asked["default", "hub-1"] == asked
 
-    @pytest.mark.criterion("D5-2")
+    @pytest.mark.criterion("D5-2", "COSMOS-A4-6")
     async def test_everybody_is_given_a_list_of_his_own_that_stays_as_it_is(
         self, seldom: Nodes
     ) -> None:
@@ -115,7 +118,7 @@ class TestCollect:
         assert first == kept
         assert [each.height for each in first] == [100, 100, 100]
 
-    @pytest.mark.criterion("D5-2")
+    @pytest.mark.criterion("D5-2", "COSMOS-A4-6")
     async def test_readers_that_wait_between_reads_see_whole_lists_while_pods_come_and_go(
         self, nodes: Nodes
     ) -> None:
@@ -147,6 +150,7 @@ class TestCollect:
         stop.set()
         assert all(await asyncio.gather(*readers))
 
+    @pytest.mark.criterion("COSMOS-A4-2")
     async def test_nobody_is_asked_because_of_a_read(self, seldom: Nodes) -> None:
         seldom.add(0)
         seldom.follow()
@@ -161,6 +165,7 @@ class TestCollect:
 
 
 class TestSynced:
+    @pytest.mark.criterion("COSMOS-A4-4")
     async def test_in_sync_and_ready_for_the_minimum_time(self) -> None:
         now = datetime.now(UTC)
         async with Nodes.start(SELDOM, now=lambda: now) as nodes:
@@ -178,7 +183,7 @@ class TestSynced:
 
 
 class TestInvalidate:
-    @pytest.mark.criterion("D5-1")
+    @pytest.mark.criterion("D5-1", "COSMOS-A4-5")
     async def test_it_changes_what_is_collected(self, seldom: Nodes) -> None:
         seldom.add(0, 1)
         seldom.follow()
@@ -188,7 +193,7 @@ class TestInvalidate:
         assert (seldom.of("hub-1").at, seldom.of("hub-1").is_in_sync) == (None, False)
         assert [each.pod for each in seldom.cache.synced(NAMESPACE, "hub")] == ["hub-0"]
 
-    @pytest.mark.criterion("D5-1")
+    @pytest.mark.criterion("D5-1", "COSMOS-A4-5")
     async def test_what_was_being_answered_meanwhile_is_discarded(self, seldom: Nodes) -> None:
         node = seldom.comet.node("hub-0")
         node.hold()
@@ -280,6 +285,7 @@ class TestDisks:
 
 
 class TestLoad:
+    @pytest.mark.criterion("COSMOS-A4-7")
     async def test_never_more_questions_are_under_way_than_allowed(self) -> None:
         options = CacheOptions(interval=0.001, deadline=30.0, at_once=4, disk_interval=0.001)
         async with Nodes.start(options) as nodes:
@@ -293,6 +299,7 @@ class TestLoad:
             assert nodes.comet.most_under_way == 4
             await eventually(lambda: nodes.sample("cosmos_cache_waiting") > 0)
 
+    @pytest.mark.criterion("COSMOS-A4-7")
     async def test_nodes_that_do_not_answer_hold_up_nobody(self) -> None:
         options = CacheOptions(interval=0.01, deadline=0.5, at_once=2)
         async with Nodes.start(options) as nodes:
@@ -315,6 +322,7 @@ class TestLoad:
             await eventually(lambda: nodes.of("hub-0").is_in_sync)
             assert nodes.of("hub-1").error == "The node did not answer within 0.5 s."
 
+    @pytest.mark.criterion("COSMOS-A10-273")
     async def test_a_node_that_hangs_does_not_delay_the_others_of_its_set(
         self, seldom: Nodes
     ) -> None:
@@ -325,6 +333,7 @@ class TestLoad:
 
 
 class TestLife:
+    @pytest.mark.criterion("COSMOS-A4-8")
     async def test_a_set_that_is_gone_is_asked_no_more_and_leaves_nothing(
         self, nodes: Nodes
     ) -> None:
@@ -340,6 +349,7 @@ class TestLife:
         assert nodes.heights() == [None, None]
         assert nodes.sample("cosmos_cache_under_way") == 0
 
+    @pytest.mark.criterion("COSMOS-A4-8")
     async def test_no_task_is_left_when_it_is_closed(self) -> None:
         before = asyncio.all_tasks()
         async with Nodes.start() as nodes:

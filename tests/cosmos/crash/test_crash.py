@@ -215,7 +215,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@pytest.mark.criterion("cosmos-crash", "D5-6")
+@pytest.mark.criterion("cosmos-crash", "D5-6", "COSMOS-A8-6")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
     calm: list[Any], tmp_path: Path, first: str

@@ -35,13 +35,18 @@ def ids(rows: tuple[Row, ...]) -> list[str]:
     return [row.id for row in rows]
 
 
-def marked(row: Row) -> object:
-    """The row, with the line of the catalogue that its table is."""
-    line = f"COSMOS-A1-{row.table.removeprefix('A1.')}"
-    return pytest.param(row, id=row.id, marks=pytest.mark.criterion(line))
-
-
-each_row = pytest.mark.parametrize("row", [marked(row) for row in ROWS])
+LINES = {
+    "A1.1": pytest.mark.criterion("COSMOS-A1-1"),
+    "A1.2": pytest.mark.criterion("COSMOS-A1-2"),
+    "A1.3": pytest.mark.criterion("COSMOS-A1-3"),
+    "A1.4": pytest.mark.criterion("COSMOS-A1-4"),
+    "A1.6": pytest.mark.criterion("COSMOS-A1-6"),
+    "A1.7": pytest.mark.criterion("COSMOS-A1-7"),
+}
+"""The line of the catalogue that a table is."""
+each_row = pytest.mark.parametrize(
+    "row", [pytest.param(row, id=row.id, marks=LINES[row.table]) for row in ROWS]
+)
 
 
 def test_the_table_has_every_field_of_the_reference_once() -> None:

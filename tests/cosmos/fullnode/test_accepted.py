@@ -75,6 +75,7 @@ REFUSED: list[tuple[str, dict[str, Any]]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.criterion("COSMOS-A10-45")
 @marked
 @pytest.mark.parametrize(("path", "spec"), REFUSED, ids=[f"{n}" for n in range(len(REFUSED))])
 async def test_h_c2_the_schema_refuses_by_path(

@@ -31,6 +31,7 @@ def test_heights_within_a_version_count_at_once() -> None:
     assert (said.crossed, said.wait) == (False, 0.0)
 
 
+@pytest.mark.criterion("COSMOS-A10-490")
 def test_a_node_that_reaches_another_version_is_given_time_to_write_it_down() -> None:
     clock = Clock()
     crossings = Crossings(clock, 10)

@@ -15,6 +15,7 @@ NEVER = {"cosmos_cache_errors_total", "cosmos_cache_discarded_total", "cosmos_sn
 """Counters by labels of what never happens here."""
 
 
+@pytest.mark.criterion("COSMOS-A8-5")
 async def test_every_query_of_cosmos_is_served_by_a_manager(place: Place) -> None:
     await place.apply(place.node_set())
     await place.phase("Complete")

@@ -34,6 +34,7 @@ pytestmark = [
 CLAIMS = [f"pvc-{NAME}-{number}" for number in range(5)]
 
 
+@pytest.mark.criterion("COSMOS-A2-2")
 async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_nothing(
     world: World, place: Place
 ) -> None:
@@ -73,6 +74,7 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     assert len(writes) <= 1, "heights alone are written once a minute at most"
 
 
+@pytest.mark.criterion("COSMOS-A2-5", "COSMOS-A10-23")
 async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Place) -> None:
     await place.apply(place.node_set())
     await place.settled()
@@ -103,6 +105,7 @@ async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Pla
     assert "hub-4-node-key" in names, "a node that comes back is known to its peers"
 
 
+@pytest.mark.criterion("COSMOS-A2-30")
 async def test_retained_claims_come_back_with_their_nodes(place: Place) -> None:
     await place.apply(place.node_set(replicas=2, volumeRetentionPolicy="Retain"))
     await place.settled()
@@ -118,12 +121,14 @@ async def test_retained_claims_come_back_with_their_nodes(place: Place) -> None:
     assert (await place.object(SECRET, "hub-1-node-key"))["data"] == key["data"]
 
 
+@pytest.mark.criterion("COSMOS-A10-445")
 async def test_numbers_start_where_they_are_told_to(place: Place) -> None:
     await place.apply(place.node_set(replicas=2, ordinals={"start": 4}))
     await place.settled()
     assert await place.names(POD) == pods([4, 5])
 
 
+@pytest.mark.criterion("COSMOS-A2-34")
 async def test_a_set_goes_with_all_it_has_by_its_owner_references(
     world: World, place: Place
 ) -> None:
@@ -140,6 +145,7 @@ async def test_a_set_goes_with_all_it_has_by_its_owner_references(
     assert writes == [("patch", "cosmosfullnodes.cosmos.ctrlruntime.dev")]
 
 
+@pytest.mark.criterion("COSMOS-A2-4")
 async def test_what_hands_change_or_delete_is_put_right(world: World, place: Place) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
@@ -173,6 +179,7 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
     await place.settled()
 
 
+@pytest.mark.criterion("COSMOS-A2-13")
 async def test_a_key_of_ones_own_is_kept_and_told_to_peers(place: Place) -> None:
     await place.apply(place.node_set(replicas=2))
     await place.settled()
@@ -211,6 +218,7 @@ async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, pl
     await place.settled()
 
 
+@pytest.mark.criterion("COSMOS-A2-9")
 async def test_a_failure_that_passes_is_told_apart_and_keeps_no_step_from_being_taken(
     world: World, place: Place
 ) -> None:
@@ -246,6 +254,7 @@ async def test_what_cannot_be_built_is_an_error_that_names_the_field(place: Plac
     assert await place.uids() == before
 
 
+@pytest.mark.criterion("COSMOS-A2-6")
 async def test_a_step_that_fails_as_a_whole_keeps_no_other_from_being_taken(
     place: Place,
 ) -> None:
@@ -274,6 +283,7 @@ async def test_the_spec_of_a_further_pod_may_stand_beside_its_name(place: Place)
     assert spec["containers"][0]["image"] == "index:1"
 
 
+@pytest.mark.criterion("COSMOS-A10-91")
 async def test_instances_are_overridden(place: Place) -> None:
     overrides = {
         "hub-0": {"disable": "Pod"},
@@ -295,6 +305,7 @@ async def test_instances_are_overridden(place: Place) -> None:
     assert found.status.ready_replicas == 3
 
 
+@pytest.mark.criterion("COSMOS-A2-32")
 async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
@@ -315,6 +326,7 @@ async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> No
     assert await place.uids() == before
 
 
+@pytest.mark.criterion("COSMOS-A2-11")
 async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Place) -> None:
     await place.apply(place.node_set(replicas=2, service={"maxP2PExternalAddresses": 1}))
     found = await place.until(lambda found: bool(found.status.peers))
@@ -324,6 +336,7 @@ async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Pla
     await place.settled()
 
 
+@pytest.mark.criterion("COSMOS-A2-31")
 async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
     world: World, place: Place
 ) -> None:
@@ -377,6 +390,7 @@ async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -
     await place.settled()
 
 
+@pytest.mark.criterion("COSMOS-A2-3")
 async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_wants_it(
     world: World, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:

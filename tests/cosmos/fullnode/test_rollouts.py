@@ -92,6 +92,7 @@ async def renewed(place: Place, before: dict[str, str]) -> dict[str, str]:
             await asyncio.sleep(0.05)
 
 
+@pytest.mark.criterion("COSMOS-A2-8")
 async def test_a_changed_configuration_rolls_within_the_budget(world: World, place: Place) -> None:
     await place.apply(place.node_set(replicas=4, strategy={"maxUnavailable": 2}))
     await place.settled()
@@ -152,6 +153,7 @@ async def test_what_changes_nothing_of_a_pod_rolls_none(world: World, place: Pla
     assert await place.uids() == before
 
 
+@pytest.mark.criterion("COSMOS-A7-5")
 async def test_the_next_waits_until_the_node_itself_has_caught_up(place: Place) -> None:
     """Its Pod is ready long before: what Kubernetes says does not count."""
     await place.apply(place.node_set(replicas=2, type="Sentry"))
@@ -205,6 +207,7 @@ def behind(place: Place, number: int) -> Iterator[None]:
         node.catching_up = False
 
 
+@pytest.mark.criterion("COSMOS-A10-82")
 async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
     world: World, place: Place
 ) -> None:
@@ -232,6 +235,7 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
     await renewed(place, before)
 
 
+@pytest.mark.criterion("COSMOS-A10-339")
 async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, place: Place) -> None:
     """Also where it is on its way out for long, as a node that ends slowly is."""
     await place.apply(place.node_set())
@@ -250,6 +254,7 @@ async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, pla
     await renewed(place, before)
 
 
+@pytest.mark.criterion("COSMOS-A2-22")
 async def test_versions_go_by_the_height_of_each_node(place: Place) -> None:
     versions = [
         {"height": 0, "image": "gaia:v1"},
@@ -293,6 +298,7 @@ async def test_the_container_beside_a_node_is_believed_at_once(place: Place) -> 
     assert found.status.height["hub-0"] == 300, "no answer of a lower height undoes it"
 
 
+@pytest.mark.criterion("COSMOS-A2-23")
 async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
     world: World, place: Place
 ) -> None:
@@ -311,7 +317,7 @@ async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
     await place.settled()
 
 
-@pytest.mark.criterion("D5-9")
+@pytest.mark.criterion("D5-9", "COSMOS-A2-28")
 async def test_a_pod_that_the_cache_lacks_is_no_fault(place: Place) -> None:
     """Its node has never been asked: it is left alone, and nothing else is taken down for it."""
     decoder = EntryDecoder(POD.gvk)

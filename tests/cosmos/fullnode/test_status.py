@@ -78,6 +78,7 @@ def test_nothing_new_changes_nothing_however_late() -> None:
     assert told(before, facts(node(0), node(1)), seconds=7200) == before
 
 
+@pytest.mark.criterion("COSMOS-A3-3")
 def test_heights_alone_wait_for_the_next_minute() -> None:
     before = told(CosmosFullNodeStatus(), facts(node(0)))
     later = facts(node(0, 105))
@@ -116,6 +117,7 @@ def test_heights_are_kept_while_the_disk_is_there() -> None:
     assert after.height == {"hub-0": 10, "hub-1": 7}
 
 
+@pytest.mark.criterion("COSMOS-A3-4")
 def test_what_others_write_stays() -> None:
     request = PVCAutoScaleRequest(requested_size=Quantity("2Gi"), requested_at=NOON)
     pause = ScheduledSnapshotStatus(pod_candidate="hub-1")

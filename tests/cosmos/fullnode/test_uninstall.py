@@ -114,6 +114,7 @@ async def none_left(place: Place) -> None:
     await eventually_holds(is_empty, timeout=PATIENCE, interval=0.1)
 
 
+@pytest.mark.criterion("COSMOS-A8-7")
 async def test_h_a9_deleting_the_crds_deletes_no_object_of_a_set(place: Place) -> None:
     before = await uids(place)
     assert {name.partition(" ")[0] for name in before} == {kind.gvk.kind for kind in OWNED}

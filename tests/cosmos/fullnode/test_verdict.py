@@ -59,12 +59,14 @@ def node_set(**template: object) -> CosmosFullNode:
     )
 
 
+@pytest.mark.criterion("COSMOS-A2-10")
 def test_what_is_as_it_should_be_is_not_looked_at_again() -> None:
     said = judged(found())
     assert (said.phase, said.requeue_after) == (FullNodePhase.COMPLETE, None)
     assert said.message == "3 of 3 nodes have caught up."
 
 
+@pytest.mark.criterion("COSMOS-A2-9")
 def test_failures_pass_only_if_all_of_them_do() -> None:
     passing, lasting = TransientError("busy"), UnrecoverableError("bad name")
     said = judged(found(passing))
@@ -79,6 +81,7 @@ def test_failures_go_before_progress() -> None:
     assert judged(found(UnrecoverableError("no"), pods=busy)).phase is FullNodePhase.ERROR
 
 
+@pytest.mark.criterion("COSMOS-A2-10")
 def test_what_was_just_done_is_looked_at_soon_and_what_others_do_later() -> None:
     done = found(pods=Progress(requeue=True, outdated=2, replaced=["hub-0"]))
     assert judged(done).requeue_after == 3
@@ -117,6 +120,7 @@ def test_the_budget_is_told_only_while_something_is_outdated() -> None:
     assert rollout_of(None) is None, "what was known stays"
 
 
+@pytest.mark.criterion("COSMOS-A10-37")
 @pytest.mark.parametrize(
     ("progress", "status", "reason", "names"),
     [
@@ -182,6 +186,7 @@ def test_snapshots_count_only_where_disks_are_filled_from_them(
     assert ("CRDsAvailable" in {item.type for item in told}) is expected
 
 
+@pytest.mark.criterion("COSMOS-A8-4")
 def test_events_tell_of_changes_for_the_worse_and_of_nothing_that_stays() -> None:
     before = CosmosFullNodeStatus(phase=FullNodePhase.COMPLETE, status="fine")
     worse = before.model_copy(update={"phase": FullNodePhase.ERROR, "status": "bad"}, deep=True)

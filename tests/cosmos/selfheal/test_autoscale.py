@@ -35,6 +35,7 @@ def request(size: str, *, hours: float = 24) -> PVCAutoScaleRequest:
     return PVCAutoScaleRequest(requested_size=Quantity(size), requested_at=at)
 
 
+@pytest.mark.criterion("COSMOS-A5-1")
 @pytest.mark.parametrize(
     ("percent", "verdict"),
     [(0, Verdict.HAS_ROOM), (79, Verdict.HAS_ROOM), (80, Verdict.GROWS), (100, Verdict.GROWS)],
@@ -43,6 +44,7 @@ def test_the_threshold_itself_is_full(percent: int, verdict: Verdict) -> None:
     assert decide(disk(percent), policy(), None, NOW).verdict is verdict
 
 
+@pytest.mark.criterion("COSMOS-A5-1")
 @pytest.mark.parametrize(
     ("capacity", "increase", "size"),
     [
@@ -79,6 +81,7 @@ class TestCeiling:
         found = decide(disk(capacity=capacity), policy(ceiling="110Gi"), None, NOW)
         assert found.verdict is Verdict.AT_CEILING
 
+    @pytest.mark.criterion("COSMOS-A5-3")
     def test_the_size_is_cut_to_it(self) -> None:
         found = decide(disk(), policy(ceiling="110Gi"), None, NOW)
         assert found.size == "110Gi"
@@ -90,6 +93,7 @@ class TestCeiling:
         found = decide(disk(), policy(ceiling="110Gi", cooldown=0), asked, NOW)
         assert found.verdict is Verdict.REQUESTED
 
+    @pytest.mark.criterion("COSMOS-A5-3")
     @pytest.mark.parametrize("ceiling", ["120Gi", "121Gi", "122Gi", "130Gi"])
     def test_what_file_systems_need_never_passes_it(self, ceiling: str) -> None:
         found = decide(disk(), policy(ceiling=ceiling), None, NOW)
@@ -100,6 +104,7 @@ class TestCeiling:
 
 
 class TestRequest:
+    @pytest.mark.criterion("COSMOS-A5-4")
     @pytest.mark.parametrize("size", ["120Gi", "125Gi"])
     def test_what_was_asked_for_is_not_asked_for_again(self, size: str) -> None:
         assert decide(disk(), policy(), request(size), NOW).verdict is Verdict.REQUESTED
@@ -142,6 +147,7 @@ class TestStorageClass:
         assert decide(disk(10, expandable=False), policy(), None, NOW).verdict is Verdict.HAS_ROOM
 
 
+@pytest.mark.criterion("COSMOS-A5-7", "COSMOS-A10-380")
 def test_each_disk_has_a_size_of_its_own() -> None:
     sizes = [decide(disk(capacity=size), policy(), None, NOW).size for size in ("50Gi", "100Gi")]
     assert sizes == ["60Gi", "120Gi"]

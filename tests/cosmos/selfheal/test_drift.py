@@ -56,7 +56,7 @@ def test_who_was_asked_earlier_is_not_behind_for_that() -> None:
     assert found([nodes[0], later, nodes[2]], 4) == [("hub-2", 7)]
 
 
-@pytest.mark.criterion("H-C5")
+@pytest.mark.criterion("H-C5", "COSMOS-A5-9")
 @given(
     honest=st.lists(st.integers(100, 109), min_size=2, max_size=6),
     liar=st.integers(0, 2**63),

@@ -69,7 +69,7 @@ class TestDisks:
         ]
         assert bed.ward.comet.folders[bed.namespace, "hub-0"] == "/home/operator/cosmos"
 
-    @pytest.mark.criterion("D5-3")
+    @pytest.mark.criterion("D5-3", "COSMOS-A5-4")
     async def test_at_the_ceiling_a_disk_is_asked_for_once(self, bed: Namespace) -> None:
         mark = bed.mark()
         fill(bed, 0)
@@ -86,6 +86,7 @@ class TestDisks:
         await bed.ward.until_looked()
         assert len(bed.writes(mark)) == 1
 
+    @pytest.mark.criterion("COSMOS-A5-5")
     async def test_the_next_request_waits_for_the_cooldown(self, bed: Namespace) -> None:
         fill(bed, 0)
         await bed.admit(selfHeal=scale())
@@ -98,6 +99,7 @@ class TestDisks:
         bed.ward.clock.step(seconds=1)
         await bed.until_requested(pvc_hub_0="144Gi")
 
+    @pytest.mark.criterion("COSMOS-A5-6")
     async def test_a_class_that_cannot_expand_is_told_once_and_nothing_asked(
         self, bed: Namespace
     ) -> None:
@@ -111,6 +113,7 @@ class TestDisks:
         assert len(await bed.events()) == 1
         assert await bed.requests() == {}
 
+    @pytest.mark.criterion("COSMOS-A5-2")
     async def test_unknown_usage_is_told_only_if_none_is_known(self, bed: Namespace) -> None:
         for ordinal in range(3):
             bed.node(ordinal).disk_error = "not mounted"
@@ -134,6 +137,7 @@ class TestDisks:
         await bed.until_event("PVCAutoScaleSignalResize")
         await bed.until_requested(pvc_hub_0="120Gi")
 
+    @pytest.mark.criterion("COSMOS-A5-10")
     async def test_nothing_is_done_where_nobody_asked_for_it(self, bed: Namespace) -> None:
         mark = bed.mark()
         fill(bed, 0)
@@ -150,6 +154,7 @@ DRIFT = {"heightDriftMitigation": {"threshold": 10, "cooldownSeconds": 0}}
 
 
 class TestHeights:
+    @pytest.mark.criterion("COSMOS-A5-8")
     async def test_nodes_that_fell_behind_are_started_again_within_the_budget(
         self, bed: Namespace
     ) -> None:
@@ -176,6 +181,7 @@ class TestHeights:
         await bed.until_going("hub-2")
         assert [item.verb for item in bed.writes(mark)] == ["delete", "delete"]
 
+    @pytest.mark.criterion("COSMOS-A5-8")
     async def test_nodes_that_catch_up_are_left_alone(self, bed: Namespace) -> None:
         bed.node(1).behind, bed.node(1).catching_up = 50, True
         await bed.admit(selfHeal=DRIFT)
@@ -183,7 +189,7 @@ class TestHeights:
         await bed.ward.until_looked()
         assert await bed.going() == []
 
-    @pytest.mark.criterion("H-C5")
+    @pytest.mark.criterion("H-C5", "COSMOS-A5-9")
     async def test_h_c5_one_liar_has_nobody_restarted(self, bed: Namespace) -> None:
         bed.node(1).height = 9_000_000_000
         await bed.admit(selfHeal=DRIFT)

@@ -125,6 +125,7 @@ PACKED: dict[str, Callable[[bytes], bytes]] = {
 }
 
 
+@pytest.mark.criterion("COSMOS-A8-3")
 @pytest.mark.parametrize("packing", PACKED)
 def test_a_genesis_file_however_it_is_packed(site: Site, tmp_path: Path, packing: str) -> None:
     file = tmp_path / "config" / "genesis.json"
@@ -155,6 +156,7 @@ def test_a_genesis_file_is_fetched_until_the_chain_has_begun(site: Site, tmp_pat
     assert fetch_genesis(url, file, tmp_path / "data")
 
 
+@pytest.mark.criterion("COSMOS-A8-3")
 def test_an_address_book_is_fetched_once(site: Site, tmp_path: Path) -> None:
     file, url = tmp_path / "addrbook.json", site.put("/a", b'{"addrs": []}')
     assert fetch_addrbook(url, file)
@@ -180,6 +182,7 @@ def test_an_archive_of_data(site: Site, tmp_path: Path, packing: str) -> None:
     assert not fetch_snapshot(url, tmp_path, tmp_path / "data")
 
 
+@pytest.mark.criterion("COSMOS-A8-3")
 def test_an_archive_that_was_cut_off_is_begun_again(site: Site, tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     whole = tar(**{"data__blockstore.db__CURRENT": b"b", "data__blockstore.db__big": b"c" * 40000})

@@ -45,6 +45,7 @@ async def asking(
     await nodes.close()
 
 
+@pytest.mark.criterion("COSMOS-A8-1")
 async def test_a_node_is_well_only_once_it_has_caught_up() -> None:
     async with rpc_server() as node, asking(node.address) as ask:
         node.height, node.catching_up = 41, True
@@ -66,6 +67,7 @@ async def test_a_node_that_cannot_be_reached_is_not_well() -> None:
         assert "cannot be reached" in body["error"]
 
 
+@pytest.mark.criterion("COSMOS-A8-1")
 async def test_how_full_a_disk_is(tmp_path: Path) -> None:
     async with asking(nobody()) as ask:
         code, body = await ask("/disk", dir=str(tmp_path))

@@ -100,6 +100,7 @@ def test_what_a_chain_leaves_when_it_stops(tmp_path: Path, text: str | None, hei
     assert upgrade_height(tmp_path) == height
 
 
+@pytest.mark.criterion("COSMOS-A8-2")
 async def test_a_pod_with_the_wrong_version_does_not_start_its_node(
     admin: Client, tmp_path: Path
 ) -> None:
@@ -137,6 +138,7 @@ async def test_an_image_of_the_node_or_no_version_for_its_height_keeps_nothing_f
         await check_of(admin, tmp_path, NEW, "test-1").before_start()
 
 
+@pytest.mark.criterion("COSMOS-A8-2")
 async def test_a_running_node_tells_a_height_only_where_it_decides_on_something(
     admin: Client, tmp_path: Path
 ) -> None:
@@ -168,6 +170,7 @@ async def test_a_node_that_stopped_is_known_by_its_files(admin: Client, tmp_path
     await nodes.close()
 
 
+@pytest.mark.criterion("COSMOS-A10-383")
 async def test_what_others_write_meanwhile_is_not_lost(admin: Client, tmp_path: Path) -> None:
     await made(admin)
     statuses = StatusClient(admin, CosmosFullNode, field_manager="others", attempts=30)

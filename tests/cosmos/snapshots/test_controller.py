@@ -50,6 +50,7 @@ async def take_down(stand: Stand, **fields: Json) -> None:
     await stand.phase("nightly", Phase.WAITING_FOR_SNAPSHOT_CREATION)
 
 
+@pytest.mark.criterion("COSMOS-A6-1")
 async def test_a_whole_round(stand: Stand) -> None:
     await take_down(stand)
     assert await stand.paused() == ["hub-0"]
@@ -77,6 +78,7 @@ async def test_a_whole_round(stand: Stand) -> None:
     assert (condition.status, condition.reason) == ("True", "Scheduled")
 
 
+@pytest.mark.criterion("COSMOS-A6-5")
 async def test_old_copies_go_and_others_stay(stand: Stand) -> None:
     await stand.snapshot("mine-not-yours", **{SOURCE: "nightly"})  # the label alone is no proof
     await stand.schedule(limit=2)
@@ -95,7 +97,7 @@ def ended(found: ScheduledVolumeSnapshot, name: str) -> bool:
     return waits and last is not None and last.name == name and last.status is not None
 
 
-@pytest.mark.criterion("D5-4")
+@pytest.mark.criterion("D5-4", "COSMOS-A6-8")
 async def test_deleted_while_its_node_is_down_it_restores_the_node_first(stand: Stand) -> None:
     await take_down(stand)
     await stand.client.delete(ScheduledVolumeSnapshot, "nightly", namespace=NAMESPACE)
@@ -116,7 +118,7 @@ async def test_a_node_comes_back_though_the_finalizer_was_taken_off_by_force(sta
     await stand.restored()
 
 
-@pytest.mark.criterion("D5-5")
+@pytest.mark.criterion("D5-5", "COSMOS-A10-244")
 async def test_a_snapshot_that_fails_has_its_node_restored_and_the_next_time_kept(
     stand: Stand,
 ) -> None:
@@ -156,7 +158,7 @@ async def test_a_snapshot_that_is_never_ready_has_its_node_restored(stand: Stand
     assert "in time" in found.status.last_snapshot.failed
 
 
-@pytest.mark.criterion("D5-6")
+@pytest.mark.criterion("D5-6", "COSMOS-A6-6")
 @pytest.mark.parametrize("heard", [False, True], ids=["unheard", "heard"])
 async def test_who_dies_around_the_create_makes_exactly_one_snapshot(
     stand: Stand, heard: bool
@@ -184,6 +186,7 @@ async def test_who_dies_around_the_create_makes_exactly_one_snapshot(
     assert await stand.snapshots() == [FIRST]
 
 
+@pytest.mark.criterion("COSMOS-A6-9")
 async def test_of_two_that_are_due_at_once_one_waits(stand: Stand) -> None:
     assert stand.csi is not None
     stand.csi.default.ready_after = NEVER
@@ -211,6 +214,7 @@ async def test_of_two_that_are_due_at_once_one_waits(stand: Stand) -> None:
 BUSY = (Phase.FINDING_CANDIDATE, Phase.WAITING_FOR_POD_DELETION)
 
 
+@pytest.mark.criterion("COSMOS-A6-11")
 async def test_a_bad_schedule_is_told_and_mended(stand: Stand) -> None:
     await stand.schedule(schedule="61 * * * *")
     found = await stand.sees("nightly", lambda found: "spec.schedule" in found.status.status)
@@ -231,7 +235,7 @@ async def test_a_bad_schedule_is_told_and_mended(stand: Stand) -> None:
     assert "FindNextSnapshotTimeError" in await stand.reasons()
 
 
-@pytest.mark.criterion("D5-7")
+@pytest.mark.criterion("D5-7", "COSMOS-A6-10", "COSMOS-A10-389")
 async def test_definitions_that_appear_and_vanish_are_noticed_without_a_restart(
     tmp_path: Path,
 ) -> None:

@@ -68,6 +68,7 @@ def test_a_failure_is_told_once() -> None:
         assert told(schedule) == []
 
 
+@pytest.mark.criterion("COSMOS-A8-4")
 def test_why_no_node_is_found_is_told_once_for_each_reason() -> None:
     schedule = begun()
     schedule.cluster.lagging = {f"{SET}-0", f"{SET}-1"}

@@ -51,6 +51,7 @@ def test_it_counts_from_its_making() -> None:
     assert schedule.did == []
 
 
+@pytest.mark.criterion("COSMOS-A6-1")
 def test_a_whole_round() -> None:
     schedule = begun()
     assert schedule.look().phase is Phase.WAITING_FOR_POD_DELETION
@@ -77,6 +78,7 @@ def test_a_whole_round() -> None:
     assert status.last_snapshot.status == {"readyToUse": True}
 
 
+@pytest.mark.criterion("COSMOS-A6-2")
 def test_without_delete_pod_no_node_goes_down() -> None:
     schedule = begun(deletePod=False)
     schedule.look()
@@ -85,6 +87,7 @@ def test_without_delete_pod_no_node_goes_down() -> None:
     assert schedule.look().phase is Phase.WAITING_FOR_NEXT
 
 
+@pytest.mark.criterion("COSMOS-A6-3")
 def test_times_that_were_missed_become_one() -> None:
     schedule = begun(deletePod=False)
     schedule.cluster.pass_time(hours=5, minutes=3)
@@ -97,6 +100,7 @@ def test_times_that_were_missed_become_one() -> None:
 # -- candidates ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.criterion("COSMOS-A6-4")
 @pytest.mark.parametrize(
     ("fields", "lagging", "says"),
     [
@@ -120,6 +124,7 @@ def test_why_no_node_is_taken(fields: dict[str, Any], lagging: set[str], says: s
     assert schedule.look().phase is not Phase.FINDING_CANDIDATE
 
 
+@pytest.mark.criterion("COSMOS-A6-4")
 def test_the_pinned_node_is_taken() -> None:
     schedule = begun(fullNodeRef={"name": SET, "ordinal": 2})
     status = schedule.look()
@@ -147,6 +152,7 @@ def test_while_a_node_is_down_for_another_none_is_taken() -> None:
     assert len(first.cluster.down) == 1
 
 
+@pytest.mark.criterion("COSMOS-A6-9")
 def test_of_two_who_ask_at_once_one_waits() -> None:
     cluster = Cluster()
     both = [Schedule(cluster, spec(), name) for name in ("nightly", "hourly")]
@@ -194,7 +200,7 @@ def test_a_node_that_does_not_go_down_within_the_deadline(phase: Phase) -> None:
     assert is_restored(schedule)
 
 
-@pytest.mark.criterion("D5-5")
+@pytest.mark.criterion("D5-5", "COSMOS-A6-7")
 def test_a_snapshot_that_fails_has_the_node_restored_and_the_next_time_waited_for() -> None:
     schedule = down()
     schedule.cluster.copies[FIRST].error = "quota exceeded"
@@ -229,6 +235,7 @@ def test_h_c5_an_error_that_passes_is_no_failure() -> None:
     assert is_restored(schedule)
 
 
+@pytest.mark.criterion("COSMOS-A6-7")
 def test_a_snapshot_that_is_never_ready_has_the_node_restored() -> None:
     schedule = down()
     schedule.cluster.pass_time(seconds=3600)
@@ -248,6 +255,7 @@ def test_a_snapshot_that_is_ready_counts_however_late_that_is_seen() -> None:
     assert is_restored(schedule)
 
 
+@pytest.mark.criterion("COSMOS-A6-7")
 def test_a_snapshot_that_is_deleted_meanwhile() -> None:
     schedule = down()
     del schedule.cluster.copies[FIRST]
@@ -281,6 +289,7 @@ def test_what_the_server_refuses_is_given_up() -> None:
     assert schedule.status.last_snapshot.failed == "refused"
 
 
+@pytest.mark.criterion("COSMOS-A6-12")
 def test_a_node_that_does_not_come_back_is_no_longer_waited_for() -> None:
     schedule = down()
     ready(schedule)
@@ -311,6 +320,7 @@ def test_a_node_that_cannot_be_given_back_within_the_deadline_is_told_and_tried_
 # -- interruptions --------------------------------------------------------------------------------------
 
 
+@pytest.mark.criterion("COSMOS-A6-8")
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase is not Phase.MISSING_CRDS])
 @pytest.mark.parametrize("cause", ["suspend", "delete", "CRDs vanish", "set gone", "node leaves"])
 def test_whatever_ends_a_snapshot_early_the_node_comes_back(phase: Phase, cause: str) -> None:
@@ -453,6 +463,7 @@ def test_a_bad_schedule_is_said_and_waited_with() -> None:
 # -- retention ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.criterion("COSMOS-A6-5")
 def test_only_complete_ones_count_and_only_ours_go() -> None:
     schedule = Schedule(Cluster(), spec(limit=2))
     copies = schedule.cluster.copies

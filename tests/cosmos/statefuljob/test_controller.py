@@ -62,6 +62,7 @@ async def end(stand: Stand, name: str, condition: str = "Complete") -> None:
     await stand.client.patch_status(JOB, name, {"status": status}, namespace=NAMESPACE)
 
 
+@pytest.mark.criterion("COSMOS-A6-13")
 async def test_from_snapshot_to_cleanup(stand: Stand) -> None:
     found = await running(stand)
     assert found.status.job_history[0].snapshot == "copy"
@@ -89,7 +90,7 @@ async def test_a_job_that_fails_is_told(stand: Stand) -> None:
     assert found.status.job_history[0].message == "ten times in vain"
 
 
-@pytest.mark.criterion("D5-8")
+@pytest.mark.criterion("D5-8", "COSMOS-A6-14")
 async def test_deleted_it_takes_job_and_claim_along(stand: Stand) -> None:
     await running(stand)
     await stand.client.delete(StatefulJob, "weekly", namespace=NAMESPACE)
@@ -97,6 +98,7 @@ async def test_deleted_it_takes_job_and_claim_along(stand: Stand) -> None:
     await stand.gone(CLAIM, RUN)
 
 
+@pytest.mark.criterion("COSMOS-A6-17")
 async def test_without_a_snapshot_it_waits_and_says_so(stand: Stand) -> None:
     await stand.stateful_job()
     found = await stand.job("weekly", lambda found: "no VolumeSnapshot" in found.status.status)
@@ -106,6 +108,7 @@ async def test_without_a_snapshot_it_waits_and_says_so(stand: Stand) -> None:
     await stand.job("weekly", last_is(JobOutcome.RUNNING))
 
 
+@pytest.mark.criterion("COSMOS-A6-17")
 async def test_a_snapshot_of_unknown_size_is_not_used(stand: Stand) -> None:
     await stand.snapshot("copy", size=None, app="chain")
     await stand.stateful_job()
@@ -113,6 +116,7 @@ async def test_a_snapshot_of_unknown_size_is_not_used(stand: Stand) -> None:
     assert await stand.client.list(CLAIM, NAMESPACE) == []
 
 
+@pytest.mark.criterion("COSMOS-A6-15")
 async def test_one_that_runs_is_not_overtaken_and_one_that_vanishes_is_lost(stand: Stand) -> None:
     await running(stand)
     stand.clock.step(hours=5)
@@ -127,6 +131,7 @@ async def test_one_that_runs_is_not_overtaken_and_one_that_vanishes_is_lost(stan
     await stand.job("weekly", last_is(JobOutcome.RUNNING, NEXT))  # what was missed becomes one
 
 
+@pytest.mark.criterion("COSMOS-A6-15")
 @pytest.mark.parametrize("resource", ["persistentvolumeclaims", "jobs.batch"])
 async def test_who_dies_in_between_goes_on_with_the_same_names(stand: Stand, resource: str) -> None:
     await stand.snapshot("copy", app="chain")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -17,6 +18,7 @@ def snapshot(name: str, status: object = None, **metadata: object) -> Entry:
     return DECODER.decode_manifest({"metadata": {"name": name, **metadata}, "status": status})
 
 
+@pytest.mark.criterion("COSMOS-A6-18")
 def test_the_newest_that_is_ready() -> None:
     old = snapshot("old", {"readyToUse": True, "creationTime": "2026-03-01T00:00:00Z"})
     new = snapshot("new", {"readyToUse": True, "creationTime": "2026-03-02T00:00:00+01:00"})
@@ -44,6 +46,7 @@ def test_an_error_without_a_message_is_one() -> None:
     assert error_of(snapshot("s", {"error": None})) is None
 
 
+@pytest.mark.criterion("COSMOS-A2-33", "COSMOS-A10-202")
 def test_the_spec_keeps_its_own_labels() -> None:
     source = AutoDataSource(volume_snapshot_selector={"app": "chain"}, match_instance=True)
     for ordinal in range(2):

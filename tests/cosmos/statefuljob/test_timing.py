@@ -94,6 +94,7 @@ def test_a_job_that_goes_before_its_end_is_seen_is_lost() -> None:
     assert (found.outcome, found.finished_at) == (JobOutcome.LOST, NOW)
 
 
+@pytest.mark.criterion("COSMOS-A6-16")
 def test_five_are_remembered_newest_first() -> None:
     found = status()
     for number in range(8):

@@ -76,6 +76,7 @@ def test_what_is_no_quantity_is_refused(wrong: str) -> None:
 SIZES = st.integers(1, 10**15).map(str)
 
 
+@pytest.mark.criterion("COSMOS-A2-29")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(SIZES, st.none() | SIZES, st.none() | SIZES, SIZES, st.none() | SIZES)
 def test_a_claim_never_shrinks(
@@ -101,6 +102,7 @@ def test_a_size_has_one_text(size: int) -> None:
 
 
 class TestFit:
+    @pytest.mark.criterion("COSMOS-A2-33")
     def test_the_source_is_given_at_creation_and_is_no_part_of_the_revision(self) -> None:
         made = fresh(Claim(desired=claim(0), source=Source(SNAPSHOT, "10Gi")))
         assert made.manifest["spec"]["dataSource"] == SNAPSHOT
@@ -110,6 +112,7 @@ class TestFit:
         assert fit.desired.manifest["spec"] == made.manifest["spec"]
         assert fit.desired.revision == made.revision
 
+    @pytest.mark.criterion("COSMOS-A2-29")
     def test_a_source_gives_the_size_and_the_template_is_reached_once_bound(self) -> None:
         wanted = Claim(desired=claim(0, "30Gi"), source=Source(SNAPSHOT, "20Gi"))
         made = fresh(wanted)
@@ -132,6 +135,7 @@ class TestFit:
         fit = fitted(Claim(desired=claim(0, "12Gi")), there, lambda _name: False)
         assert (fit.grows, fit.waits, fit.refused) == (False, False, False)
 
+    @pytest.mark.criterion("COSMOS-A2-32")
     def test_what_cannot_be_changed_is_kept_and_told(self) -> None:
         there = existing(fresh(Claim(desired=claim(0))), status=BOUND)
         wanted = claim(
@@ -288,6 +292,7 @@ async def test_a_class_that_cannot_grow_is_told_without_a_write(stage: Stage) ->
     assert (told, stage.asked) == (ClaimProgress(cannot_expand=["data-set-0"]), [])
 
 
+@pytest.mark.criterion("COSMOS-A2-31")
 async def test_a_claim_waits_for_its_source_and_others_do_not(stage: Stage) -> None:
     without = replace(claims(0)[0], waiting="there is no snapshot yet")
     made = await stage.run([without, *claims(1)])
@@ -306,6 +311,7 @@ async def test_what_fails_stops_nothing_else(stage: Stage) -> None:
     assert len(made.errors) == 1
 
 
+@pytest.mark.criterion("COSMOS-A10-38")
 async def test_labels_change_and_what_cannot_is_told(stage: Stage) -> None:
     await stage.run(claims(0))
     wanted = claim(0, spec={"storageClassName": "slow"})

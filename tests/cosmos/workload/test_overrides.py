@@ -74,6 +74,7 @@ class TestChecksums:
         assert made["metadata"]["annotations"] == {CONFIG_CHECKSUM: recorded}
         assert "annotations" not in pod(0).manifest["metadata"]
 
+    @pytest.mark.criterion("COSMOS-A2-8")
     def test_of_a_changed_configuration_roll_the_pod(self) -> None:
         before, after = config("a = 1"), config("a = 2")
         there = existing(before)

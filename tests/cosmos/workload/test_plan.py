@@ -58,6 +58,7 @@ NEW = pods(0, 1, 2, 3, image="app:2")
 
 
 class TestScale:
+    @pytest.mark.criterion("COSMOS-A2-16")
     def test_comes_before_updates(self) -> None:
         made = planned(pods(0, 1, 2, image="app:2"), there(0, 1, 7, 12), replicas=3)
         assert [item.name for item in made.creates] == ["set-2"]
@@ -66,6 +67,7 @@ class TestScale:
         assert made.outdated == 2
         assert "first" in made.blocked
 
+    @pytest.mark.criterion("COSMOS-A2-16")
     def test_down_comes_before_updates_too(self) -> None:
         made = planned(pods(0, 1, image="app:2"), there(0, 1, 2), replicas=2)
         assert [entry.name for entry in made.deletes] == ["set-2"]
@@ -95,6 +97,7 @@ class TestUpdate:
             "1 of 4 Pods do not work, and no more than 1 may; set-0: catching up"
         )
 
+    @pytest.mark.criterion("COSMOS-A2-18")
     def test_counts_those_being_deleted_and_those_missing_as_down(self) -> None:
         entries = [existing(pod(0), **GOING), *there(1, 2, 3)]
         made = planned(NEW, entries, max_unavailable=2)
@@ -103,10 +106,12 @@ class TestUpdate:
         assert (replaced(made), made.budget) == ([], 0)
         assert made.blocked.endswith("some are missing")
 
+    @pytest.mark.criterion("COSMOS-A2-21")
     def test_takes_urgent_ones_first(self) -> None:
         made = planned(NEW, there(0, 1, 2, 3), urgent=["set-2"])
         assert replaced(made) == ["set-2"]
 
+    @pytest.mark.criterion("COSMOS-A2-20")
     def test_takes_those_that_are_down_first_and_they_cost_nothing(self) -> None:
         made = planned(NEW, there(0, 1, 2, 3), {"set-3": DOWN})
         assert (replaced(made), made.budget) == (["set-3"], 0)
@@ -117,6 +122,7 @@ class TestUpdate:
         made = planned(NEW, there(0, 1, 2, 3), down, max_unavailable=2, urgent=["set-1"])
         assert (replaced(made), made.budget) == (["set-1", "set-0"], 0)
 
+    @pytest.mark.criterion("COSMOS-A2-20")
     def test_of_pods_that_are_down_stays_within_the_limit(self) -> None:
         """Even if all are down: a look that is wrong must not take all of them away at once."""
         down = {f"set-{number}": DOWN for number in range(4)}
@@ -126,6 +132,7 @@ class TestUpdate:
         entries = [existing(pod(0), **GOING), *there(1, 2, 3)]
         assert not replaced(planned(NEW, entries, down, max_unavailable=1))
 
+    @pytest.mark.criterion("COSMOS-A2-19")
     def test_goes_on_with_those_that_answer_where_none_works(self) -> None:
         """The workload is down anyway: those replaced need not work before the others follow."""
         health = {f"set-{number}": DOWN for number in range(4)} | {"set-0": STARTING}
@@ -214,7 +221,7 @@ STATES = st.lists(
 )
 
 
-@pytest.mark.criterion("A2.7-rollout")
+@pytest.mark.criterion("A2.7-rollout", "COSMOS-A2-18")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(STATES, st.integers(1, 14), st.sets(st.integers(0, 11), max_size=1))
 def test_no_plan_takes_more_down_than_may_be(

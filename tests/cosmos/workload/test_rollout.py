@@ -31,7 +31,7 @@ VECTORS = [
 LIMITS = st.none() | st.integers(-5, 300) | st.integers(0, 300).map("{}%".format)
 
 
-@pytest.mark.criterion("A2.7-rollout")
+@pytest.mark.criterion("A2.7-rollout", "COSMOS-A2-17")
 @pytest.mark.parametrize(("max_unavailable", "desired", "ready", "expected"), VECTORS)
 def test_the_vectors_of_the_reference(
     max_unavailable: MaxUnavailable, desired: int, ready: int, expected: int
@@ -39,7 +39,7 @@ def test_the_vectors_of_the_reference(
     assert compute_rollout(max_unavailable, desired, ready) == expected
 
 
-@pytest.mark.criterion("A2.7-rollout")
+@pytest.mark.criterion("A2.7-rollout", "COSMOS-A2-17")
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(LIMITS, st.integers(0, 500), st.integers(0, 500))
 def test_the_budget_is_never_overdrawn_and_never_forgotten(

@@ -186,6 +186,7 @@ async def test_a_pause_takes_a_pod_away_and_gives_it_back(stage: Stage) -> None:
     assert (await stage.run(pods(0, 1, 2))).created == ["set-1"]
 
 
+@pytest.mark.criterion("COSMOS-A10-339")
 async def test_disruptions_share_one_budget(stage: Stage) -> None:
     await stage.run(pods(0, 1, 2, 3))
     await stage.ready(0, 1, 2, 3)
@@ -201,7 +202,7 @@ async def test_disruptions_share_one_budget(stage: Stage) -> None:
     assert await disrupt() == []
 
 
-@pytest.mark.criterion("builder-change-held")
+@pytest.mark.criterion("builder-change-held", "COSMOS-A2-3")
 async def test_an_upgrade_of_the_program_rolls_no_pod(stage: Stage) -> None:
     """Not even where the custom resource comes back from a backup at the same time."""
     await stage.run(pods(0, 1, inputs="same", reference=False))

@@ -93,6 +93,7 @@ async def prepare(scene: Scene, plane: DataPlane) -> None:
         await scene.hub.client.create(manifest)
 
 
+@pytest.mark.criterion("FLEET-R11")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_r11_killed_at_every_write_of_deployment_and_teardown(
     first: str, tmp_path: Path

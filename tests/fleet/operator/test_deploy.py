@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from apis.fleet.labels import ADMISSION_URL, KUBECONFIG_PATH, KUBECONFIG_SECRET
 from internal.fleet.labels import ADMISSION, KUBECONFIG_HASH
 from internal.fleet.plane_check import NAMESPACE
@@ -11,6 +13,7 @@ from internal.fleet.plane_check import NAMESPACE
 from .harness import OBJECTS, SCALE, WORKLOADS, Hub, deployed, eventually, planes
 
 
+@pytest.mark.criterion("FLEET-R6")
 async def test_r06_three_workloads_are_deployed_to_each_labelled_namespace() -> None:
     async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
         await hub.configure(**SCALE)
@@ -29,6 +32,7 @@ async def test_r06_three_workloads_are_deployed_to_each_labelled_namespace() -> 
         }
 
 
+@pytest.mark.criterion("FLEET-R7")
 async def test_r07_the_secret_is_mounted_in_each_pod_of_each_workload() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -77,6 +81,7 @@ async def test_the_annotation_admission_url_rolls_the_admission_pods_and_a_bad_o
         await hub.until(east="SuccessfulDeployment")
 
 
+@pytest.mark.criterion("FLEET-R5")
 async def test_r05_without_a_secret_nothing_is_deployed() -> None:
     async with Hub.running() as hub, hub.operator():
         await hub.configure(**SCALE)

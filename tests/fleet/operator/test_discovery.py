@@ -36,6 +36,7 @@ async def test_there_is_one_fleetconfig_and_another_name_is_refused() -> None:
         assert [each.metadata.name for each in await hub.client.list(FleetConfig)] == ["fleet"]
 
 
+@pytest.mark.criterion("FLEET-R2")
 async def test_r02_a_contradicting_configuration_changes_nothing() -> None:
     async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
         await hub.configure(**SCALE)
@@ -63,6 +64,7 @@ async def test_r02_a_contradicting_configuration_changes_nothing() -> None:
         assert [entry.name for entry in before] == ["east"]
 
 
+@pytest.mark.criterion("FLEET-R3", "FLEET-R31")
 async def test_r03_r31_only_labelled_namespaces_are_found() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -90,6 +92,7 @@ async def test_a_label_with_another_value_is_reported_with_what_to_do() -> None:
         assert not await hub.is_target("upper")
 
 
+@pytest.mark.criterion("FLEET-R4")
 async def test_r04_the_namespace_is_marked_before_anything_is_made_there() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -106,6 +109,7 @@ async def test_r04_the_namespace_is_marked_before_anything_is_made_there() -> No
         assert len(writes) == 2 + len(OBJECTS) + 2  # what the account reads, and its Secrets
 
 
+@pytest.mark.criterion("FLEET-R8")
 @pytest.mark.parametrize(
     "order", [*itertools.permutations(("namespace label", "secret", "config"))]
 )
@@ -128,6 +132,7 @@ async def test_r08_every_order_ends_in_the_same_state(order: tuple[str, ...]) ->
         assert await hub.objects("east") == OBJECTS
 
 
+@pytest.mark.criterion("FLEET-R1", "FLEET-R18")
 async def test_r18_without_scale_mode_there_is_one_stack_and_one_entry() -> None:
     async with Hub.running() as hub, hub.operator():
         await hub.configure()
@@ -144,6 +149,7 @@ async def test_r18_without_scale_mode_there_is_one_stack_and_one_entry() -> None
         assert len(await hub.entries()) == 1
 
 
+@pytest.mark.criterion("FLEET-R27")
 async def test_r27_switching_modes_removes_the_old_stacks() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.client.create(namespace("fleet"))
@@ -160,6 +166,7 @@ async def test_r27_switching_modes_removes_the_old_stacks() -> None:
         assert await hub.objects("fleet") == OBJECTS
 
 
+@pytest.mark.criterion("FLEET-R20")
 async def test_r20_a_data_plane_that_does_not_answer_delays_no_other() -> None:
     async with (
         Hub.running() as hub,

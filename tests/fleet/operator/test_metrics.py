@@ -31,6 +31,25 @@ async def missing(manager: Manager) -> set[str]:
     return {name for name in found if name.startswith("fleet_")}
 
 
+async def namespaces_of_the_hub(manager: Manager) -> int:
+    """The number that the operator reports; 0 before it has looked."""
+    text, _ = await manager.metrics.scrape()
+    lines = (line.split() for line in text.decode().splitlines() if not line.startswith("#"))
+    return next((int(float(value)) for name, value in lines if name == "fleet_hub_namespaces"), 0)
+
+
+@pytest.mark.criterion("FLEET-R30")
+async def test_r30_the_namespaces_of_the_hub_are_counted() -> None:
+    async with Hub.running() as hub, hub.operator() as manager:
+        await hub.configure(**SCALE)
+        count = partial(namespaces_of_the_hub, manager)
+        before = await eventually(count, bool)
+        await hub.add("east", None)
+        after = await eventually(count, lambda number: number != before)
+        assert (before > 0, after) == (True, before + 1)
+
+
+@pytest.mark.criterion("FLEET-R30")
 async def test_every_query_about_data_planes_is_served_by_the_operator() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator() as manager:
         await hub.configure(**SCALE)
@@ -39,6 +58,7 @@ async def test_every_query_about_data_planes_is_served_by_the_operator() -> None
         assert await eventually(look, lambda names: names == OF_WORKERS) == OF_WORKERS
 
 
+@pytest.mark.criterion("D5-16")
 async def test_every_query_about_orphans_is_served_by_the_workers(tmp_path: Path) -> None:
     async with fleet(tmp_path) as servers:
         manager = make_manager(servers.plane.environment.config("manager"), name="manager")

@@ -29,6 +29,7 @@ async def real_hub(server: SharedServer) -> AsyncIterator[Hub]:
             await environment.uninstall_crds(FleetConfig)
 
 
+@pytest.mark.criterion("FLEET-R32")
 async def test_r06_r09_r32_deployed_and_removed_on_a_real_hub(real_server: SharedServer) -> None:
     number = next(NUMBERS)
     east, west = f"fleet-east-{number}", f"fleet-west-{number}"

@@ -30,6 +30,7 @@ class Named:
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
+@pytest.mark.criterion("FLEET-R1")
 @pytest.mark.parametrize(
     ("spec", "mode"),
     [
@@ -45,6 +46,7 @@ def test_r01_r02_what_a_configuration_asks_for(spec: dict[str, object], mode: Mo
     assert mode_of(FleetConfig.from_manifest(config(**spec))) == mode
 
 
+@pytest.mark.criterion("FLEET-R3")
 @pytest.mark.parametrize("value", ["false", "True", "TRUE", "yes", "", "true "])
 def test_r03_only_the_value_true_counts(value: str) -> None:
     mode = Mode(scale=True)
@@ -64,6 +66,7 @@ def test_former_target_namespaces_are_those_that_are_marked_and_not_wanted() -> 
     assert not is_former(Named("east"), Mode(scale=True))
 
 
+@pytest.mark.criterion("FLEET-R17", "D5-10")
 def test_r17_all_permutations_give_one_order_failures_first() -> None:
     outcomes = {"a": WELL, "b": GONE, "c": WELL, "d": GONE, "e": WELL}
     for names in itertools.permutations(outcomes):
@@ -73,6 +76,7 @@ def test_r17_all_permutations_give_one_order_failures_first() -> None:
         assert again == before
 
 
+@pytest.mark.criterion("FLEET-R16")
 def test_r16_r19_a_transition_is_a_change_of_result_or_reason_alone() -> None:
     (first,) = status.target_list(["a"], {"a": GONE}, [], NOW)
     assert first == TargetNamespace(
@@ -96,6 +100,7 @@ def test_a_namespace_that_was_not_looked_at_yet_keeps_its_entry() -> None:
     assert status.target_list(["b", "c"], {}, before, LATER) == before[:1]
 
 
+@pytest.mark.criterion("FLEET-R15")
 @pytest.mark.parametrize(
     ("failed", "healthy", "unknown", "expected"),
     [
@@ -124,6 +129,7 @@ def test_messages_have_at_most_256_characters_and_keep_what_to_do() -> None:
     assert entry.message.endswith("; look at the network")
 
 
+@pytest.mark.criterion("FLEET-R19")
 def test_r19_an_unchanged_status_is_equal() -> None:
     entries = status.target_list(["a"], {"a": WELL}, [], NOW)
     conditions = [status.ready(["a"], entries, 1), status.teardown({}, 1)]

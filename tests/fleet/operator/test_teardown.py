@@ -28,6 +28,7 @@ from .harness import (
 )
 
 
+@pytest.mark.criterion("FLEET-R9", "FLEET-R10")
 async def test_r09_r10_all_and_only_what_was_made_is_removed() -> None:
     async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
         await hub.configure(**SCALE)
@@ -64,6 +65,7 @@ async def test_an_object_that_lost_its_labels_is_removed_too() -> None:
             await hub.client.get(DEPLOYMENT, "fleet-admission", namespace="east")
 
 
+@pytest.mark.criterion("FLEET-R11")
 async def test_r11_the_rest_goes_when_the_pods_are_gone_and_the_label_last() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -101,6 +103,7 @@ async def test_r11_the_rest_goes_when_the_pods_are_gone_and_the_label_last() -> 
         assert writes[-1] == "namespaces"
 
 
+@pytest.mark.criterion("FLEET-R12", "D5-11")
 async def test_r12_the_last_data_plane_is_removed_too() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -112,6 +115,7 @@ async def test_r12_the_last_data_plane_is_removed_too() -> None:
         assert (ready[0], ready[2]) == ("True", "0 target namespace(s) deployed successfully")
 
 
+@pytest.mark.criterion("FLEET-R13")
 async def test_r13_a_deleted_namespace_leaves_the_list_without_an_error() -> None:
     async with Hub.running() as hub, planes(2) as (east, west), hub.operator() as manager:
         await hub.configure(**SCALE)
@@ -129,6 +133,7 @@ async def test_r13_a_deleted_namespace_leaves_the_list_without_an_error() -> Non
         assert errors == 0
 
 
+@pytest.mark.criterion("FLEET-R14", "FLEET-R26")
 async def test_r14_r25_r26_nothing_of_a_data_plane_is_changed() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -141,6 +146,7 @@ async def test_r14_r25_r26_nothing_of_a_data_plane_is_changed() -> None:
         assert await east.client.list(DEPLOYMENT) == []
 
 
+@pytest.mark.criterion("D5-12")
 async def test_r12_a_former_namespace_that_cannot_be_cleaned_fails_no_other() -> None:
     async with Hub.running() as hub, planes(2) as (east, west), hub.operator():
         await hub.configure(**SCALE)

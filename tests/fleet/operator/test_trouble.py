@@ -74,6 +74,7 @@ async def test_a_data_plane_that_is_down_is_unreachable_and_its_stack_stays() ->
         await hub.until(east="SuccessfulDeployment", west="SuccessfulDeployment")
 
 
+@pytest.mark.criterion("FLEET-R24")
 async def test_r24_one_data_plane_under_two_namespaces_is_not_unique() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -106,6 +107,7 @@ async def test_r24_of_two_at_the_same_time_one_gets_the_data_plane() -> None:
         assert sorted(recorded) == ["", await east.identity()]
 
 
+@pytest.mark.criterion("FLEET-R28", "D5-13")
 async def test_r28_another_kubeconfig_of_the_data_plane_rolls_the_stack_once() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -125,6 +127,7 @@ async def test_r28_another_kubeconfig_of_the_data_plane_rolls_the_stack_once() -
             assert found["metadata"]["generation"] == 2
 
 
+@pytest.mark.criterion("FLEET-R28")
 @pytest.mark.parametrize(
     ("content", "words"),
     [
@@ -165,6 +168,7 @@ async def test_a_secret_without_the_key_is_reported_with_the_key() -> None:
         assert "has no key 'kubeconfig'; put the kubeconfig there" in await hub.message("east")
 
 
+@pytest.mark.criterion("D5-13")
 async def test_d5_13_a_deleted_secret_is_a_failure_and_the_stack_stays() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         await hub.configure(**SCALE)
@@ -265,6 +269,7 @@ async def test_a_missing_right_on_the_data_plane_is_named() -> None:
         assert "customresourcedefinitions is forbidden; grant it" in await hub.message("east")
 
 
+@pytest.mark.criterion("FLEET-R32")
 async def test_rights_to_list_and_watch_and_to_get_kube_system_suffice_on_a_data_plane() -> None:
     async with Hub.running() as hub, planes(1) as (east,), hub.operator():
         crds = Match(verb="get", resource="customresourcedefinitions.apiextensions.k8s.io")
@@ -337,6 +342,7 @@ async def test_an_object_of_another_owner_in_the_way_is_left_and_named() -> None
         assert found["spec"]["replicas"] == 0
 
 
+@pytest.mark.criterion("FLEET-R19")
 async def test_r19_a_restart_writes_nothing_and_asks_a_data_plane_for_nothing() -> None:
     async with Hub.running() as hub, planes(2) as (east, west):
         async with hub.operator():

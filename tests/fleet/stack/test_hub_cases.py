@@ -92,6 +92,7 @@ async def test_a_tenant_with_workloads_goes_only_once_the_hub_has_let_go_of_them
         assert (await hub.names(DEPLOYMENT), await plane.names(CONFIG_MAP)) == (set(), set())
 
 
+@pytest.mark.criterion("FLEET-R22")
 async def test_a_missing_parallel_namespace_is_named_with_the_command_and_never_created(
     servers: Fleet,
 ) -> None:
@@ -118,6 +119,7 @@ async def test_a_missing_parallel_namespace_is_named_with_the_command_and_never_
         assert await hub.names(DEPLOYMENT, "acme") == {"web"}
 
 
+@pytest.mark.criterion("FLEET-R23")
 async def test_namespaces_of_a_tenant_are_made_and_removed_on_both(servers: Fleet) -> None:
     hub, plane = servers.hub, servers.plane
     async with servers.running():
@@ -137,6 +139,7 @@ async def test_namespaces_of_a_tenant_are_made_and_removed_on_both(servers: Flee
         assert await plane.get(NAMESPACE, "acme-own") is None
 
 
+@pytest.mark.criterion("FLEET-R29")
 async def test_an_object_of_another_data_plane_is_a_conflict_that_names_its_holder(
     tmp_path: Path,
 ) -> None:
@@ -198,6 +201,7 @@ async def test_every_list_and_watch_of_the_hub_selects_the_data_plane(servers: F
             assert each.selection.labels == f"{DATA_PLANE}={servers.plane.id}"
 
 
+@pytest.mark.criterion("D5-17")
 @pytest.mark.parametrize(
     ("error", "reason"),
     [

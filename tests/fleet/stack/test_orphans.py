@@ -89,6 +89,7 @@ async def looked(sweeper: OrphanSweeper, servers: Fleet, gone: int) -> None:
     assert await eventually(look, lambda seen: seen == gone) == gone
 
 
+@pytest.mark.criterion("D5-16")
 async def test_orphans_are_deleted_after_the_delay_and_many_only_with_approval(
     servers: Fleet,
 ) -> None:

@@ -69,6 +69,7 @@ def acme(name: str) -> dict[str, Any]:
     return tenant(deployment(name), config_map(f"{name}-notes"), name=name)
 
 
+@pytest.mark.criterion("FLEET-R20")
 @pytest.mark.parametrize("trouble", ["slow", "stopped"])
 async def test_a_data_plane_that_is_slow_or_stopped_delays_its_own_stack_alone(
     trouble: str, tmp_path: Path

@@ -38,6 +38,7 @@ async def stack(hub: Server, plane: Server, user: str, *more: str) -> Program:
     )
 
 
+@pytest.mark.criterion("FLEET-R24")
 async def test_of_two_hubs_with_one_data_plane_the_lease_decides(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as opened:
         made = []

@@ -38,6 +38,7 @@ def folders(tmp_path: Path) -> list[Path]:
     return made
 
 
+@pytest.mark.criterion("FLEET-R29")
 async def test_planes_share_a_real_hub_and_the_second_waits_for_a_name_of_the_first(
     real_server: SharedServer, folders: list[Path]
 ) -> None:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from apis.fleet.labels import PARALLEL_PREFIX
@@ -65,6 +66,7 @@ def shipped(who: str) -> list[Any]:
     return list(role["rules"])
 
 
+@pytest.mark.criterion("FLEET-R25")
 def test_the_rights_on_a_data_plane_name_no_workload() -> None:
     role, own = yaml.safe_load_all((FOLDER / "role.yaml").read_text())
     named = {

@@ -204,6 +204,7 @@ def test_namespaces_go_to_both() -> None:
     }
 
 
+@pytest.mark.criterion("FLEET-R25")
 @pytest.mark.parametrize("kind", sorted(WORKLOADS))
 @pytest.mark.parametrize("plane", [Plane.DATA, Plane.BOTH])
 def test_a_workload_for_a_data_plane_raises(kind: GroupKind, plane: Plane) -> None:
@@ -253,6 +254,7 @@ def objects(draw: st.DrawFn) -> dict[str, Any]:
     return obj(kind, draw(NAMES), namespace, spec=draw(JUNK), secrets=draw(JUNK))
 
 
+@pytest.mark.criterion("FLEET-R21")
 @given(st.lists(objects(), max_size=8))
 def test_every_object_has_one_place_and_workloads_have_the_hub(found: list[dict[str, Any]]) -> None:
     planes = route(found)

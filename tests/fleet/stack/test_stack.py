@@ -29,6 +29,7 @@ async def servers(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield made
 
 
+@pytest.mark.criterion("FLEET-R21")
 async def test_a_workload_and_what_it_names_are_on_the_hub_the_rest_on_the_data_plane(
     servers: Fleet,
 ) -> None:
