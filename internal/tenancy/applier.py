@@ -433,6 +433,8 @@ class _Pass:
 
     def _known_to_be_denied(self, desired: Desired) -> Grant | None:
         """Return the right that another tenant found missing and tries for again."""
+        if not self._walker.grants.denies_any:
+            return None
         wanted = [
             needed(desired.mapping, account=self._account, namespace=desired.namespace),
         ]

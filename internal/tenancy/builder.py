@@ -86,7 +86,9 @@ class BuiltResource:
 
     def key_in(self, cluster: str) -> ResourceKey | None:
         """Return the key of the object in one of its clusters."""
-        return None if self.key is None else replace(self.key, cluster=cluster)
+        if self.key is None or self.key.cluster == cluster:
+            return self.key
+        return replace(self.key, cluster=cluster)
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,7 +124,7 @@ class ChildKinds:
         watched = self._watched.get(gvk) or self._declare(served)
         self._watched[gvk] = watched
         informer = watched.handle.informer
-        if gvk not in self._unreadable:
+        if gvk not in self._unreadable and not _is_answered(informer):
             await _listed(informer, self.first_timeout or FIRST_TIMEOUT)
         self._unreadable.pop(gvk, None)
         if informer.synced:
@@ -239,9 +239,14 @@ async def _listed(informer: Informer, timeout: float) -> None:
     """Until the first list is there, was refused, has taken too long, or cannot be had."""
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout):
-            while not (informer.synced or _is_refused(informer)):
+            while not _is_answered(informer):
                 with suppress(TimeoutError):
                     await informer.wait_synced(GLANCE)
+
+
+def _is_answered(informer: Informer) -> bool:
+    """Whether the first list is there, or was refused."""
+    return informer.synced or _is_refused(informer)
 
 
 def _is_lost(informer: Informer) -> bool:

@@ -189,6 +189,11 @@ class Grants:
     _trying: dict[Grant, Request] = field(default_factory=dict)
     _tries: Counter[Grant] = field(default_factory=Counter)
 
+    @property
+    def denies_any(self) -> bool:
+        """Whether a right is known to be missing."""
+        return bool(self._trying)
+
     def denied(self, tenant: Request, *grants: Grant) -> Grant | None:
         """Return the first of these rights that is known to be missing while another tenant tries."""
         for grant in grants:

@@ -42,6 +42,8 @@ class WorkerPools:
         for count, job in enumerate(jobs, 1):
             waiting.setdefault(job.kind, deque()).append((count - 1, job))
         results: dict[int, T | Exception] = {}
+        if count == 1:
+            return [await self._one(job) for queue in waiting.values() for _, job in queue]
         async with asyncio.TaskGroup() as group:
             for queue in waiting.values():
                 for _ in range(min(self._per_type, len(queue))):

@@ -3,7 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 
-from apis.tenancy import DeletionPolicy, PendingRemoval, Tenant, TenantStatus, resource_lists
+from apis.tenancy import (
+    DeletionPolicy,
+    PendingRemoval,
+    Tenant,
+    TenantSpec,
+    TenantStatus,
+    resource_lists,
+)
 from ctrlruntime.api import parse_time
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
@@ -73,9 +80,14 @@ def _retained(tenant: Tenant, entry: Entry | None, template: Entry | None) -> fr
     present = {item.id for _, item in resource_lists(tenant.spec)}
     remembered = set(tenant.status.retained_resource_ids) - present
     sources = [each.field("spec") for each in (entry, template) if each is not None]
-    return frozenset(
-        retained_by(tenant.spec.to_wire()).union(remembered, *map(retained_by, sources))
-    )
+    return frozenset(_retained_in(tenant.spec).union(remembered, *map(retained_by, sources)))
+
+
+def _retained_in(spec: TenantSpec) -> set[str]:
+    """Ids of the entries with Retain."""
+    return {
+        item.id for _, item in resource_lists(spec) if item.deletion_policy is DeletionPolicy.RETAIN
+    }
 
 
 def retained_by(spec: object) -> set[str]:
@@ -128,7 +140,7 @@ def remembered_ids(tenant: Tenant, decisions: Sequence[Decision]) -> list[str]:
         entry_id(item.key.id) for item in decisions if item.reason is not Reason.ALREADY_RELEASED
     }
     left = (set(tenant.status.retained_resource_ids) - present) & there
-    return sorted(retained_by(tenant.spec.to_wire()) | left)
+    return sorted(_retained_in(tenant.spec) | left)
 
 
 def pending_removals(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.tenancy import TenantRegistry
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.controller.annotations import is_paused
@@ -31,8 +32,10 @@ class TenantCounting:
             if isinstance(event, DeleteEvent):
                 changed = self.tally.remove(entry.key)
             else:
-                revision = str((entry.field("spec") or {}).get("templateRevision", ""))
-                changed = self.tally.put(entry.key, groups_of(entry), state_of(entry), revision)
+                spec, status = entry.field("spec") or {}, entry.field("status") or {}
+                revision = str(spec.get("templateRevision", ""))
+                groups, state = _groups(entry, spec, status), _state(entry, status)
+                changed = self.tally.put(entry.key, groups, state, revision)
             for group in changed:
                 self._notify(group)
 
@@ -50,12 +53,11 @@ def group(kind: str, namespace: str, name: str, *, managed: bool = True) -> Grou
     return (kind, namespace, name, managed)
 
 
-def groups_of(entry: Entry) -> tuple[Group, ...]:
+def _groups(entry: Entry, spec: Manifest, status: Manifest) -> tuple[Group, ...]:
     """Return the registry and the template that a tenant counts for, and whether that registry made it.
 
     Among them the registry's removals, while the tenant waits for one.
     """
-    spec = entry.field("spec") or {}
     registry, template = str(spec.get("registryId", "")), str(spec.get("templateRef", ""))
     owner = f"{TenantRegistry.gvk().group_kind}/{entry.namespace}/{registry}"
     managed = entry.annotations.get(OWNER) == owner
@@ -63,16 +65,15 @@ def groups_of(entry: Entry) -> tuple[Group, ...]:
         group("registry", entry.namespace, registry, managed=managed),
         group("template", entry.namespace, template, managed=managed),
     )
-    if not waits_for_removal(entry):
+    if not _waits_for_removal(entry, status):
         return groups
     return (*groups, group(REMOVALS, entry.namespace, registry, managed=managed))
 
 
-def waits_for_removal(entry: Entry) -> bool:
+def _waits_for_removal(entry: Entry, status: Manifest) -> bool:
     """Whether an object of a tenant is still to be removed, or its own deletion is paused."""
     if entry.deletion_timestamp is not None and is_paused(entry.annotations):
         return True
-    status = entry.field("status") or {}
     return any(
         (condition.get("type"), condition.get("status")) == (REMOVAL_PENDING, "True")
         for condition in status.get("conditions") or ()
@@ -81,7 +82,10 @@ def waits_for_removal(entry: Entry) -> bool:
 
 def state_of(entry: Entry) -> TenantState:
     """Ready by its condition for its present spec; failed if degraded by failures or conflicts; else pending."""
-    status = entry.field("status") or {}
+    return _state(entry, entry.field("status") or {})
+
+
+def _state(entry: Entry, status: Manifest) -> TenantState:
     conditions = {c.get("type"): c for c in status.get("conditions") or ()}
     if status.get("observedGeneration") != entry.generation:
         return TenantState.PENDING
