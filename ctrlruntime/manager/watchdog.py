@@ -48,7 +48,7 @@ class GCOptions:
 
     manage: bool = False
     """Off during the initial lists; then collect, freeze what is there, and raise thresholds."""
-    thresholds: tuple[int, int, int] = (50_000, 20, 100)
+    thresholds: tuple[int, int, int] = (10_000, 10, 1000)
 
 
 class GCTuner:
