@@ -17,12 +17,12 @@ from ctrlruntime.api import (
     Int32,
     ListMap,
     MicroTime,
-    PrintColumn,
     Quantity,
     RawExtension,
     Resource,
 )
 
+from .columns import progress_columns
 from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, PlanApproval, Waiting
 
 __all__ = [
@@ -583,14 +583,6 @@ class Instance(
     version=VERSION,
     plural="instances",
     categories=("cloud",),
-    print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Version", ".status.version", "string"),
-        PrintColumn("Task", ".status.task", "string"),
-        PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", ".status.message", "string", priority=1),
-    ),
+    print_columns=progress_columns(version=".status.version", task=".status.task"),
 ):
     """One customer's deployment."""

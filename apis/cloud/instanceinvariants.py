@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import ApiModel, Duration, ListMap, PrintColumn, Resource
+from ctrlruntime.api import ApiModel, Duration, ListMap, Resource
 
+from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
 from .instance import Invariant, ManagedSMTP
 
@@ -39,14 +40,6 @@ class InstanceInvariants(
     version=VERSION,
     plural="instanceinvariants",
     categories=("cloud",),
-    print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Version", ".spec.version", "string"),
-        PrintColumn("Task", ".status.run.runID", "string"),
-        PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", ".status.message", "string", priority=1),
-    ),
+    print_columns=progress_columns(version=".spec.version"),
 ):
     """What has to be true of one running instance."""

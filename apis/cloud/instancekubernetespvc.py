@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import SecretKeyRef
-from ctrlruntime.api import ApiModel, Duration, PrintColumn, Resource
+from ctrlruntime.api import ApiModel, Duration, Resource
 
+from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
 from .instance import DiskPolicy
 
@@ -36,14 +37,6 @@ class InstanceKubernetesPVC(
     version=VERSION,
     plural="instancekubernetespvcs",
     categories=("cloud",),
-    print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Version", ".spec.disks.maxSize", "string"),
-        PrintColumn("Task", ".status.run.runID", "string"),
-        PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", ".status.message", "string", priority=1),
-    ),
+    print_columns=progress_columns(version=".spec.disks.maxSize"),
 ):
     """The disks of one instance, which grow as they fill."""

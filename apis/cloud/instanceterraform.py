@@ -6,8 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import ApiModel, ListMap, PrintColumn, Resource
+from ctrlruntime.api import ApiModel, ListMap, Resource
 
+from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
 from .instance import CustomDomain, Infrastructure
 
@@ -35,14 +36,6 @@ class InstanceTerraform(
     version=VERSION,
     plural="instanceterraforms",
     categories=("cloud",),
-    print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Version", ".status.run.inputsVersion", "string"),
-        PrintColumn("Task", ".status.run.runID", "string"),
-        PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", ".status.message", "string", priority=1),
-    ),
+    print_columns=progress_columns(version=".status.run.inputsVersion"),
 ):
     """The infrastructure of one instance."""

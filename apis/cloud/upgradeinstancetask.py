@@ -7,8 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import Name
-from ctrlruntime.api import CEL, ApiModel, PrintColumn, Resource
+from ctrlruntime.api import CEL, ApiModel, Resource
 
+from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
 from .instance import Cluster, UpgradeSettings
 
@@ -46,14 +47,6 @@ class UpgradeInstanceTask(
     version=VERSION,
     plural="upgradeinstancetasks",
     categories=("cloud",),
-    print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Version", ".spec.toVersion", "string"),
-        PrintColumn("Task", ".status.run.runID", "string"),
-        PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", ".status.message", "string", priority=1),
-    ),
+    print_columns=progress_columns(version=".spec.toVersion"),
 ):
     """One upgrade of one instance. Used once; its spec cannot be changed."""
