@@ -9,7 +9,6 @@ from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
-from ctrlruntime.client.selectors import label_text
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
@@ -59,6 +58,7 @@ from manager.controllers.cosmos_parts import (
     OF_OWNER,
     OURS,
     POD,
+    SELECTED,
     SERVICE,
     CosmosParts,
     declare_parts,
@@ -66,7 +66,7 @@ from manager.controllers.cosmos_parts import (
 )
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
-from manager.controllers.error_status import with_error_status
+from manager.controllers.cosmos_wiring import guarded
 
 _RBAC: Final = ROLE.gvk.group
 STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
@@ -77,7 +77,6 @@ TRACKED: Final = (CONFIG_MAP, *(each.mapping for each in ACCESS))
 """Kinds whose metadata tells all that is wanted of them."""
 PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
 """Where not every change matters."""
-SELECTED: Final = label_text(OURS)
 
 
 def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
@@ -112,7 +111,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
 
     def set_crd_changed(_event: Event, queue: EventQueue) -> None:
         """Enqueue sets that are being deleted: they may have to be released now."""
-        for entry in parts.node_sets.informer.store:
+        for entry in sets:
             if entry.deletion_timestamp is not None:
                 queue.add(Request(entry.name, namespace=entry.namespace))
 
@@ -146,17 +145,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
             indexes={OF_OWNER: owner_index},
             predicates=[PREDICATES.get(mapping, object_changed)],
         )
-    store = parts.node_sets.informer.store
-    builder.build(
-        with_error_status(
-            parts.manager,
-            reconciler,
-            store,
-            CosmosFullNode.mapping(),
-            field_manager=FIELD_MANAGER,
-            clock=parts.options.clock.now,
-        )
-    )
+    builder.build(guarded(parts, reconciler, sets, CosmosFullNode))
     return reconciler
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from prometheus_client import Counter
 
@@ -10,7 +11,9 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.selectors import label_text
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
@@ -24,6 +27,8 @@ CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
 OURS = {CREATED_BY: FIELD_MANAGER}
 """Labels of everything that is watched: what others run in the cluster is not read."""
+SELECTED: Final = label_text(OURS) or ""
+"""The same as a selector."""
 OF_OWNER = "controller"
 """Index: `<kind>/<namespace>/<name>` of an object's controller."""
 
@@ -35,6 +40,14 @@ def owner_index(entry: Entry) -> Sequence[str]:
         for reference in entry.owners
         if reference.controller
     ]
+
+
+def control_of(manager: Manager, store: Store) -> Control:
+    """Return a control of what the objects of a store own; the store gets an index of UIDs."""
+    store.add_index("uid", lambda entry: (entry.uid,))
+    return Control(
+        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
+    )
 
 
 @dataclass(slots=True)
@@ -70,14 +83,8 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
     """Declare what is read."""
     declare = manager.cache.declare
     node_sets = declare(CosmosFullNode)
-    node_sets.informer.store.add_index("uid", lambda entry: (entry.uid,))
     indexes = {OF_OWNER: owner_index}
-    store = node_sets.informer.store
-
-    def alive(uid: str) -> bool:
-        return bool(store.count("uid", uid))
-
-    control = Control(manager.cache, field_manager=FIELD_MANAGER, alive=alive)
+    control = control_of(manager, node_sets.informer.store)
     statuses = StatusClient(
         manager.client,
         CosmosFullNode,

@@ -7,16 +7,14 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry, annotation_value, label_value
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.cache.events import Event, UpdateEvent
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import OWNER, OWNER_UID, Control
+from ctrlruntime.resources import OWNER, OWNER_UID
 from ctrlruntime.resources.kept_metadata import KeptMetadata
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.labels import FIELD_MANAGER, SOURCE
@@ -35,8 +33,13 @@ from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
-from manager.controllers.cosmos_parts import OURS, POD, CosmosParts
-from manager.controllers.error_status import with_error_status
+from manager.controllers.cosmos_parts import POD, SELECTED, CosmosParts, control_of
+from manager.controllers.cosmos_wiring import (
+    absence_of,
+    enqueue_at_clock_jumps,
+    enqueue_at_definitions,
+    guarded,
+)
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -50,7 +53,6 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
     manager = parts.manager
     schedules = manager.cache.declare(ScheduledVolumeSnapshot, indexes={OF_SET: set_of})
     definitions = manager.cache.declare(CRD, metadata_only=True)
-    schedules.informer.store.add_index("uid", lambda entry: (entry.uid,))
     parts.node_sets.informer.store.add_index(PAUSES, pauses_of)
     store = parts.snapshots.informer.store
     store.add_index(SOURCES, label_value(SOURCE))
@@ -80,16 +82,7 @@ def _reconciler(
 ) -> SnapshotReconciler:
     manager, store = parts.manager, schedules.informer.store
 
-    async def is_gone(namespace: str, pod: str) -> bool:
-        try:
-            await manager.live_client.get(POD, pod, namespace=namespace, metadata_only=True)
-        except NotFound:
-            return True
-        return False
-
-    control = Control(
-        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
-    )
+    control = control_of(manager, store)
     kept = KeptMetadata(manager.client, VOLUME_SNAPSHOT, field_manager=FIELD_MANAGER)
     parts.snapshots.informer.add_handler(kept.observe)
     return SnapshotReconciler(
@@ -102,7 +95,7 @@ def _reconciler(
             control=control,
             is_defined=lambda: is_defined(definitions),
             is_served=lambda: is_served(parts, definitions),
-            is_gone=is_gone,
+            is_gone=absence_of(manager, POD),
         ),
         writers=SnapshotWriters(
             schedules=parts.patcher, node_sets=parts.statuses, snapshots=control, kept=kept
@@ -122,12 +115,8 @@ def _wakeups(
         for entry in store.by_index(OF_SET, f"{node_set.namespace}/{node_set.name}"):
             wakeups.enqueue(Request(entry.name, namespace=entry.namespace), "nodes in sync changed")
 
-    def clock_jumped() -> None:
-        for namespace, name in list(store.keys()):
-            wakeups.enqueue(Request(name, namespace=namespace), "the clock jumped")
-
     observations.subscribe(nodes_changed)
-    parts.options.clock.subscribe(clock_jumped)
+    enqueue_at_clock_jumps(parts, store, wakeups)
     return wakeups
 
 
@@ -154,12 +143,7 @@ def _build(
         owner = entry.controller
         return () if owner is None else of_set(f"{entry.namespace}/{owner.name}")
 
-    def definition_changed(event: Event, queue: EventQueue) -> None:
-        removed = event.old.name if isinstance(event, DeleteEvent) else ""
-        parts.manager.cache.notify_discovery_changed(removed=removed)
-        for namespace, name in list(store.keys()):
-            queue.add(Request(name, namespace=namespace))
-
+    definition_changed = enqueue_at_definitions(parts.manager, store)
     plural = ScheduledVolumeSnapshot.mapping().plural
     (
         Builder(parts.manager)
@@ -168,7 +152,7 @@ def _build(
         .watches(
             POD,
             enqueue_map_func(of_pod),
-            labels=_labels(),
+            labels=SELECTED,
             track_manager=FIELD_MANAGER,
             predicates=[comes_or_goes],
         )
@@ -188,21 +172,8 @@ def _build(
         .permission("", "pods", "get")  # whether one has really ended
         .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(
-            with_error_status(
-                parts.manager,
-                reconciler,
-                schedules.informer.store,
-                ScheduledVolumeSnapshot.mapping(),
-                field_manager=FIELD_MANAGER,
-                clock=parts.options.clock.now,
-            )
-        )
+        .build(guarded(parts, reconciler, store, ScheduledVolumeSnapshot))
     )
-
-
-def _labels() -> str:
-    return ",".join(f"{key}={value}" for key, value in OURS.items())
 
 
 def of_snapshot(entry: Entry) -> Iterable[Request]:

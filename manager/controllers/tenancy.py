@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Hashable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -71,6 +70,7 @@ from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE, TenancyParts, make_parts
 from manager.controllers.tenancy_watches import (
     RegistryHandlers,
+    RegistrySignals,
     crd_changed,
     generation_or_pause_changed,
     registry_changed,
@@ -234,61 +234,13 @@ def _add_template_controller(parts: TenancyParts) -> None:
 
 
 def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
-    wakeups = parts.wakeups.registries
-
-    def query_now(users: frozenset[Hashable]) -> None:
-        for request in reconciler.query_now(users):
-            wakeups.enqueue(request, "credentials or rows changed")
-
-    def awaited_changed(request: Request) -> None:
-        reconciler.replan(request)
-        wakeups.enqueue(request, "a replacement changed", after=parts.options.status_period)
-
-    orphan_requests = OrphanRequests()
-    parts.informers.registries.informer.add_handler(orphan_requests)
-    awaited = AwaitedTenants(parts.stores.tenants, awaited_changed)
+    stores, wakeups = parts.stores, parts.wakeups.registries
+    signals = RegistrySignals(wakeups, stores.templates, parts.options.status_period)
+    awaited = AwaitedTenants(stores.tenants, signals.replacement_changed)
     parts.informers.tenants.informer.add_handler(awaited)
-    queries = Queries(
-        sources=parts.sources,
-        secrets=WatchedSecrets(parts.manager.cache, query_now),
-        metrics=parts.metrics,
-        clock=time.monotonic,
-        sqlite_root=parts.options.sqlite_root,
-        types=SourceTypes.installed(),
-        on_change=lambda request: query_now(frozenset({request})),
-    )
-
-    def freeze_changed(request: Request) -> None:
-        reconciler.replan(request)
-        wakeups.enqueue(request, "a freeze began or ended")
-
-    registries = parts.stores.registries
-    holds = freezes.holder(
-        freeze_changed, lambda: [Request(r.name, namespace=r.namespace) for r in registries.list()]
-    )
-
-    def health_changed(template: Request) -> None:
-        entry = parts.stores.templates.get(template.name, namespace=template.namespace)
-        if entry is not None:
-            name = str((entry.field("spec") or {}).get("registryId", ""))
-            registry = Request(name, namespace=template.namespace)
-            reconciler.replan(registry)
-            wakeups.enqueue(registry, "a health check has a result")
-
-    health = TemplateHealth(
-        add_health_checks(parts.manager, parts.options.health_checks, health_changed)
-    )
-    write_backs = WriteBacks(
-        tenants=lambda registry: parts.stores.tenants.by_index(OWNER_INDEX, Owner.of(registry).key),
-        open=queries.writer,
-        on_outcome=lambda request: wakeups.enqueue(request, "states were written back"),
-        monotonic=time.monotonic,
-    )
-    parts.manager.add(_ClosingWriteBacks(write_backs))
-    reconciler = _registry_reconciler(
-        parts, queries, awaited, orphan_requests, holds, health, write_backs
-    )
-    handlers = RegistryHandlers(reconciler, awaited, wakeups, parts.stores.templates)
+    holds = _registry_holds(parts, signals, freezes)
+    reconciler = signals.reconciler = _registry_reconciler(parts, signals, awaited, holds)
+    handlers = RegistryHandlers(reconciler, awaited, wakeups, stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
     (
@@ -312,31 +264,17 @@ def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> Non
 
 
 def _registry_reconciler(
-    parts: TenancyParts,
-    queries: Queries,
-    awaited: AwaitedTenants,
-    orphan_requests: OrphanRequests,
-    holds: ChangeHolds,
-    health: TemplateHealth,
-    write_backs: WriteBacks,
+    parts: TenancyParts, signals: RegistrySignals, awaited: AwaitedTenants, holds: ChangeHolds
 ) -> RegistryReconciler:
     stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
+    queries, orphan_requests = _queries(parts, signals), OrphanRequests()
+    parts.informers.registries.informer.add_handler(orphan_requests)
     secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
     return RegistryReconciler(
         stores=stores,
         writers=writers,
         schedule=QuerySchedule(queries, recorder, time.monotonic),
-        planner=RegistryPlanner(
-            sync=_sync_planner(parts, queries.types),
-            tenants=stores.tenants,
-            blueprints=parts.blueprints,
-            rollouts=parts.records.rollouts,
-            revisions=_template_revisions(parts),
-            recorder=recorder,
-            clocks=parts.clocks,
-            holds=holds,
-            health=health,
-        ),
+        planner=_registry_planner(parts, signals, queries.types, holds),
         tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(
             stores, secrets, writers, parts.definitions, orphan_requests, utc_now, holds
@@ -351,8 +289,59 @@ def _registry_reconciler(
             status_period=parts.options.status_period,
         ),
         clocks=parts.clocks,
-        write_backs=write_backs,
+        write_backs=_write_backs(parts, signals, queries),
     )
+
+
+def _queries(parts: TenancyParts, signals: RegistrySignals) -> Queries:
+    return Queries(
+        sources=parts.sources,
+        secrets=WatchedSecrets(parts.manager.cache, signals.rows_changed),
+        metrics=parts.metrics,
+        clock=time.monotonic,
+        sqlite_root=parts.options.sqlite_root,
+        types=SourceTypes.installed(),
+        on_change=signals.row_changed,
+    )
+
+
+def _registry_holds(
+    parts: TenancyParts, signals: RegistrySignals, freezes: SystemFreezes
+) -> ChangeHolds:
+    registries = parts.stores.registries
+    return freezes.holder(
+        signals.freeze_changed,
+        lambda: [Request(each.name, namespace=each.namespace) for each in registries.list()],
+    )
+
+
+def _registry_planner(
+    parts: TenancyParts, signals: RegistrySignals, types: SourceTypes, holds: ChangeHolds
+) -> RegistryPlanner:
+    checks = parts.options.health_checks
+    return RegistryPlanner(
+        sync=_sync_planner(parts, types),
+        tenants=parts.stores.tenants,
+        blueprints=parts.blueprints,
+        rollouts=parts.records.rollouts,
+        revisions=_template_revisions(parts),
+        recorder=parts.manager.recorder,
+        clocks=parts.clocks,
+        holds=holds,
+        health=TemplateHealth(add_health_checks(parts.manager, checks, signals.health_changed)),
+    )
+
+
+def _write_backs(parts: TenancyParts, signals: RegistrySignals, queries: Queries) -> WriteBacks:
+    tenants = parts.stores.tenants
+    write_backs = WriteBacks(
+        tenants=lambda registry: tenants.by_index(OWNER_INDEX, Owner.of(registry).key),
+        open=queries.writer,
+        on_outcome=signals.written_back,
+        monotonic=time.monotonic,
+    )
+    parts.manager.add(_ClosingWriteBacks(write_backs))
+    return write_backs
 
 
 def _template_revisions(parts: TenancyParts) -> TemplateRevisions:

@@ -1,6 +1,7 @@
 """What events of the tenancy system queue: handlers and predicates."""
 
-from dataclasses import dataclass
+from collections.abc import Hashable
+from dataclasses import dataclass, field
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.kinds import RESTMapping
@@ -64,6 +65,48 @@ def registry_changed(templates: Store) -> Handler:
 
 
 # -- registries -----------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class RegistrySignals:
+    """Enqueues registries for what no watch of a kind reports."""
+
+    source: RequestSource
+    templates: Store
+    status_period: float
+    reconciler: RegistryReconciler = field(init=False)
+
+    def rows_changed(self, users: frozenset[Hashable]) -> None:
+        """Query again: credentials or rows changed. Of `users`, those that are registries are concerned."""
+        for request in self.reconciler.query_now(users):
+            self.source.enqueue(request, "credentials or rows changed")
+
+    def row_changed(self, request: Request) -> None:
+        """Query again: the source of a registry reported a change."""
+        self.rows_changed(frozenset({request}))
+
+    def replacement_changed(self, request: Request) -> None:
+        """Plan again: a Tenant that replaces another one changed."""
+        self.reconciler.replan(request)
+        self.source.enqueue(request, "a replacement changed", after=self.status_period)
+
+    def freeze_changed(self, request: Request) -> None:
+        """Plan again: a freeze that holds changes of a registry began or ended."""
+        self.reconciler.replan(request)
+        self.source.enqueue(request, "a freeze began or ended")
+
+    def health_changed(self, template: Request) -> None:
+        """Plan again: a health check of a template has a result."""
+        entry = self.templates.get(template.name, namespace=template.namespace)
+        if entry is not None:
+            name = str((entry.field("spec") or {}).get("registryId", ""))
+            registry = Request(name, namespace=template.namespace)
+            self.reconciler.replan(registry)
+            self.source.enqueue(registry, "a health check has a result")
+
+    def written_back(self, request: Request) -> None:
+        """Report the outcome: states were written back to the rows."""
+        self.source.enqueue(request, "states were written back")
 
 
 @dataclass(slots=True)
