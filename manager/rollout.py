@@ -18,7 +18,9 @@ from internal.tenancy.template_revisions import CONTROLLER_REVISION, recorded_li
 from internal.tenancy.tenants import LISTS_EXCLUDED, Blueprint
 from manager.cluster_flags import cluster_options, talk
 from manager.rollout_targets import (
+    COUNTS,
     FLEET_STATUS,
+    OUTCOME,
     WAVES,
     Target,
     approval,
@@ -55,15 +57,8 @@ _STATUS: Final = (
     Column("NAME", "name"),
     Column("PHASE", "phase"),
     Column("REVISION", "targetRevision"),
-    Column("TOTAL", "total"),
-    Column("UPDATED", "updated"),
-    Column("CHANGING", "changing"),
-    Column("FAILED", "failed"),
-    Column("WAITING", "waiting"),
-    Column("ROLLED BACK", "rolledBack", wide=True),
-    Column("KEPT", "kept", wide=True),
-    Column("UNTIL", "waitingUntil", wide=True),
-    Column("MESSAGE", "message"),
+    *COUNTS,
+    *OUTCOME,
 )
 _HISTORY: Final = (
     Column("NUMBER", "number"),

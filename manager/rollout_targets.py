@@ -24,22 +24,30 @@ PREFIXES: Final[dict[str, type[Any]]] = {
     "fleetrollout": FleetRollout,
 }
 
+COUNTS: Final = (
+    Column("TOTAL", "total"),
+    Column("UPDATED", "updated"),
+    Column("CHANGING", "changing"),
+    Column("FAILED", "failed"),
+    Column("WAITING", "waiting"),
+)
+"""Columns of every rollout: how far it has come."""
+OUTCOME: Final = (
+    Column("ROLLED BACK", "rolledBack", wide=True),
+    Column("KEPT", "kept", wide=True),
+    Column("UNTIL", "waitingUntil", wide=True),
+    Column("MESSAGE", "message"),
+)
+"""Columns of every rollout: what came of it."""
 FLEET_STATUS: Final = (
     Column("NAMESPACE", "namespace", wide=True),
     Column("NAME", "name"),
     Column("PHASE", "phase"),
     Column("TARGET", "targetVersion"),
     Column("WAVE", "wave"),
-    Column("TOTAL", "total"),
-    Column("UPDATED", "updated"),
-    Column("CHANGING", "changing"),
-    Column("FAILED", "failed"),
-    Column("WAITING", "waiting"),
+    *COUNTS,
     Column("SKIPPED", "skipped", wide=True),
-    Column("ROLLED BACK", "rolledBack", wide=True),
-    Column("KEPT", "kept", wide=True),
-    Column("UNTIL", "waitingUntil", wide=True),
-    Column("MESSAGE", "message"),
+    *OUTCOME,
 )
 WAVES: Final = (
     Column("WAVE", "name"),

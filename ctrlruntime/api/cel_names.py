@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
-__all__ = ["cel_name"]
+__all__ = ["RESERVED_WORDS", "cel_name"]
 
-_RESERVED = frozenset(
+RESERVED_WORDS: Final = frozenset(
     [
         "true",
         "false",
@@ -31,12 +32,13 @@ _RESERVED = frozenset(
         "while",
     ]
 )
+"""Words of the language, which are no names."""
 _ESCAPES = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/", "__slash__"))
 
 
 def cel_name(name: str) -> str:
     """Return the name of a field in a CEL expression: ``namespace`` is ``__namespace__`` there."""
-    if name in _RESERVED:
+    if name in RESERVED_WORDS:
         return f"__{name}__"
     parts = re.split(r"(__|[.\-/])", name)
     escapes = dict(_ESCAPES)

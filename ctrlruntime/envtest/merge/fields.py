@@ -90,27 +90,15 @@ def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """Members of ``left`` that are not members of ``right``; children are judged on their own."""
-    if not right:
-        return left
-    rest: FieldSet = {}
-    for element, node in left.items():
-        if element == SELF:
-            continue
-        other = right.get(element)
-        if other is None:
-            rest[element] = node
-            continue
-        if node == other:
-            continue
-        member = is_member(node) and not is_member(other)
-        kept = _assemble(member, difference(_below(node), other))
-        if kept is not None:
-            rest[element] = kept
-    return rest
+    return _difference(left, right, recursive=False)
 
 
 def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
     """As :func:`difference`, and a member of ``right`` also removes all that lies below it."""
+    return _difference(left, right, recursive=True)
+
+
+def _difference(left: FieldSet, right: FieldSet, *, recursive: bool) -> FieldSet:
     if not right:
         return left
     rest: FieldSet = {}
@@ -121,9 +109,10 @@ def recursive_difference(left: FieldSet, right: FieldSet) -> FieldSet:
         if other is None:
             rest[element] = node
             continue
-        if is_member(other):
+        if is_member(other) if recursive else node == other:
             continue
-        kept = _assemble(is_member(node), recursive_difference(_below(node), other))
+        member = is_member(node) and not is_member(other)
+        kept = _assemble(member, _difference(_below(node), other, recursive=recursive))
         if kept is not None:
             rest[element] = kept
     return rest

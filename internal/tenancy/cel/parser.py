@@ -7,6 +7,7 @@ from dataclasses import fields
 from functools import lru_cache
 from typing import Final
 
+from ctrlruntime.api.cel_names import RESERVED_WORDS
 from internal.tenancy.cel.errors import CelError
 from internal.tenancy.cel.functions import FUNCTIONS, REFUSED
 from internal.tenancy.cel.lexer import Token, fault, tokens
@@ -37,28 +38,7 @@ LARGEST: Final = 2**63
 _MACROS: Final = frozenset({"all", "exists", "exists_one", "map", "filter"})
 _COMPARISONS: Final = frozenset({"==", "!=", "<", "<=", ">", ">=", "in"})
 _WORDS: Final = {"true": True, "false": False, "null": None}
-_RESERVED: Final = frozenset(
-    [
-        "as",
-        "break",
-        "const",
-        "continue",
-        "else",
-        "for",
-        "function",
-        "if",
-        "import",
-        "let",
-        "loop",
-        "package",
-        "namespace",
-        "return",
-        "var",
-        "void",
-        "while",
-        "in",
-    ]
-)
+_RESERVED: Final = RESERVED_WORDS - _WORDS.keys()
 
 
 @lru_cache(maxsize=512)
