@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ from tests.catalogue import document
 from tests.catalogue.marks import unproven
 from tests.catalogue.outcomes import Outcome, Record, judge, summary, table
 from tests.catalogue.requirements import Book, Requirement, catalogue, families_of
+from tests.support.pytest_runs import run_pytest
 
 ROOT = Path(__file__).parents[2]
 CORE = Requirement(id="XX-01", family="XX", priority=0, text="It works.")
@@ -158,19 +157,8 @@ class TestRuns:
         )
         return tmp_path
 
-    def run(self, suite: Path, *arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-            cwd=suite,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
-
     def test_a_whole_run_fails_when_lines_are_not_proven(self, suite: Path) -> None:
-        code, text = self.run(suite, "-n", "1")
+        code, text = run_pytest(suite, "-n", "1")
         assert code == 1, text
         assert "2 passed" in text
         assert "182 requirements: 1 passed, 181 missing; P0: 1 of 99 passed" in text
@@ -180,7 +168,7 @@ class TestRuns:
     def test_scenarios_without_a_test_fail_a_run_of_the_scenarios(self, suite: Path) -> None:
         tests = suite / "suite" / "test_it.py"
         tests.write_text(tests.read_text().replace("WQ-01", "C1"))
-        code, text = self.run(suite, "--scenarios")
+        code, text = run_pytest(suite, "--scenarios")
         assert code == 1, text
         assert "1 passed, 1 deselected" in text
         assert "C1  P1  passed    suite/test_it.py::test_marked" in text
@@ -190,12 +178,12 @@ class TestRuns:
         assert "FAULT-B40  P1  missing" in text
 
     def test_a_part_of_the_suite_is_not_judged(self, suite: Path) -> None:
-        code, text = self.run(suite, "suite/test_it.py")
+        code, text = run_pytest(suite, "suite/test_it.py")
         assert code == 0, text
         assert "requirements" not in text
 
     def test_one_line_is_run_and_shown_alone(self, suite: Path) -> None:
-        code, text = self.run(suite, "--requirement=WQ-01")
+        code, text = run_pytest(suite, "--requirement=WQ-01")
         assert code == 0, text
         assert "1 passed, 1 deselected" in text
         assert "WQ-01  P0  passed    suite/test_it.py::test_marked" in text
@@ -204,6 +192,6 @@ class TestRuns:
     def test_a_mark_that_is_not_in_the_catalogue_is_refused(self, suite: Path, name: str) -> None:
         tests = suite / "suite" / "test_it.py"
         tests.write_text(tests.read_text().replace("WQ-01", name))
-        code, text = self.run(suite)
+        code, text = run_pytest(suite)
         assert code == 4, text
         assert f"{name} is not in the requirement catalogue" in text

@@ -74,74 +74,67 @@ KINDS: tuple[type[Resource[Any, Any]], ...] = (
 DEFINITIONS = "CustomResourceDefinition"
 
 
-MONITORS = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": DEFINITIONS,
-    "metadata": {"name": "servicemonitors.monitoring.coreos.com"},
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {
-            "kind": "ServiceMonitor",
-            "listKind": "ServiceMonitorList",
-            "plural": "servicemonitors",
-            "singular": "servicemonitor",
+def operator_crd(kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Return the CRD of a kind of the Prometheus operator, with what of its spec is used here."""
+    singular = kind.lower()
+    names = {
+        "kind": kind,
+        "listKind": f"{kind}List",
+        "plural": f"{singular}s",
+        "singular": singular,
+    }
+    schema = {"type": "object", "required": ["spec"], "properties": {"spec": spec}}
+    version = {"name": "v1", "served": True, "storage": True}
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": DEFINITIONS,
+        "metadata": {"name": f"{singular}s.monitoring.coreos.com"},
+        "spec": {
+            "group": "monitoring.coreos.com",
+            "scope": "Namespaced",
+            "names": names,
+            "versions": [{**version, "schema": {"openAPIV3Schema": schema}}],
         },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "required": ["spec"],
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "required": ["endpoints", "selector"],
-                                "properties": {
-                                    "endpoints": {
-                                        "type": "array",
-                                        "items": {
-                                            "type": "object",
-                                            "properties": {
-                                                "path": {"type": "string"},
-                                                "port": {"type": "string"},
-                                                "scheme": {
-                                                    "type": "string",
-                                                    "enum": ["http", "https"],
-                                                },
-                                                "bearerTokenFile": {"type": "string"},
-                                                "tlsConfig": {
-                                                    "type": "object",
-                                                    "properties": {
-                                                        "insecureSkipVerify": {"type": "boolean"}
-                                                    },
-                                                },
-                                            },
-                                        },
-                                    },
-                                    "selector": {
-                                        "type": "object",
-                                        "properties": {
-                                            "matchLabels": {
-                                                "type": "object",
-                                                "additionalProperties": {"type": "string"},
-                                            }
-                                        },
-                                    },
-                                },
-                            }
+    }
+
+
+MONITORS = operator_crd(
+    "ServiceMonitor",
+    {
+        "type": "object",
+        "required": ["endpoints", "selector"],
+        "properties": {
+            "endpoints": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "properties": {
+                        "path": {"type": "string"},
+                        "port": {"type": "string"},
+                        "scheme": {
+                            "type": "string",
+                            "enum": ["http", "https"],
                         },
+                        "bearerTokenFile": {"type": "string"},
+                        "tlsConfig": {
+                            "type": "object",
+                            "properties": {"insecureSkipVerify": {"type": "boolean"}},
+                        },
+                    },
+                },
+            },
+            "selector": {
+                "type": "object",
+                "properties": {
+                    "matchLabels": {
+                        "type": "object",
+                        "additionalProperties": {"type": "string"},
                     }
                 },
-            }
-        ],
+            },
+        },
     },
-}
-"""What of a ServiceMonitor is used here, in the Prometheus operator's terms."""
-
+)
 RULE = {
     "type": "object",
     "required": ["expr"],
@@ -153,54 +146,26 @@ RULE = {
         },
     },
 }
-RULES = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": DEFINITIONS,
-    "metadata": {"name": "prometheusrules.monitoring.coreos.com"},
-    "spec": {
-        "group": "monitoring.coreos.com",
-        "scope": "Namespaced",
-        "names": {
-            "kind": "PrometheusRule",
-            "listKind": "PrometheusRuleList",
-            "plural": "prometheusrules",
-            "singular": "prometheusrule",
-        },
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "required": ["spec"],
-                        "properties": {
-                            "spec": {
-                                "type": "object",
-                                "properties": {
-                                    "groups": {
-                                        "type": "array",
-                                        "items": {
-                                            "type": "object",
-                                            "required": ["name"],
-                                            "properties": {
-                                                "name": {"type": "string"},
-                                                "interval": {"type": "string"},
-                                                "rules": {"type": "array", "items": RULE},
-                                            },
-                                        },
-                                    }
-                                },
-                            }
-                        },
-                    }
+RULES = operator_crd(
+    "PrometheusRule",
+    {
+        "type": "object",
+        "properties": {
+            "groups": {
+                "type": "array",
+                "items": {
+                    "type": "object",
+                    "required": ["name"],
+                    "properties": {
+                        "name": {"type": "string"},
+                        "interval": {"type": "string"},
+                        "rules": {"type": "array", "items": RULE},
+                    },
                 },
             }
-        ],
+        },
     },
-}
-"""The same of its rules."""
+)
 
 
 def test_every_folder_has_its_kustomization() -> None:

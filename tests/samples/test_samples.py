@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.samples.plan import Collected, Proof, proofs, report, sample
+from tests.support.pytest_runs import run_pytest
 
 ROOT = Path(__file__).parents[2]
 DEFECTS = Proof(name="defects", tests=("tests/a.py", "tests/b/"), one_in=3)
@@ -78,22 +77,11 @@ class TestRuns:
         )
         return tmp_path
 
-    def run(self, suite: Path, *arguments: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments],
-            cwd=suite,
-            env={"PYTHONPATH": str(ROOT), "PATH": "/usr/bin:/bin"},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        return done.returncode, done.stdout + done.stderr
-
     @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
     def test_a_sample_says_what_it_left_out_and_judges_no_catalogue(
         self, suite: Path, workers: tuple[str, ...]
     ) -> None:
-        code, text = self.run(suite, "--sample", *workers)
+        code, text = run_pytest(suite, "--sample", *workers)
         assert code == 0, text
         kept = 30 // next(proof.one_in for proof in proofs() if proof.name == "mutants") + 1
         assert f"{30 - kept} of 30 tests left out: mutants" in text
@@ -102,7 +90,7 @@ class TestRuns:
         assert "requirements" not in text
 
     def test_without_a_sample_nothing_is_left_out_or_skipped(self, suite: Path) -> None:
-        code, text = self.run(suite)
+        code, text = run_pytest(suite)
         assert code == 1, text
         assert "31 passed, 1 error" in text
         assert "left out of this sample" not in text

@@ -13,6 +13,7 @@ from tests.audit.request_recorder import RequestRecorder
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 from tests.tenancy.harness import World
+from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.servers import EMBEDDED, REAL, lacking, server_of
 from tests.tenancy.shared_server import Ground
 from tests.tenancy.unsupported_scenarios import untold
@@ -77,6 +78,12 @@ def is_told(config: pytest.Config, item: pytest.Item) -> bool:
 def knows_worlds(module: object) -> bool:
     known = vars(module).values()
     return any(isinstance(each, type) and issubclass(each, World) for each in known)
+
+
+@pytest.fixture
+async def forkserver() -> AsyncIterator[ForkServer]:
+    async with ForkServer.running() as forkserver:
+        yield forkserver
 
 
 @pytest.fixture(scope="session")

@@ -9,7 +9,6 @@ finds nothing left to write. The end is always the same as without a single cras
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +22,7 @@ from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Kill, Match
 from ctrlruntime.json import Json
 from ctrlruntime.resources import revision
+from tests.tenancy.forked_manager import fork_manager
 from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -59,24 +59,10 @@ QUIET_SECONDS = 2.5
 """A manager that has written nothing for so long has nothing left to write."""
 
 
-@pytest.fixture
-async def forkserver() -> AsyncIterator[ForkServer]:
-    async with ForkServer.running() as forkserver:
-        yield forkserver
-
-
 async def start(world: World, forkserver: ForkServer) -> ChildProcess:
-    command = [
-        "run",
-        "--system",
-        "tenancy",
-        "--kubeconfig",
-        str(world.environment.kubeconfig("manager")),
-    ]
-    command += ["--allow-sqlite", str(world.folder), "--metrics-bind-address", "0"]
-    command += ["--health-probe-bind-address", "0", "--status-period", str(STATUS_PERIOD)]
-    command += ["--allow-foreign-namespaces", "*"]
-    return await forkserver.start(command, log=world.folder / "manager.log")
+    return await fork_manager(
+        world, forkserver, "--allow-foreign-namespaces", "*", status_period=STATUS_PERIOD
+    )
 
 
 async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:

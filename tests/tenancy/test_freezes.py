@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -17,6 +16,7 @@ from ctrlruntime.envtest.proxy import Delay, Fail, Match
 from ctrlruntime.json import Json
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
+from tests.tenancy.forked_manager import fork_manager
 from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, World
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.rollout_fleet import (
@@ -263,18 +263,8 @@ async def test_windows_that_cannot_be_used_are_closed_and_named(world: World) ->
 # -- managers that start in a freeze ---------------------------------------------------------------
 
 
-@pytest.fixture
-async def forkserver() -> AsyncIterator[ForkServer]:
-    async with ForkServer.running() as forkserver:
-        yield forkserver
-
-
 async def start(world: World, forkserver: ForkServer) -> ChildProcess:
-    command = ["run", "--system", "tenancy", "--allow-sqlite", str(world.folder)]
-    command += ["--kubeconfig", str(world.environment.kubeconfig("manager"))]
-    command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-    command += ["--status-period", str(STATUS_PERIOD)]
-    return await forkserver.start(command, log=world.folder / "manager.log")
+    return await fork_manager(world, forkserver, status_period=STATUS_PERIOD)
 
 
 @pytest.mark.matrix

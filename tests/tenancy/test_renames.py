@@ -77,12 +77,6 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
         yield world
 
 
-@pytest.fixture
-async def forkserver() -> AsyncIterator[ForkServer]:
-    async with ForkServer.running() as forkserver:
-        yield forkserver
-
-
 async def uids(world: World) -> dict[str, str]:
     """The UIDs of all ConfigMaps and Services of the namespace, by kind and name."""
     return {

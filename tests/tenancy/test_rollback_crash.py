@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -15,6 +14,7 @@ from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.tenancy.fleet import Fleet
+from tests.tenancy.forked_manager import fork_manager
 from tests.tenancy.harness import PATIENCE, STATUS_PERIOD, World
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.rollout_fleet import bad_content, content, put, status, values
@@ -28,18 +28,8 @@ UIDS = ("a", "b", "c", "d")
 MOST_LIVES = 60
 
 
-@pytest.fixture
-async def forkserver() -> AsyncIterator[ForkServer]:
-    async with ForkServer.running() as forkserver:
-        yield forkserver
-
-
 async def start(world: World, forkserver: ForkServer) -> ChildProcess:
-    command = ["run", "--system", "tenancy", "--allow-sqlite", str(world.folder)]
-    command += ["--kubeconfig", str(world.environment.kubeconfig("manager"))]
-    command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
-    command += ["--status-period", str(STATUS_PERIOD)]
-    return await forkserver.start(command, log=world.folder / "manager.log")
+    return await fork_manager(world, forkserver, status_period=STATUS_PERIOD)
 
 
 @pytest.mark.slow
