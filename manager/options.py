@@ -7,7 +7,7 @@ from typing import Literal
 
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
-from manager.console.options import ConsoleOptions
+from manager.console.options import ConsoleOptions, cloud_run_place
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
@@ -82,10 +82,13 @@ class RunOptions:
     console: ConsoleOptions = field(default_factory=ConsoleOptions)
 
     def console_options(self) -> ConsoleOptions:
-        """Return the console's options, with the folder of local runs."""
-        runs = self.cloud.runs
-        folder = runs.folder if "cloud" in self.systems and runs.provider == "local" else None
-        return replace(self.console, runs_folder=folder)
+        """Return the console's options, with where runs are: the folder of local ones, or the project of Cloud Run."""
+        runs, has_runs = self.cloud.runs, "cloud" in self.systems
+        folder = runs.folder if has_runs and runs.provider == "local" else None
+        place = None
+        if has_runs and runs.provider == "cloudrun" and self.console.enabled:
+            place = cloud_run_place(runs.cloud_run_project, runs.cloud_run_location)
+        return replace(self.console, runs_folder=folder, cloud_run=place)
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""

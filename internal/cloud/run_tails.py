@@ -13,8 +13,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from ctrlruntime.client.errors import APIError, Forbidden, TransportError
+from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.log_tail import MOST_LINES, FileState, Tail, file_state, file_tail
 from internal.cloud.pod_logs import NoLog, find_pod, pod_log_lines
+from internal.cloud.runs.cloudrun.api import CloudError
+from internal.cloud.runs.cloudrun.logs import project_of
 from internal.cloud.runs.local.folder import is_name
 from internal.cloud.runs.local.supervisor import LOG
 
@@ -65,13 +68,19 @@ class RunTails:
     """Reads logs of runs with the manager's own rights; callers have reviewed those of the user.
 
     `folder`: of local runs; None if there are none. The path in a status is not opened: whoever may write
-    a status could name any file.
+    a status could name any file. `cloud`: reads logs of Cloud Run; None if no runs are there.
     """
 
-    def __init__(self, connect: Callable[[], Client], folder: Path | None) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Client],
+        folder: Path | None,
+        cloud: CloudRunTails | None = None,
+    ) -> None:
         self._connect = connect
         self._client: Client | None = None
         self._folder = folder
+        self._cloud = cloud
         self._followers: dict[LogSource, _Follower] = {}
         self._slots = asyncio.Semaphore(AT_ONCE)
 
@@ -87,6 +96,8 @@ class RunTails:
         if self._client is not None:
             await self._client.close()
             self._client = None
+        if self._cloud is not None:
+            await self._cloud.close()
 
     async def read(self, source: LogSource) -> Tail:
         """Return the last lines of a run. Raises NoLog."""
@@ -97,12 +108,19 @@ class RunTails:
             async with self._slots, asyncio.timeout(TIMEOUT):
                 if source.is_pod:
                     return await self._pod_tail(source)
+                if (cloud := self._cloud_of(source)) is not None:
+                    return await cloud.read(source.owner_uid, source.run_id)
                 return await asyncio.to_thread(file_tail, self._file(source))
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise NoLog("The log was not read in time; try again.") from error
             raise NoLog(
                 "The log is not on the machine of this replica, or the run was deleted."
+            ) from error
+        except CloudError as error:
+            raise NoLog(
+                f"Cloud Logging was not read: {error}. The manager's account needs roles/logging.viewer and "
+                f"roles/run.viewer on the project. The log is at {source.logs}"
             ) from error
         except Forbidden as error:
             raise NoLog(
@@ -145,10 +163,25 @@ class RunTails:
         try:
             if source.is_pod:
                 await self._follow_pod(source, follower)
+            elif (cloud := self._cloud_of(source)) is not None:
+                await self._follow_cloud(cloud, source, follower)
             else:
                 await self._follow_file(self._file(source), follower)
         except NoLog:
             return  # there will be none: readers get the reason when they read
+
+    async def _follow_cloud(
+        self, cloud: CloudRunTails, source: LogSource, follower: _Follower
+    ) -> None:
+        """Follow until the readers leave; what cannot be read now is tried again."""
+        while True:
+            try:
+                async with aclosing(cloud.follow(source.owner_uid, source.run_id)) as found:
+                    async for tail in found:
+                        follower.tail = tail
+                        follower.notify()
+            except CloudError:
+                await asyncio.sleep(RETRY)
 
     async def _follow_file(self, path: Path, follower: _Follower) -> None:
         """Notify readers of changes; they read the file themselves."""
@@ -220,6 +253,11 @@ class RunTails:
         _check_name(source.owner_uid)
         _check_name(source.run_id)
         return self._folder.absolute() / source.owner_uid / source.run_id / LOG
+
+    def _cloud_of(self, source: LogSource) -> CloudRunTails | None:
+        """Return what reads the log, if that is in the manager's own project of Cloud Run."""
+        cloud = self._cloud
+        return cloud if cloud is not None and project_of(source.logs) == cloud.project else None
 
     def _api(self) -> Client:
         if self._client is None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ctrlruntime.manager import Manager
+    from internal.cloud.cloud_run_tails import CloudRunPlace
 
 Network = IPv4Network | IPv6Network
 
@@ -39,6 +40,8 @@ class ConsoleOptions:
     """Pages that may be followed live at once, of all users."""
     runs_folder: Path | None = None
     """Folder of the manager's local runs, whose logs are shown; None if it has none."""
+    cloud_run: CloudRunPlace | None = None
+    """Where the manager has its runs of Cloud Run, whose logs are shown; None if it has none."""
 
     @property
     def enabled(self) -> bool:
@@ -76,3 +79,13 @@ def is_loopback(host: str) -> bool:
         return False
     mapped = getattr(address, "ipv4_mapped", None)
     return (mapped or address).is_loopback
+
+
+def cloud_run_place(project: str, location: str) -> CloudRunPlace:
+    """Return where runs of Cloud Run are, whose logs are read as the account of this machine."""
+    import time  # what only a console beside Cloud Run needs
+
+    from internal.cloud.cloud_run_tails import CloudRunPlace
+    from internal.cloud.runs.cloudrun import metadata_token
+
+    return CloudRunPlace(project=project, location=location, token=metadata_token(time.monotonic))

@@ -11,6 +11,7 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.manager import Manager
+from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.run_tails import RunTails
 from manager.console.changes import Changes
 from manager.console.estimate import Estimates
@@ -27,7 +28,8 @@ class ConsoleState:
     def __init__(self, manager: Manager, options: ConsoleOptions) -> None:
         self.manager = manager
         self.changes = Changes(options.most_streams)
-        self.run_tails = RunTails(manager.cluster.connect, options.runs_folder)
+        cloud = None if options.cloud_run is None else CloudRunTails(options.cloud_run)
+        self.run_tails = RunTails(manager.cluster.connect, options.runs_folder, cloud)
         self.estimates = Estimates()
         self.clock = time.monotonic
         informers = [

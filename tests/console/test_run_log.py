@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from html import unescape
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
 from apis.cloud import InstanceTerraform
 from ctrlruntime.client.errors import Forbidden
-from internal.cloud import run_tails
+from internal.cloud import cloud_run_tails, run_tails
+from internal.cloud.cloud_run_tails import CloudRunPlace
 from internal.cloud.log_tail import MOST_BYTES, MOST_LINES
 from internal.cloud.pod_logs import POD
+from internal.cloud.runs.cloudrun import CloudRunOptions
+from internal.cloud.runs.cloudrun.job import job_of
 from internal.cloud.runs.local.folder import SECRETS
 from internal.cloud.runs.local.supervisor import LOG
+from internal.cloud.runs.provider import RunOwner
 from manager.console.options import ConsoleOptions
 from tests.cloud.instance.kubelet import NODE, Kubelet, make_pod, start_pod
+from tests.cloud.runs.benches import request_of
+from tests.cloud.servers.cloudrun import CloudServer
 from tests.console.harness import ADMIN, RBAC, TEAM, Harness, running
 from tests.console.test_stream import followed
 from tests.docs.blocks import blocks
 from tests.support.waiting import eventually
 
 RUN = "terraform-3f9a"
+PROJECT = "shops-1"
+ADDRESS = f"https://console.cloud.google.com/logs/viewer?project={PROJECT}"
 WORD = "hunter2-c0rrect-h0rse"
 """Stands for what is secret."""
 
@@ -199,6 +209,108 @@ async def test_the_log_of_a_job_is_that_of_its_pod(
         await console.client.delete(POD, "terraform-1-x", namespace="default")
         await console.client.delete(NODE, "n")
         await console.client.delete(InstanceTerraform, "acme", namespace="default")
+
+
+@pytest.fixture
+async def cloud(tmp_path: Path) -> AsyncIterator[CloudServer]:
+    made = CloudServer(tmp_path / "cloud", project=PROJECT, location="here", bucket="runs")
+    async with made:
+        yield made
+
+
+@pytest.fixture
+async def beside_cloud_run(cloud: CloudServer, tmp_path: Path) -> AsyncIterator[Harness]:
+    """A console of a manager whose runs are jobs of Cloud Run."""
+
+    async def token() -> str:
+        return cloud.token
+
+    place = CloudRunPlace(
+        project=PROJECT, location="here", token=token, run_url=cloud.url, logging_url=cloud.url
+    )
+    options = ConsoleOptions(
+        bind_address="127.0.0.1:0", cloud_run=place, runs_folder=tmp_path / "runs"
+    )
+    async with running(options) as harness:
+        yield harness
+
+
+async def make_job(cloud: CloudServer, owner_uid: str) -> None:
+    """Make the Cloud Run job of the run, as the provider does for this owner."""
+    owner = RunOwner(
+        api_version="cloud.ctrlruntime.dev/v1",
+        kind="InstanceTerraform",
+        namespace="default",
+        name="acme",
+        uid=owner_uid,
+    )
+    options = CloudRunOptions(
+        project=PROJECT, location="here", bucket="runs", image="i", command=("true",)
+    )
+    url = f"{cloud.url}/v2/{options.parent}/jobs?jobId={RUN}"
+    headers = {"Authorization": f"Bearer {cloud.token}"}
+    body = job_of(request_of(owner, run_id=RUN), options)
+    async with (
+        aiohttp.ClientSession(headers=headers) as session,
+        session.post(url, json=body) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+
+
+async def test_the_log_of_cloud_run_is_read_and_followed_within_bounds(
+    beside_cloud_run: Harness, cloud: CloudServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_run_tails, "PERIOD", 0.05)
+    console = beside_cloud_run
+    await begin(console, "team", logs=ADDRESS)
+    found = await console.client.get(InstanceTerraform, "acme", namespace="team")
+    await make_job(cloud, str(found.metadata.uid))
+    for number in range(300):
+        cloud.logging.write(RUN, f"line {number}")
+    cloud.logging.write("another-run", WORD)
+    before = len(cloud.requests)
+    page = await console.page(page_of("team"), TEAM)
+    assert "It takes the right to get pods/log in namespace team." in page
+    assert len(cloud.requests) == before, "without the right nothing is read"
+    shown = lines_of(await console.page(page_of("team")))
+    assert (len(shown), shown[-1]) == (MOST_LINES, "line 299")
+    async with followed(console, f"/live{page_of('team')}") as events:
+        assert await events.event() == "change"
+        cloud.logging.write(RUN, "\x1b[32mmore\x1b[0m")
+        assert await events.event() == "change"
+        assert lines_of(await console.page(page_of("team")))[-1] == "more"
+    await eventually(lambda: len(console.console.state.run_tails) == 0)
+    idle = len(cloud.requests)
+    await asyncio.sleep(0.3)
+    assert len(cloud.requests) == idle, "without a reader nothing is read"
+    cloud.logging.denied = True
+    refused = unescape(await console.page(page_of("team")))
+    assert "Cloud Logging was not read: Permission denied" in refused
+    assert "roles/logging.viewer" in refused
+    assert ADDRESS in refused
+
+
+@pytest.mark.criterion("instance-logs")
+async def test_a_status_names_no_other_run_of_cloud_run(
+    beside_cloud_run: Harness, cloud: CloudServer
+) -> None:
+    console = beside_cloud_run
+    await begin(console, logs=ADDRESS)
+    await make_job(cloud, "another-owner")
+    cloud.logging.write(RUN, WORD)
+    page = await console.page(page_of())
+    assert (WORD not in page, "was not made for this object" in page) == (True, True)
+    for run_id, where in (
+        (f'{RUN}" OR "', ADDRESS),
+        (f"../jobs/{RUN}", ADDRESS),
+        ("deleted", ADDRESS),
+        (RUN, ADDRESS.replace(PROJECT, "another-project")),
+    ):
+        run = {"runID": run_id, "state": "Started", "logs": where}
+        await console.report(InstanceTerraform, "acme", {"run": run})
+        page = await console.page(page_of())
+        assert (WORD not in page, lines_of(page)) == (True, [])
+    assert "The log is kept elsewhere" in page
 
 
 async def test_without_the_managers_right_the_page_names_it(

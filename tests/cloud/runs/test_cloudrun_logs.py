@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from internal.cloud.runs.cloudrun import CloudAPI, CloudError, CloudRunLogs, LogCursor, project_of
-from internal.cloud.runs.cloudrun import logs as reader
 from tests.cloud.runs.benches import CloudRunBench, request_of
 from tests.cloud.runs.test_contract import ended
 from tests.cloud.servers.cloudrun import CloudServer
@@ -32,15 +31,20 @@ async def server(tmp_path: Path) -> AsyncIterator[CloudServer]:
 
 
 @pytest.fixture
-async def logs(server: CloudServer) -> AsyncIterator[CloudRunLogs]:
+async def api(server: CloudServer) -> AsyncIterator[CloudAPI]:
     given = server.token
 
     async def token() -> str:
         return given
 
-    api = CloudAPI(token)
-    yield CloudRunLogs(api, server.url)
-    await api.close()
+    made = CloudAPI(token)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def logs(server: CloudServer, api: CloudAPI) -> CloudRunLogs:
+    return CloudRunLogs(api, server.url)
 
 
 @pytest.fixture
@@ -93,10 +97,8 @@ async def test_texts_structures_and_audit_logs(
     assert await logs.last(cursor, 9) == ["one", "two", "three", '{"a": 2, "b": 1}']
 
 
-async def test_one_look_has_a_limit(
-    server: CloudServer, logs: CloudRunLogs, cursor: LogCursor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(reader, "MOST_BYTES", 25)
+async def test_one_look_has_a_limit(server: CloudServer, api: CloudAPI, cursor: LogCursor) -> None:
+    logs = CloudRunLogs(api, server.url, most_bytes=25)
     for number in range(9):
         server.logging.write(JOB, f"{number:010}", at=at(number))
     assert await logs.last(cursor, 1000) == ["0000000006", "0000000007", "0000000008"]

@@ -90,8 +90,12 @@ class LogCursor:
 class CloudRunLogs:
     """Reads entries. The account needs `logging.logEntries.list` on the project (`roles/logging.viewer`)."""
 
-    def __init__(self, api: CloudAPI, url: str = LOGGING_URL) -> None:
+    def __init__(
+        self, api: CloudAPI, url: str = LOGGING_URL, *, most_bytes: int = MOST_BYTES
+    ) -> None:
+        """Use `most_bytes` as the bound of text that one look reads."""
         self._api = api
+        self._most_bytes = most_bytes
         self._url = f"{url.rstrip('/')}/v2/entries:list"
 
     async def last(self, cursor: LogCursor, lines: int) -> list[str]:
@@ -103,7 +107,7 @@ class CloudRunLogs:
                 text = _text(entry)
                 size, count = size + len(text), count + len(text.splitlines())
                 entries.append(entry)
-                if count >= lines or size >= MOST_BYTES:
+                if count >= lines or size >= self._most_bytes:
                     break
         return cursor.take(reversed(entries))[-lines:]
 
@@ -115,7 +119,7 @@ class CloudRunLogs:
             async for entry in found:
                 entries.append(entry)
                 size += len(_text(entry))
-                if size >= MOST_BYTES:
+                if size >= self._most_bytes:
                     break
         return cursor.take(entries)
 
