@@ -158,6 +158,7 @@ def test_what_is_too_long_or_too_deep_is_refused(expression: str) -> None:
         compile_expression(expression)
 
 
+@pytest.mark.criterion("ISSUE15-3-CEL")
 @pytest.mark.parametrize(
     "expression",
     [

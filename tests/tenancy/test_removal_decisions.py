@@ -132,6 +132,7 @@ def pruning(*resources: SpecResource, intent: Intent = Intent.KEEP, retained: st
 COPY: dict[str, Any] = {"written": False}
 
 
+@pytest.mark.criterion("RO-FREEZE")
 def test_prune_waits_for_a_freeze_and_holds_nothing_else() -> None:
     """What is kept back does not block the removal of what its resource depends on."""
     spec = replace(pruning(resource("x", "x")), prune_hold="ChangeFreeze 'audit' holds all changes")
