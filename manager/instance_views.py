@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import yaml
 
-from apis.cloud import Instance
+from apis.cloud import Instance, TaskPriority
 from ctrlruntime.client.client import Client
 from internal.cloud.bulk import type_of
 from manager.cluster_flags import cluster_options, talk
@@ -26,6 +26,7 @@ LIST: Final = (
     Column("ROLLOUT", "rollout", wide=True),
     Column("TASK", "task"),
     Column("WAITING", "waiting"),
+    Column("PRIORITY", "priority"),
     Column("SINCE", "since", wide=True),
     Column("MESSAGE", "message", wide=True),
 )
@@ -94,7 +95,7 @@ def describe(
 def instance_row(found: Instance) -> dict[str, Any]:
     """Return an instance as a row. Outputs of subresources are not part of it."""
     status, summary = found.status, summary_of(found.to_manifest())
-    assigned = status.assigned_version
+    assigned, waiting = status.assigned_version, status.waiting
     return {
         "namespace": summary.namespace,
         "name": summary.name,
@@ -104,7 +105,15 @@ def instance_row(found: Instance) -> dict[str, Any]:
         "wanted": found.spec.sourcegraph_version if assigned is None else assigned.version,
         "rollout": "" if assigned is None else assigned.rollout,
         "task": status.task,
-        "waiting": "" if status.waiting is None else status.waiting.reason.value,
+        "waiting": "" if waiting is None else waiting.reason.value,
+        "priority": _priority(found),
         "since": summary.since,
         "message": summary.message,
     }
+
+
+def _priority(found: Instance) -> str:
+    """Return the priority with which an instance waits, or else that of its spec; empty for Normal."""
+    waiting = found.status.waiting
+    given = (waiting and waiting.priority) or found.spec.priority
+    return "" if given in (None, TaskPriority.NORMAL) else given.value

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from apis.cloud import FleetRollout, RolloutAction, WaveApproval
+from apis.cloud import FleetRollout, RolloutAction, TaskPriority, WaveApproval
 from apis.tenancy import TenantTemplate
 from ctrlruntime.api import Resource
 from ctrlruntime.client.client import Client, PatchType
@@ -44,6 +44,7 @@ FLEET_STATUS: Final = (
     Column("NAME", "name"),
     Column("PHASE", "phase"),
     Column("TARGET", "targetVersion"),
+    Column("PRIORITY", "priority"),
     Column("WAVE", "wave"),
     *COUNTS,
     Column("SKIPPED", "skipped", wide=True),
@@ -107,7 +108,8 @@ def fleet_row(rollout: FleetRollout) -> dict[str, Any]:
     """Return a FleetRollout as a row of `manager rollout status`."""
     wire = rollout.status.model_dump(mode="json", by_alias=True, exclude={"conditions"})
     place = {"namespace": rollout.metadata.namespace, "name": rollout.metadata.name}
-    return {"kind": "FleetRollout", **place, **wire}
+    priority = (rollout.spec.priority or TaskPriority.NORMAL).value
+    return {"kind": "FleetRollout", **place, "priority": priority, **wire}
 
 
 async def patch_fleet(client: Client, rollout: FleetRollout, patch: dict[str, Any]) -> None:

@@ -34,6 +34,7 @@ __all__ = [
     "TaskCondition",
     "TaskOperation",
     "TaskOutcome",
+    "TaskPriority",
     "TaskRun",
     "TaskState",
     "TaskStatus",
@@ -101,6 +102,17 @@ class PlanDecision(StrEnum):
 
     APPROVED = "Approved"
     REJECTED = "Rejected"
+
+
+class TaskPriority(StrEnum):
+    """How early a run gets a place when others wait too. It interrupts no run and opens no window."""
+
+    LOW = "Low"
+    """After every Normal one, except one that began to wait more than 24 hours later."""
+    NORMAL = "Normal"
+    """In the order in which they began to wait."""
+    HIGH = "High"
+    """Such as a security patch: before every Normal one, except one that began to wait more than 24 hours earlier."""
 
 
 class Phase(StrEnum):
@@ -262,6 +274,8 @@ class Waiting(ApiModel):
     """What it waits for."""
     limit: Int32 = 0
     """How many may run at once, or start in a minute."""
+    priority: TaskPriority | None = None
+    """The priority with which it waits, if that is not Normal."""
     position: Int32 = 0
     """Its place in the queue; 1 is next. As of the last write, which is not made for every step."""
     holder: str = ""

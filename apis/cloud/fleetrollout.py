@@ -22,7 +22,7 @@ from ctrlruntime.api import (
 from ctrlruntime.rollout import OnHalt
 from ctrlruntime.rollout.health_checks import HealthChecks, HealthCheckStatuses
 
-from .common import GROUP, VERSION
+from .common import GROUP, VERSION, TaskPriority
 
 __all__ = [
     "FleetRollout",
@@ -112,6 +112,9 @@ class FleetRolloutSpec(ApiModel):
         default_factory=list
     )
     """Instances change only while one of these is open; without any, at all times. A rollback does not wait."""
+    priority: TaskPriority | None = None
+    """How early the runs get a place that bring an instance to the version, when runs of other instances wait too.
+    High is for a security patch. Default: Normal."""
     pause: bool = False
     """Stop changing instances; those that are changing finish."""
     action: RolloutAction = RolloutAction.ROLL_OUT
@@ -212,6 +215,7 @@ class FleetRollout(
         PrintColumn("Total", ".status.total", "integer"),
         PrintColumn("Changing", ".status.changing", "integer"),
         PrintColumn("Failed", ".status.failed", "integer"),
+        PrintColumn("Priority", ".spec.priority", "string", priority=1),
         PrintColumn("Until", ".status.waitingUntil", "date", priority=1),
         PrintColumn("Age", ".metadata.creationTimestamp", "date"),
         PrintColumn("Message", ".status.message", "string", priority=1),

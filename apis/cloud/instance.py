@@ -23,7 +23,16 @@ from ctrlruntime.api import (
 )
 
 from .columns import progress_columns
-from .common import GROUP, VERSION, Hook, HTTPRequest, Phase, PlanApproval, Waiting
+from .common import (
+    GROUP,
+    VERSION,
+    Hook,
+    HTTPRequest,
+    Phase,
+    PlanApproval,
+    TaskPriority,
+    Waiting,
+)
 
 __all__ = [
     "GCP",
@@ -463,6 +472,9 @@ class InstanceSpec(
     )
     """Once a version is deployed, runs that change or destroy something start only while one of these is open;
     without any, at all times. Periodic runs of unchanged inputs do not wait."""
+    priority: TaskPriority | None = None
+    """How early the instance's runs get a place when runs of other instances wait too; a FleetRollout may raise it for
+    its version. Periodic runs of unchanged inputs are never High. Default: Normal."""
     drift_detection: DriftDetection | None = None
     """When the infrastructure is compared with what was applied; without it, never. Not with tfcRunsMode vcs."""
     terraform_runs: TerraformRuns | None = None

@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from apis.cloud import AssignedChange, AssignedVersion, Instance
+from apis.cloud import AssignedChange, AssignedVersion, Instance, TaskPriority
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 
@@ -23,6 +23,8 @@ class ReleaseAssignment:
     version: str
     spec_version: str
     change: Change
+    priority: TaskPriority | None = None
+    """How early the runs get a place that bring the instance to the version; None: Normal."""
 
     def as_status(self) -> AssignedVersion:
         """Return what the instance's status shows."""
@@ -45,6 +47,8 @@ def format_assignment(assignment: ReleaseAssignment) -> str:
         "specVersion": assignment.spec_version,
         "change": change_record(assignment.change),
     }
+    if assignment.priority is not None:
+        record["priority"] = assignment.priority.value
     return json.dumps(record, separators=(",", ":"))
 
 
@@ -60,8 +64,16 @@ def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | N
     if change is None or not version:
         return None
     return ReleaseAssignment(
-        rollout=rollout, version=version, spec_version=spec_version, change=change
+        rollout=rollout,
+        version=version,
+        spec_version=spec_version,
+        change=change,
+        priority=_priority(record.get("priority")),
     )
+
+
+def _priority(given: object) -> TaskPriority | None:
+    return next((item for item in TaskPriority if item.value == given), None)
 
 
 def lost_assignment(instance: Instance) -> ReleaseAssignment | None:

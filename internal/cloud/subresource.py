@@ -44,6 +44,10 @@ def _no_names(_resource: object) -> Sequence[str]:
     return ()
 
 
+def _no_version(_resource: object) -> str | None:
+    return None
+
+
 def _defined(_resource: object) -> float | None:
     return None
 
@@ -59,6 +63,8 @@ class Subresource(Generic[R]):
     strategy: ObjectStrategy = ObjectStrategy.UPDATE
     deploys_version: bool = False
     """Whether it runs the version that its spec names, and replaces what a failed upgrade left."""
+    version: Callable[[R], str | None] = _no_version
+    """The version of the application that the spec names; None: it names none."""
     after: tuple[str, ...] = ()
     """Kinds that have to be ready for their current inputs first."""
     annotations: frozenset[str] = frozenset()

@@ -26,6 +26,7 @@ from internal.cloud.labels import (
     is_extracted,
     pausing_annotation,
 )
+from internal.cloud.priorities import priority_of
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
@@ -151,6 +152,7 @@ class SubresourceReconciler(Generic[R]):
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
+            priority=priority_of(sub, resource, instance),
             drift_check=check,
             bad_schedule=bad_schedule,
         )

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol, TypeAlias
 
-from apis.cloud import Waiting
+from apis.cloud import TaskPriority, Waiting
 from internal.cloud.runs import RunOwner
 from internal.cloud.tasks.task import Concurrency
 
@@ -21,6 +21,8 @@ class Claim:
     since: datetime
     """Since when it waits: as recorded, so that its place survives a restart."""
     concurrency: Concurrency
+    priority: TaskPriority = TaskPriority.NORMAL
+    """How early its turn comes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class ConcurrencyChecker(Protocol):
     """Grants and takes back. Synchronous: a grant and the count it rests on are one step."""
 
     def acquire(self, claim: Claim) -> Verdict:
-        """May the run start now? First come, first served. Asking again while granted is granted."""
+        """May the run start now? First come, first served within a priority. Asking again while granted is granted."""
         ...
 
     def hold(self, claim: Claim) -> None:

@@ -4,7 +4,9 @@ It is the only place where a start is granted, so a grant and the count it rests
 no cache can be stale. The record in each object's status is the claim that outlives the process; the
 ledger is rebuilt from those (see `rebuild`).
 
-First come, first served, by (since, uid). Who waits for a busy instance keeps its place and does not
+First come, first served, by (turn, uid). The turn is when the wait began; a High priority has it `lead` earlier and a Low
+one later, so that a patch overtakes what waits, and what has waited longer by more than that is overtaken no more.
+A run that holds a place keeps it. Who waits for a busy instance keeps its place and does not
 keep others from passing it. Of one instance, exclusive tasks go strictly in turn.
 """
 
@@ -14,13 +16,16 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cloud import Waiting, WaitingReason
+from apis.cloud import TaskPriority, Waiting, WaitingReason
 from internal.cloud.concurrency.checker import Claim, Denial, Granted, Verdict
 from internal.cloud.concurrency.rate_window import Tempo
 from internal.cloud.runs import RunOwner
 
-Place = tuple[datetime, str]
-"""Since when, and the owner's UID."""
+Place = tuple[float, str]
+"""The turn in seconds since 1970, and the owner's UID."""
+LEAD: Final = 24 * 3600.0
+"""Seconds by which a High priority goes before a Normal one, and a Normal one before a Low one."""
+_LEADS: Final = {TaskPriority.LOW: -1, TaskPriority.NORMAL: 0, TaskPriority.HIGH: 1}
 InstanceKey = tuple[str, str]
 """Namespace and name."""
 FORESEEN: Final = 10
@@ -35,19 +40,17 @@ class _Holder:
     """Whether its run exists, or was granted here; otherwise another process meant to start it."""
 
     @property
-    def place(self) -> Place:
+    def order(self) -> tuple[datetime, str]:
         return (self.since, self.claim.owner.uid)
 
 
 @dataclass(slots=True)
 class _Waiter:
     claim: Claim
+    place: Place
+    """In the queues. It stays the same while it waits with the same priority."""
     expected: datetime | None = None
     """When it should have asked again; None: its turn has not come."""
-
-    @property
-    def place(self) -> Place:
-        return (self.claim.since, self.claim.owner.uid)
 
 
 @dataclass(slots=True)
@@ -72,7 +75,7 @@ class ConcurrencyLimiter:
     """A :class:`ConcurrencyChecker`.
 
     `wake` is called for owners that should ask again; it must not call back at once. `patience`: seconds that
-    a place is kept for who was woken and does not ask.
+    a place is kept for who was woken and does not ask. `lead`: seconds that one priority goes before the next.
     """
 
     def __init__(
@@ -81,10 +84,12 @@ class ConcurrencyLimiter:
         wake: Callable[[RunOwner], None] = lambda _owner: None,
         *,
         patience: float = 60.0,
+        lead: float = LEAD,
     ) -> None:
         self._clock = clock
         self._wake = wake
         self._patience = timedelta(seconds=patience)
+        self._lead = lead
         self._types: dict[str, _Type] = {}
         self._instances: dict[InstanceKey, _Instance] = {}
         self._holders: dict[str, _Holder] = {}
@@ -108,6 +113,8 @@ class ConcurrencyLimiter:
             claim = replace(claim, since=min(claim.since, holder.since))
             self._drop_holder(holder)
             self._type(claim).tempo.retract(holder.since)
+        known = self._waiters.get(uid)
+        before = None if known is None else known.place
         waiter = self._wait(claim)
         denied = self._judge(waiter, now)
         if denied is None:
@@ -117,7 +124,7 @@ class ConcurrencyLimiter:
             return Granted()
         again = denied.again
         waiter.expected = None if again is None else now + timedelta(seconds=again)
-        if holder is not None:
+        if holder is not None or (before is not None and before < waiter.place):
             self._wake_next(now)
         return denied
 
@@ -214,7 +221,7 @@ class ConcurrencyLimiter:
         claim = holder.claim
 
         def before(others: dict[str, _Holder]) -> int:
-            return sum(other.sure or other.place < holder.place for other in others.values())
+            return sum(other.sure or other.order < holder.order for other in others.values())
 
         limit = claim.concurrency.limit
         if limit and before(self._type(claim).holders) >= limit:
@@ -302,10 +309,12 @@ class ConcurrencyLimiter:
         holder: str,
         estimate: float | None,
     ) -> Denial:
+        priority = waiter.claim.priority
         return Denial(
             Waiting(
                 reason=reason,
                 limit=limit,
+                priority=None if priority is TaskPriority.NORMAL else priority,
                 position=position,
                 holder=holder,
                 since=waiter.claim.since,
@@ -323,16 +332,21 @@ class ConcurrencyLimiter:
         known = self._waiters.get(claim.owner.uid)
         if known is not None:
             if known.claim.task == claim.task and _instance_of(known.claim) == _instance_of(claim):
-                known.claim = replace(claim, since=known.claim.since)
-                known.expected = None
-                return known
+                claim = replace(claim, since=known.claim.since)
+                if known.claim.priority is claim.priority:
+                    known.claim, known.expected = claim, None
+                    return known
             self._drop_waiter(known)
-        waiter = self._waiters[claim.owner.uid] = _Waiter(claim)
+        waiter = self._waiters[claim.owner.uid] = _Waiter(claim, self._place(claim))
         insort(self._type(claim).queue, waiter.place)
         if claim.concurrency.exclusive:
             instance = self._instances.setdefault(_instance_of(claim), _Instance())
             insort(instance.queue, waiter.place)
         return waiter
+
+    def _place(self, claim: Claim) -> Place:
+        ahead = self._lead * _LEADS[claim.priority]
+        return (claim.since.timestamp() - ahead, claim.owner.uid)
 
     def _drop_waiter(self, waiter: _Waiter) -> None:
         del self._waiters[waiter.claim.owner.uid]

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from apis.cloud import TaskState
+from apis.cloud import TaskPriority, TaskState
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
@@ -125,6 +125,7 @@ class LedgerKeeper:
             instance=instance_name(resource),
             since=since,
             concurrency=definition.concurrency,
+            priority=(waiting and waiting.priority) or TaskPriority.NORMAL,
         )
         if run is not None and is_live(run):
             sure = run.state is not TaskState.CREATING

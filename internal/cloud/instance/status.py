@@ -134,7 +134,8 @@ def _steady(status: InstanceStatus) -> dict[str, object]:
     """Return a status without the numbers of a queue."""
     fields = status_fields(status)
     if status.waiting is not None:
-        fields["waiting"] = (status.waiting.reason, status.waiting.since)
+        waiting = status.waiting
+        fields["waiting"] = (waiting.reason, waiting.since, waiting.priority)
     return fields
 
 

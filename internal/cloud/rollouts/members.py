@@ -68,6 +68,8 @@ class Fleet:
 
     members: Sequence[Member]
     skipped: Mapping[str, str]
+    reprioritize: Sequence[str] = ()
+    """Members on their way to the version that were assigned with another priority than the rollout has now."""
     look_again: datetime | None = None
     """When the next instance's own maintenance window opens."""
 
@@ -109,6 +111,7 @@ def fleet_of(
     members: list[Member] = []
     skipped: dict[str, str] = {}
     openings: list[datetime] = []
+    reprioritize: list[str] = []
     selected = [item for item in instances if spec.selector.items() <= item.labels.items()]
     target = spec.target_version
     too_new = {each for each in {item.version for item in selected} if is_newer(each, target)}
@@ -118,10 +121,19 @@ def fleet_of(
             skipped[item.name] = reason
         else:
             members.append(_member(name, spec, item, now))
+            if _has_other_priority(name, spec, item):
+                reprioritize.append(item.name)
             closed = closed_window(item.windows, now)
             if closed is not None and closed.until is not None and item.version != target:
                 openings.append(closed.until)
-    return Fleet(members, skipped, min(openings, default=None))
+    return Fleet(members, skipped, reprioritize, min(openings, default=None))
+
+
+def _has_other_priority(name: str, spec: FleetRolloutSpec, item: FleetInstance) -> bool:
+    assignment = item.assignment
+    if assignment is None or assignment.rollout != name or item.is_overruled:
+        return False
+    return item.health is not Health.READY and assignment.priority is not spec.priority
 
 
 def newer_rollouts(entry: Entry, rollouts: Iterable[Entry]) -> list[Rival]:

@@ -44,7 +44,11 @@ from ctrlruntime.rollout.health import (
     with_health,
 )
 from internal.cloud.labels import RELEASE_ASSIGNMENT
-from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.release_assignment import (
+    ReleaseAssignment,
+    format_assignment,
+    recorded_assignment,
+)
 from internal.cloud.rollouts.members import (
     Fleet,
     FleetInstance,
@@ -121,9 +125,11 @@ class FleetRolloutReconciler:
             strategy = with_health(strategy, health)
             fleet, decision, seen = await self._decide(entry, spec, strategy)
         for change in decision.changes:
-            await self._assign(entry, change, seen[change.name])
+            await self._assign(entry, spec, change, seen[change.name])
         if decision.changes:
-            fleet, decision, _ = await self._decide(entry, spec, strategy)
+            fleet, decision, seen = await self._decide(entry, spec, strategy)
+        for name in fleet.reprioritize:
+            await self._reprioritize(spec, seen[name])
         await self.yielder.maybe_yield()
         if not fleet.members and _is_superseded(fleet):
             after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)
@@ -181,17 +187,33 @@ class FleetRolloutReconciler:
             self.clock(),
         )
 
-    async def _assign(self, entry: Entry, change: Assignment, found: Entry) -> None:
-        """Write a version onto an instance, unless it is no longer as `found`, on which was decided.
-
-        Another manager may have changed it since, and the cache may know: it must not be changed twice.
-        """
+    async def _assign(
+        self, entry: Entry, spec: FleetRolloutSpec, change: Assignment, found: Entry
+    ) -> None:
+        """Write a version onto an instance and record an event, unless the instance changed meanwhile."""
         assignment = ReleaseAssignment(
             rollout=entry.name,
             version=change.version,
             spec_version=str((found.field("spec") or {}).get("sourcegraphVersion", "")),
             change=change.change,
+            priority=spec.priority,
         )
+        if not await self._write(assignment, found):
+            return
+        text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
+        self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
+
+    async def _reprioritize(self, spec: FleetRolloutSpec, found: Entry) -> None:
+        """Give an assignment the priority that the rollout has now."""
+        assignment = recorded_assignment(found.annotations)
+        if assignment is not None:
+            await self._write(replace(assignment, priority=spec.priority), found)
+
+    async def _write(self, assignment: ReleaseAssignment, found: Entry) -> bool:
+        """Write an assignment, unless the instance is no longer as `found`, on which was decided. True if it was written.
+
+        Another manager may have changed it since, and the cache may know: it must not be changed twice.
+        """
         fields = {
             "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
             "resourceVersion": found.resource_version,
@@ -199,9 +221,8 @@ class FleetRolloutReconciler:
         try:
             await self.patcher.patch_metadata(Instance.mapping(), found, fields)
         except (Conflict, NotFound):
-            return  # its event brings the rollout back
-        text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
-        self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
+            return False  # its event brings the rollout back
+        return True
 
     async def _record(
         self,

@@ -33,6 +33,11 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceInvariantsSpec:
     )
 
 
+def version(resource: InstanceInvariants) -> str:
+    """Return the version that the spec names."""
+    return resource.spec.version
+
+
 def secrets(resource: InstanceInvariants) -> list[SecretKeyRef]:
     """Return what the requests need."""
     return unique(of_requests(requests_of_invariants(resource.spec.invariants)))
@@ -48,6 +53,7 @@ SUBRESOURCE: Final = Subresource(
     kind=InstanceInvariants,
     definition=DEFINITION,
     desired=desired,
+    version=version,
     after=("InstanceKubernetes",),
     secrets=secrets,
     period=period,

@@ -34,6 +34,11 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesSpec:
     )
 
 
+def version(resource: InstanceKubernetes) -> str:
+    """Return the version that the spec names."""
+    return resource.spec.version
+
+
 def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
     """Return what opens the cluster."""
     return of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
@@ -54,6 +59,7 @@ SUBRESOURCE: Final = Subresource(
     kind=InstanceKubernetes,
     definition=DEFINITION,
     desired=desired,
+    version=version,
     deploys_version=True,
     after=("InstanceTerraform", "UpgradeInstanceTask"),
     secrets=secrets,

@@ -42,6 +42,11 @@ def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec |
     )
 
 
+def version(resource: UpgradeInstanceTask) -> str:
+    """Return the version that the spec names."""
+    return resource.spec.to_version
+
+
 def secrets(resource: UpgradeInstanceTask) -> list[SecretKeyRef]:
     """Return what opens the cluster, and what the requests of the steps need."""
     spec = resource.spec
@@ -58,6 +63,7 @@ SUBRESOURCE: Final = Subresource(
     kind=UpgradeInstanceTask,
     definition=DEFINITION,
     desired=desired,
+    version=version,
     strategy=ObjectStrategy.ONE_PER_UPGRADE,
     after=("InstanceTerraform",),
     secrets=secrets,

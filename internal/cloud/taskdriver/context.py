@@ -10,6 +10,7 @@ from apis.cloud import (
     PlannedChange,
     TaskCondition,
     TaskOperation,
+    TaskPriority,
     TaskRun,
     TaskStatus,
 )
@@ -73,6 +74,8 @@ class Situation:
     """The freeze or window for which a change waits; None: changes may be made."""
     deployed: bool = True
     """Whether a version of the instance runs, which a run may change."""
+    priority: TaskPriority = TaskPriority.NORMAL
+    """How early the next run gets a place."""
     retry: str = ""
     """The annotation that requests another attempt."""
     reconcile: str = ""

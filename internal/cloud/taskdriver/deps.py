@@ -8,13 +8,22 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apis.cloud import Phase, TaskOutcome, TaskRun, TaskStatus, WaitingReason
+from apis.cloud import (
+    Phase,
+    TaskOutcome,
+    TaskPriority,
+    TaskRun,
+    TaskStatus,
+    Waiting,
+    WaitingReason,
+)
 from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.tracing import Tracing
+from internal.cloud.change_holds import waits_for_people
 from internal.cloud.concurrency import ConcurrencyChecker
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunOwner, RunProvider
@@ -31,6 +40,7 @@ class TaskMetrics:
         self._running: dict[str, set[str]] = {}
         self._waiting: dict[str, set[str]] = {}
         self._unapproved: dict[str, set[str]] = {}
+        self._priorities: dict[tuple[str, str], set[str]] = {}
         self._phases: dict[tuple[str, str], set[str]] = {}
 
         def gauge(name: str, text: str, *labels: str) -> Gauge:
@@ -49,6 +59,11 @@ class TaskMetrics:
         self.waiting = gauge("cloud_task_waiting", "Objects that wait for their turn.")
         self.unapproved = gauge(
             "cloud_task_awaits_approval", "Objects with a plan that waits for an approval."
+        )
+        self.priorities = gauge(
+            "cloud_task_waiting_by_priority",
+            "Objects that wait for a place, by their priority.",
+            "priority",
         )
         self.phases = gauge(
             "cloud_task_objects", "Objects that are Failed, Retrying or Paused.", "phase"
@@ -85,10 +100,19 @@ class TaskMetrics:
         asks = reason is WaitingReason.APPROVAL
         self._put(self._waiting, self.waiting, task, uid, reason is not None and not asks)
         self._put(self._unapproved, self.unapproved, task, uid, asks)
+        self._show_priority(task, uid, status.waiting)
         for phase in SHOWN:
             found = self._phases.setdefault((task, phase.value), set())
             (found.add if status.phase is phase else found.discard)(uid)
             self.phases.labels(task, phase.value).set(len(found))
+
+    def _show_priority(self, task: str, uid: str, waiting: Waiting | None) -> None:
+        queued = waiting is not None and not waits_for_people(waiting)
+        given = (waiting and waiting.priority) or TaskPriority.NORMAL
+        for priority in TaskPriority:
+            found = self._priorities.setdefault((task, priority.value), set())
+            (found.add if queued and given is priority else found.discard)(uid)
+            self.priorities.labels(task, priority.value).set(len(found))
 
     def forget(self, task: str, uid: str) -> None:
         """Forget an object that is gone."""

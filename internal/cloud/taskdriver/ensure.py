@@ -11,7 +11,14 @@ from typing import Any, Generic, TypeGuard, TypeVar
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from apis.cloud import TaskRun, TaskState, TaskStatus, TerraformRuns, WaitingReason
+from apis.cloud import (
+    TaskPriority,
+    TaskRun,
+    TaskState,
+    TaskStatus,
+    TerraformRuns,
+    WaitingReason,
+)
 from apis.cloud import Waiting as TaskWaiting
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
@@ -112,6 +119,8 @@ class EnsureOptions(Generic[R]):
     """What comes between a plan and its application; None: as by default."""
     deployed: bool = True
     """Whether a version of the instance runs, which a run may change."""
+    priority: TaskPriority = TaskPriority.NORMAL
+    """How early the next run gets a place."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,6 +164,7 @@ def claim_of(s: Situation) -> Claim:
         instance=s.instance,
         since=s.now if not _is_queued(waiting) else min(waiting.since, s.now),
         concurrency=s.definition.concurrency,
+        priority=s.priority,
     )
 
 
@@ -187,6 +197,7 @@ def _situation(tools: Tools, options: EnsureOptions[R]) -> Situation:
         held=options.held,
         hold=options.hold,
         deployed=options.deployed,
+        priority=options.priority,
         retry=annotations.get(RETRY, ""),
         reconcile=annotations.get(RECONCILE, ""),
         cancel=annotations.get(CANCEL, ""),

@@ -243,8 +243,12 @@ def refreshed(before: Waiting | None, now_waiting: Waiting, now: datetime, least
     if before.as_of is not None and (now - before.as_of).total_seconds() < least:
         return before
     moved = abs(news.position - before.position) >= max(1.0, LEAST_MOVE * before.position)
-    changed = (news.reason, news.limit) != (before.reason, before.limit)
+    changed = _kind_of_wait(news) != _kind_of_wait(before)
     return news if moved or changed else before
+
+
+def _kind_of_wait(waiting: Waiting) -> tuple[object, ...]:
+    return (waiting.reason, waiting.limit, waiting.priority)
 
 
 def next_look(waiting: Waiting, now: datetime, least: float) -> float:

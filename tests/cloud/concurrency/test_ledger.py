@@ -7,12 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from apis.cloud import Waiting, WaitingReason
+from apis.cloud import TaskPriority, Waiting, WaitingReason
 from internal.cloud.concurrency import Claim, ConcurrencyLimiter, Denial, Granted
+from internal.cloud.concurrency.limiter import LEAD
 from internal.cloud.runs import RunOwner
 from internal.cloud.tasks.task import Concurrency
 
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
+HIGH, LOW = TaskPriority.HIGH, TaskPriority.LOW
 KINDS = {"terraform": "InstanceTerraform", "kubernetes": "InstanceKubernetes"}
 
 
@@ -37,6 +39,7 @@ class Bench:
         rate: int = 0,
         exclusive: bool = True,
         since: datetime | None = None,
+        priority: TaskPriority = TaskPriority.NORMAL,
     ) -> Claim:
         owner = RunOwner(
             api_version="cloud.ctrlruntime.dev/v1",
@@ -52,6 +55,7 @@ class Bench:
             instance=instance,
             since=since or self.now,
             concurrency=concurrency,
+            priority=priority,
         )
 
     def granted(self, claim: Claim) -> bool:
@@ -291,3 +295,99 @@ def test_nothing_is_kept_of_what_is_over(bench: Bench) -> None:
     kept = bench.ledger
     assert (kept._holders, kept._waiters, kept._instances) == ({}, {}, {})
     assert bench.ledger.waiting("terraform") == 0
+
+
+@pytest.mark.criterion("CP-OVERTAKE")
+def test_a_high_priority_overtakes_what_waits_and_interrupts_nothing(bench: Bench) -> None:
+    holder = bench.claim("x", limit=1)
+    assert bench.granted(holder)
+    for name in ("a", "b"):
+        bench.denied(bench.claim(name, limit=1))
+        bench.pass_by(60)
+    patch = bench.claim("patch", limit=1, priority=HIGH)
+    waiting = bench.denied(patch)
+    assert (waiting.position, waiting.priority, waiting.holder) == (1, HIGH, "InstanceTerraform/x")
+    assert bench.ledger.holds(holder.owner.uid)
+    background = bench.denied(bench.claim("background", limit=1, priority=LOW))
+    assert (background.position, background.priority) == (4, LOW)
+    normal = bench.denied(bench.claim("a", limit=1))
+    assert (normal.position, normal.priority) == (2, None)
+    order = []
+    for _ in range(4):
+        bench.called()
+        bench.ledger.release(holder.owner)
+        (uid,) = bench.called()
+        order.append(uid.removeprefix("terraform-"))
+        holder = bench.ledger._waiters[uid].claim
+        assert bench.granted(holder)
+    assert order == ["patch", "a", "b", "background"]
+
+
+@pytest.mark.criterion("CP-OVERTAKE")
+def test_a_high_priority_also_comes_first_where_starts_are_limited(bench: Bench) -> None:
+    assert bench.granted(bench.claim("x", limit=0, rate=1))
+    bench.denied(bench.claim("a", limit=0, rate=1))
+    patch = bench.claim("patch", limit=0, rate=1, priority=HIGH)
+    verdict = bench.ledger.acquire(patch)
+    assert isinstance(verdict, Denial)
+    assert (verdict.again, verdict.waiting.position) == (60.0, 1)
+    bench.pass_by(60)
+    assert not bench.granted(bench.claim("a", limit=0, rate=1))
+    assert bench.granted(patch)
+
+
+@pytest.mark.criterion("CP-STARVE")
+def test_what_has_waited_a_day_longer_is_overtaken_no_more(bench: Bench) -> None:
+    holder = bench.claim("x", limit=1)
+    assert bench.granted(holder)
+    old = bench.claim("old", limit=1)
+    bench.denied(old)
+    bench.pass_by(LEAD - 1)
+    assert bench.denied(bench.claim("first-patch", limit=1, priority=HIGH)).position == 1
+    bench.pass_by(2)
+    assert bench.denied(bench.claim("second-patch", limit=1, priority=HIGH)).position == 3
+    assert bench.denied(old).position == 2
+
+
+@pytest.mark.criterion("CP-INSTANCE")
+def test_a_patch_goes_before_what_waits_of_its_own_instance(bench: Bench) -> None:
+    running = bench.claim("a", "kubernetes")
+    assert bench.granted(running)
+    look = bench.claim("a", "invariants")
+    bench.denied(look)
+    bench.pass_by(5)
+    upgrade = bench.claim("a", "upgrade", priority=HIGH)
+    assert bench.denied(upgrade).reason is WaitingReason.INSTANCE_BUSY
+    assert not bench.called()
+    bench.ledger.release(running.owner)
+    assert bench.called() == [upgrade.owner.uid]
+    assert bench.denied(look).holder == "upgrade/a"
+    assert bench.granted(upgrade)
+    bench.ledger.release(upgrade.owner)
+    assert bench.granted(look)
+
+
+@pytest.mark.criterion("CP-CHANGE")
+def test_a_priority_that_changes_while_it_waits_moves_it_and_calls_who_is_next(
+    bench: Bench,
+) -> None:
+    holder = bench.claim("x", limit=1)
+    assert bench.granted(holder)
+    bench.denied(bench.claim("a", limit=1))
+    bench.pass_by(10)
+    raised = bench.claim("b", limit=1)
+    assert bench.denied(raised).position == 2
+    raised = replace(raised, priority=HIGH)
+    assert bench.denied(raised).position == 1
+    bench.ledger.release(holder.owner)
+    assert bench.called() == [raised.owner.uid]
+    lowered = bench.denied(replace(raised, priority=LOW))
+    assert (lowered.position, lowered.since) == (2, NOON + timedelta(seconds=10))
+    assert bench.called() == ["terraform-a"], "the place would stay empty otherwise"
+    assert bench.granted(bench.claim("a", limit=1))
+
+
+def test_a_wait_since_the_beginning_of_time_has_a_place(bench: Bench) -> None:
+    assert bench.granted(bench.claim("x", limit=1))
+    first = bench.claim("a", limit=1, since=datetime.min.replace(tzinfo=UTC), priority=HIGH)
+    assert bench.denied(first).position == 1

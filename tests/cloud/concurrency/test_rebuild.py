@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import InstanceTerraform, Phase, TaskState
+from apis.cloud import InstanceTerraform, Phase, TaskPriority, TaskState
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Fail, Match
@@ -82,6 +82,31 @@ async def test_after_a_crash_places_and_turns_are_as_they_were(world: World) -> 
     waiting = (await world.read(names[4])).status.waiting
     assert waiting is not None
     assert (waiting.limit, waiting.position) == (2, 2)
+
+
+@pytest.mark.criterion("CP-RESTART")
+async def test_after_a_restart_a_priority_on_record_counts_before_its_object_is_looked_at(
+    world: World,
+) -> None:
+    names = ["running-1", "running-2", "early", "patch"]
+    priorities = [TaskPriority.NORMAL] * 3 + [TaskPriority.HIGH]
+    for name in names:
+        await world.make(name)
+    async with world.life() as life:
+        await keeper(life).ready()
+        for name, priority in zip(names, priorities, strict=True):
+            await life.drive(name, definition=LIMITED, priority=priority)
+            world.clock.advance(1)
+    waiting = (await world.read("patch")).status.waiting
+    assert waiting is not None
+    assert (waiting.position, waiting.priority) == (1, TaskPriority.HIGH)
+    async with world.life() as life:
+        await keeper(life).ready()
+        await life.finish(RunState.SUCCEEDED, "running-1", definition=LIMITED)
+        await life.drive("early", definition=LIMITED)
+        assert (await world.read("early")).status.phase is Phase.WAITING
+        await life.drive("patch", definition=LIMITED, priority=TaskPriority.HIGH)
+        assert (await world.read("patch")).status.phase is Phase.RUNNING
 
 
 async def test_nothing_is_known_before_the_read_and_a_failed_read_is_repeated(

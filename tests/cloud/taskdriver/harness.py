@@ -14,6 +14,7 @@ from apis.cloud import (
     Instance,
     InstanceTerraform,
     TaskCondition,
+    TaskPriority,
     TaskRun,
     TaskStatus,
     TerraformRuns,
@@ -172,6 +173,7 @@ class StepOptions(TypedDict, total=False):
     instance: str
     period: float | None
     paused_by: str
+    priority: TaskPriority
     leaving: Leaving
     held: Hold | None
     hold: Waiting | None
