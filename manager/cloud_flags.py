@@ -93,6 +93,14 @@ def cloud_options(command: Command) -> Command:
             help="YAML with limits, timeouts and retries by task, in place of the options above. Read "
             "again on SIGHUP and when it changes.",
         ),
+        click.option(
+            "--terraform-types-file",
+            "terraform_types_file",
+            type=click.Path(path_type=Path, dir_okay=False),
+            callback=lambda _context, _option, given: _checked_types(given),
+            help="YAML with types of infrastructure that Instances name: Terraform module, organization and "
+            "workspace by type. Read again when it changes.",
+        ),
         *_provider_options(),
     )
 
@@ -180,6 +188,7 @@ CLOUD = (
     "timeouts",
     "attempts",
     "settings_file",
+    "terraform_types_file",
 )
 RUNS = (
     "run_provider",
@@ -274,6 +283,19 @@ def _checked_settings(given: Path | None) -> Path | None:
 
         try:
             read_settings(given, LiveDefinitions(_definitions().values()))
+        except SettingsError as error:
+            raise click.BadParameter(f"{given}: {error}") from error
+    return given
+
+
+def _checked_types(given: Path | None) -> Path | None:
+    """Raise BadParameter for a file that cannot be used: at the start there is nothing to keep."""
+    if given is not None:
+        from internal.cloud.tasks.settings import SettingsError
+        from manager.controllers.terraform_types import read_types
+
+        try:
+            read_types(given)
         except SettingsError as error:
             raise click.BadParameter(f"{given}: {error}") from error
     return given

@@ -20,11 +20,12 @@ from internal.operations.metrics import FreezeMetrics
 from internal.tenancy.metrics import TenancyMetrics
 from manager.controllers.orphan_sweep import SweepMetrics
 from manager.controllers.task_settings import valid_gauge
+from manager.controllers.terraform_types import types_gauge
 
 PARTS: Final = {
     "Runtime": (WebhookMetrics, FreezeMetrics),
     "Tenancy": (TenancyMetrics,),
-    "Cloud": (TaskMetrics, RolloutMetrics, InstanceMetrics, valid_gauge),
+    "Cloud": (TaskMetrics, RolloutMetrics, InstanceMetrics, valid_gauge, types_gauge),
     "Cosmos": (NodeSetMetrics, CacheMetrics, SelfHealMetrics, SnapshotMetrics),
     "Scale mode": (FleetMetrics, SweepMetrics),
 }

@@ -66,6 +66,12 @@ class _Failure(click.ClickException):
     type=click.Path(path_type=Path, file_okay=False, exists=True),
     help="Allow SQLite sources, of files in this directory.",
 )
+@click.option(
+    "--terraform-types-file",
+    "types_file",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Types of infrastructure that Instances name.",
+)
 @privilege_options
 @cluster_options
 def plan(
@@ -77,6 +83,7 @@ def plan(
     output: str,
     confirm: bool,
     sqlite_root: Path | None,
+    types_file: Path | None,
     allow_foreign_namespaces: frozenset[str],
     allow_kinds: frozenset[GroupKind],
     protected_namespaces: frozenset[str],
@@ -98,7 +105,9 @@ def plan(
     try:
         changed = None if file is None else _changed(file, name)
         stored: list[tuple[type[Any], str | None]] = [(FleetRollout, rollout), (Instance, instance)]
-        planner = _planner(changed, registry, stored, options, namespace, confirm=confirm)
+        planner = _planner(
+            changed, registry, stored, options, namespace, types_file=types_file, confirm=confirm
+        )
         found = asyncio.run(_planned(planner, kubeconfig, context))
     except click.UsageError:
         raise
@@ -122,6 +131,7 @@ def _planner(
     options: TenancyOptions,
     namespace: str,
     *,
+    types_file: Path | None,
     confirm: bool,
 ) -> Planner:
     """Return what makes the plan that the options ask for. Raises UsageError unless that is one."""
@@ -154,6 +164,7 @@ def _planner(
             kind=kind,
             name=name,
             namespace=namespace,
+            types_file=types_file,
             confirm=confirm,
         )
     return partial(
@@ -161,6 +172,7 @@ def _planner(
         logger=logger,
         changed=cast("FleetRollout | Instance", changed),
         namespace=namespace,
+        types_file=types_file,
         confirm=confirm,
     )
 

@@ -208,6 +208,9 @@ class TerraformModule(ApiModel):
 class TerraformSettings(ApiModel):
     """How the infrastructure is built."""
 
+    type: Annotated[str, Field(min_length=1, max_length=63)] | None = None
+    """Type of infrastructure, of the manager's `--terraform-types-file`: it gives the module and the other fields that
+    are not set here."""
     organization: str | None = None
     """HCP Terraform organization; without it a local terraform or tofu binary is used."""
     address: str = "https://app.terraform.io"

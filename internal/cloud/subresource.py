@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from apis.cloud import Instance, TaskStatus
+from apis.cloud import Instance, TaskStatus, TerraformSettings
 from apis.references import SecretKeyRef
 from ctrlruntime.api import ApiModel, Resource
 from internal.cloud.tasks.task import TaskDefinition
@@ -34,6 +34,8 @@ class Upstream:
     """Secret with the outputs of the infrastructure that must not be seen."""
     bundle_revision: str = ""
     """Hash over the contents of the bundle's ConfigMaps."""
+    terraform: TerraformSettings | None = None
+    """The Terraform settings of the instance with those of its type; None: those of the spec count."""
 
 
 def _no_secrets(_resource: object) -> Sequence[SecretKeyRef]:
@@ -46,6 +48,10 @@ def _no_names(_resource: object) -> Sequence[str]:
 
 def _no_version(_resource: object) -> str | None:
     return None
+
+
+def _no_refusal(_resource: object, _wanted: ApiModel) -> str:
+    return ""
 
 
 def _defined(_resource: object) -> float | None:
@@ -61,6 +67,8 @@ class Subresource(Generic[R]):
     desired: Callable[[Instance, Upstream], ApiModel | None]
     """The spec that the instance wants; None: it wants none of this kind. Pure."""
     strategy: ObjectStrategy = ObjectStrategy.UPDATE
+    refusal: Callable[[R, ApiModel], str] = _no_refusal
+    """Why the object that is there may not get the spec that is wanted, and what to do; empty: it may."""
     deploys_version: bool = False
     """Whether it runs the version that its spec names, and replaces what a failed upgrade left."""
     version: Callable[[R], str | None] = _no_version

@@ -61,6 +61,7 @@ from manager.controllers.cloud_watches import (
 from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider
 from manager.controllers.task_settings import SettingsFile
+from manager.controllers.terraform_types import types_file
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -124,19 +125,30 @@ def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
         builder.permission(GROUP, item.kind.mapping().plural, "create", "delete", "patch")
     thawed = RequestSource("freezes of instances")
     holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"))
-    builder.watches_raw(thawed)
+    builder.watches_raw(thawed).watches_raw(_terraform_types(parts))
     builder.build(_guarded(parts, _instance_reconciler(parts, holds), Instance))
+
+
+def _terraform_types(parts: CloudParts) -> RequestSource:
+    """Return a source of the instances whose type of infrastructure changed."""
+    manager, path = parts.manager, parts.options.terraform_types_file
+    source = RequestSource("types of infrastructure")
+    if path is not None:
+        enqueue = partial(source.enqueue, reason="its type of infrastructure changed")
+        store, registry = parts.store_of(Instance), manager.metrics.registry
+        manager.add(types_file(path, parts.types, store, enqueue, registry))
+    return source
 
 
 def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceReconciler:
     manager, store = parts.manager, parts.store_of(Instance)
     control = _control_of(parts, Instance)
-    walk = Walk(parts.subresources, Children(manager.cache, manager.client, control))
+    walk = Walk(parts.subresources, Children(manager.cache, manager.client, control), parts.types)
     debounce = Debounce(time.monotonic, STATUS_DEBOUNCE)
     writer = InstanceWriter(parts.patcher, manager.recorder, debounce, utc_now)
     return InstanceReconciler(
         instances=store,
-        preconditions=Preconditions(Domains(store).conflict, parts.bundles),
+        preconditions=Preconditions(Domains(store).conflict, parts.bundles, parts.types),
         walk=walk,
         lease_ends=LeaseEnds(manager.client, utc_now, holds),
         teardown=Teardown(walk, parts.crds, writer),

@@ -79,6 +79,8 @@ class CloudOptions:
     """By task, attempts for one set of inputs; what is not named keeps its definition's. 0: no limit."""
     settings_file: Path | None = None
     """File whose settings take the place of those above, and may change while the manager runs."""
+    terraform_types_file: Path | None = None
+    """File with the types of infrastructure, which may change while the manager runs."""
     runs: RunsOptions = field(default_factory=RunsOptions)
     """Where runs execute."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)

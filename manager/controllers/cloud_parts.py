@@ -22,8 +22,10 @@ from internal.cloud.instance.order import check_order
 from internal.cloud.labels import FIELD_MANAGER
 from internal.cloud.subresource import Subresource
 from internal.cloud.tasks.settings import LiveDefinitions
+from internal.cloud.terraform_types import TerraformTypes
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.task_settings import read_settings
+from manager.controllers.terraform_types import read_types
 
 CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 
@@ -42,6 +44,8 @@ class CloudParts:
     """The informers of the subresources, by kind."""
     definitions: LiveDefinitions
     """The definitions of tasks as the settings have them at the moment."""
+    types: TerraformTypes
+    """The types of infrastructure that there are at the moment."""
     crds: Definitions
     """Which CRDs are being deleted."""
     patcher: ObjectPatcher
@@ -73,6 +77,7 @@ def make_parts(
         options=options,
         subresources=limited,
         definitions=_live_definitions(limited, options.settings_file),
+        types=read_types(options.terraform_types_file),
         crds=Definitions(manager.live_client),
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         instances=declared.instances,

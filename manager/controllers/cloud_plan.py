@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from pydantic import ValidationError
 from structlog.typing import FilteringBoundLogger
@@ -32,9 +33,12 @@ from internal.cloud.planning.instances import (
 from internal.cloud.planning.rollouts import RolloutPlanner
 from internal.cloud.rollouts.strategy import InvalidRollout
 from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.tasks.settings import SettingsError
+from internal.cloud.terraform_types import TerraformTypes
 from manager.controllers.cloud_parts import DeclaredKinds, declare_kinds
 from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
 from manager.controllers.plan_freezes import PlannedFreezes, read_freezes
+from manager.controllers.terraform_types import read_types
 
 Target = Instance | FleetRollout
 
@@ -44,6 +48,8 @@ class _Parts:
     """What plans need of one cluster."""
 
     cluster: Cluster
+    types: TerraformTypes
+    """What the types of infrastructure stand for."""
     declared: DeclaredKinds = field(init=False)
     rollouts: InformerHandle = field(init=False)
 
@@ -65,10 +71,12 @@ class _Parts:
         )
         children = PlannedChildren(cache, self.cluster.client, control, patches)
         return InstancePlanner(
-            walk=PlannedWalk(SUBRESOURCES, children),
+            walk=PlannedWalk(SUBRESOURCES, children, self.types),
             control=control,
             preconditions=Preconditions(
-                Domains(store).conflict, Bundles(self.declared.config_maps.informer.store)
+                Domains(store).conflict,
+                Bundles(self.declared.config_maps.informer.store),
+                self.types,
             ),
             hold=freezes.hold,
             clock=utc_now,
@@ -119,10 +127,16 @@ class _Parts:
 
 
 @asynccontextmanager
-async def _connected(config: Config, logger: FilteringBoundLogger) -> AsyncIterator[_Parts]:
-    """Read what plans need. Every write of the cluster's clients is a dry run."""
+async def _connected(
+    config: Config, logger: FilteringBoundLogger, types_file: Path | None
+) -> AsyncIterator[_Parts]:
+    """Read what plans need. Every write of the cluster's clients is a dry run. Raises PlanError."""
+    try:
+        types = read_types(types_file)
+    except SettingsError as error:
+        raise PlanError(f"{types_file}: {error}") from error
     deps = ClusterDeps(logger=logger, intercepted=without_writes)
-    parts = _Parts(Cluster("", config, fence=None, deps=deps))
+    parts = _Parts(Cluster("", config, fence=None, deps=deps), types)
     try:
         await parts.cluster.start()
         await parts.cluster.wait_synced(SYNC_TIMEOUT)
@@ -138,9 +152,10 @@ async def plan_changed(
     namespace: str,
     *,
     confirm: bool = True,
+    types_file: Path | None = None,
 ) -> ChangePlan:
     """Plan an Instance or a FleetRollout that is not stored. Raises PlanError and the client's errors."""
-    async with _connected(config, logger) as parts:
+    async with _connected(config, logger, types_file) as parts:
         entry = await as_stored(parts.cluster.live_client, changed, namespace)
         return await parts.plan(type(changed), entry, confirm=confirm)
 
@@ -153,7 +168,8 @@ async def plan_stored(
     namespace: str,
     *,
     confirm: bool = True,
+    types_file: Path | None = None,
 ) -> ChangePlan:
     """Plan an Instance or a FleetRollout of the server. Raises PlanError and the client's errors."""
-    async with _connected(config, logger) as parts:
+    async with _connected(config, logger, types_file) as parts:
         return await parts.plan(kind, parts.stored(kind, name, namespace), confirm=confirm)

@@ -1,7 +1,7 @@
 """Instances as they stand in the cache, and what keeps one from being worked on. Pure."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from pydantic import ValidationError
@@ -14,6 +14,7 @@ from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.status import Hindrance
 from internal.cloud.release_assignment import with_assigned_version
+from internal.cloud.terraform_types import TerraformTypes, UnknownType
 
 LONGEST_NAME: Final = 63
 """An instance's name is the value of a label."""
@@ -52,6 +53,8 @@ class Preconditions:
     conflict: Callable[[Instance], Hindrance | None]
     """Whether another instance has a name that this one wants."""
     bundles: Bundles
+    types: TerraformTypes = field(default_factory=TerraformTypes)
+    """What the types of infrastructure stand for."""
 
     def check(self, instance: Instance, entry: Entry) -> tuple[Hindrance | None, str]:
         """Return what keeps the instance from being worked on, and the revision of its bundle."""
@@ -65,6 +68,10 @@ class Preconditions:
         found = self.conflict(instance)
         if found is not None:
             return found, ""
+        try:
+            self.types.settings_of(instance)
+        except UnknownType as error:
+            return Hindrance(reason="UnknownTerraformType", message=f"{error}."), ""
         try:
             return None, self.bundles.revision(instance)
         except BundleMissing as error:

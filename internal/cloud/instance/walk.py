@@ -1,10 +1,11 @@
 """One pass over the subresources of an instance, in their order."""
 
+import contextlib
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
-from apis.cloud import Instance
+from apis.cloud import Instance, TerraformSettings
 from ctrlruntime.api import ApiModel
 from ctrlruntime.resources import Owner
 from internal.cloud.instance.children import Children, desired_child, inputs_for
@@ -13,6 +14,7 @@ from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, roll
 from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
 from internal.cloud.taskdriver.inputs import content, is_ready
+from internal.cloud.terraform_types import TerraformTypes, UnknownType
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +29,8 @@ class Pass:
     """The version that runs, as far as is known; empty before anything does."""
     upgrades: Sequence[Upgrade] = ()
     bundle_revision: str = ""
+    terraform: TerraformSettings | None = None
+    """The Terraform settings with those of its type; None: those of the spec count."""
 
     @property
     def name(self) -> str:
@@ -48,6 +52,7 @@ class Pass:
             outputs=outputs(before),
             outputs_secret_name=outputs_secret(before),
             bundle_revision=self.bundle_revision,
+            terraform=self.terraform,
         )
 
 
@@ -57,6 +62,8 @@ class Walk:
 
     subresources: Sequence[Subresource[Any]]
     children: Children
+    types: TerraformTypes = field(default_factory=TerraformTypes)
+    """What the types of infrastructure stand for."""
 
     def prepare(
         self, instance: Instance, owner: Owner, *, act: bool, bundle_revision: str = ""
@@ -74,7 +81,14 @@ class Walk:
             deployed=deployed(recorded, upgrades),
             upgrades=upgrades,
             bundle_revision=bundle_revision,
+            terraform=self._terraform(instance),
         )
+
+    def _terraform(self, instance: Instance) -> TerraformSettings | None:
+        """Return the settings of the type; of one that is unknown, the preconditions tell and nothing is done."""
+        with contextlib.suppress(UnknownType):
+            return self.types.settings_of(instance)
+        return None
 
     def _found(self, subresources: Iterable[Subresource[Any]], owner: Owner) -> list[Any]:
         return [item for each in subresources for item in self.children.find(each, owner)]
@@ -107,7 +121,9 @@ class Walk:
         if spec is None:
             return await self._remove(at, subresource, found)
         written, problem = False, ""
-        if at.act:
+        if at.act and found is not None:
+            problem = subresource.refusal(found, spec)
+        if at.act and not problem:
             kept = await self.children.keep(
                 subresource,
                 desired_child(

@@ -1,14 +1,18 @@
 """The infrastructure of an instance, by Terraform."""
 
-from typing import Final
+from typing import Final, cast
 
 from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
 from apis.references import SecretKeyRef
+from ctrlruntime.api import ApiModel
+from internal.cloud.keys import instance_key
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.leases import LEASE_FEATURES
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import platform_domain
 from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
+from internal.cloud.tasks.terraform.inputs import PLACE
+from internal.cloud.terraform_types import moved
 
 DEFINITION: Final = TaskDefinition(
     name="terraform",
@@ -19,18 +23,33 @@ DEFINITION: Final = TaskDefinition(
 )
 
 
-def desired(instance: Instance, _upstream: Upstream) -> InstanceTerraformSpec | None:
+def desired(instance: Instance, upstream: Upstream) -> InstanceTerraformSpec | None:
     """Infrastructure, names and features; None for an instance without Terraform."""
     spec = instance.spec
     if spec.infrastructure.terraform is None:
         return None
+    settings = upstream.terraform or spec.infrastructure.terraform
     features = spec.instance_features.items()
     return InstanceTerraformSpec(
-        infrastructure=spec.infrastructure,
+        infrastructure=spec.infrastructure.model_copy(update={"terraform": settings}),
         domain=platform_domain(spec),
         custom_domains=spec.custom_domains,
         instance_features={key: value for key, value in features if key not in LEASE_FEATURES},
         tfc_runs_mode=spec.debug.tfc_runs_mode,
+    )
+
+
+def refusal(found: InstanceTerraform, wanted: ApiModel) -> str:
+    """Return why what was built may not get the settings that are wanted; empty if it may."""
+    status, metadata = found.status, found.metadata
+    if status.run is None and status.succeeded is None:
+        return ""
+    default = instance_key(metadata.namespace or "", metadata.name or "")
+    return moved(
+        found.spec.infrastructure.terraform,
+        cast("InstanceTerraformSpec", wanted).infrastructure.terraform,
+        default,
+        built=status.outputs.get(PLACE, ""),
     )
 
 
@@ -50,6 +69,7 @@ SUBRESOURCE: Final = Subresource(
     kind=InstanceTerraform,
     definition=DEFINITION,
     desired=desired,
+    refusal=refusal,
     annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM}),
     secrets=secrets,
     secret_names=secret_names,

@@ -49,19 +49,24 @@ def parse_settings(text: str, tasks: Iterable[str]) -> dict[str, TaskSettings]:
 
     Nothing of a file with one wrong value is used.
     """
-    try:
-        given = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"it is no YAML: {' '.join(str(error).split())}") from error
-    try:
-        found = _FILE.validate_python({} if given is None else given)
-    except ValidationError as error:
-        raise SettingsError(_describe(error)) from error
+    found = read_yaml(text, _FILE)
     known = sorted(tasks)
     unknown = sorted(found.keys() - set(known))
     if unknown:
         raise SettingsError(f"{unknown[0]}: no such task; there are {', '.join(known)}")
     return found
+
+
+def read_yaml(text: str, form: TypeAdapter[dict[str, T]]) -> dict[str, T]:
+    """Return what YAML holds; an empty text is an empty mapping. Raises SettingsError, which names the places."""
+    try:
+        given = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise SettingsError(f"it is no YAML: {' '.join(str(error).split())}") from error
+    try:
+        return form.validate_python({} if given is None else given)
+    except ValidationError as error:
+        raise SettingsError(_describe(error)) from error
 
 
 def _describe(error: ValidationError) -> str:

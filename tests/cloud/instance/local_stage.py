@@ -50,6 +50,7 @@ async def local_stage(
     pace: Pace | None = None,
     runs: Mapping[str, Any] | None = None,
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
+    terraform_types_file: Path | None = None,
 ) -> AsyncIterator[LocalStage]:
     """A stage whose runs find a stand-in for terraform; `environment`: more of their variables.
 
@@ -73,7 +74,9 @@ async def local_stage(
     try:
         async with LocalStage.start(
             folder,
-            options=CloudOptions(runs=options, pace=pace or Pace()),
+            options=CloudOptions(
+                runs=options, pace=pace or Pace(), terraform_types_file=terraform_types_file
+            ),
             subresources=subresources,
         ) as stage:
             yield stage

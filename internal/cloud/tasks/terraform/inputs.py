@@ -9,6 +9,8 @@ from ctrlruntime.json import Json
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
 from internal.cloud.tasks.task import TaskRejected
 
+PLACE: Final = "terraform_workspace"
+"""Output of a run of HCP Terraform: organization and workspace that the infrastructure is in."""
 RESERVED: Final = frozenset(
     {"source", "version", "count", "for_each", "providers", "depends_on", "lifecycle", "locals"}
 )

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Final
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from ctrlruntime.clock import utc_now
@@ -40,10 +39,8 @@ from internal.cloud.tasks.terraform.hcp.workspaces import (
     Workspaces,
     upload,
 )
+from internal.cloud.tasks.terraform.inputs import PLACE
 from internal.cloud.tasks.terraform.protection import refusal
-
-PLACE: Final = "terraform_workspace"
-"""Output: organization and workspace that the infrastructure is in."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
