@@ -482,7 +482,10 @@ class Cache:
                 namespaces = inherited if namespaces is None else namespaces
         return Selection(
             namespaces=None if namespaces is None else frozenset(namespaces),
-            labels=_both(self.options.labels, label_text(own.labels if labels is None else labels)),
+            labels=_both(
+                None if own.unselected else self.options.labels,
+                label_text(own.labels if labels is None else labels),
+            ),
             fields=field_text(own.fields if fields is None else fields),
         )
 

@@ -15,6 +15,8 @@ class KindCacheOptions:
     namespaces: Collection[str] | None = None
     labels: str | None = None
     fields: str | None = None
+    unselected: bool = False
+    """Leave the cache's own ``labels`` out: for kinds whose objects are shared by all who select by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +26,8 @@ class CacheOptions:
     namespaces: Collection[str] | None = None
     """Where namespaced kinds are watched; None: everywhere."""
     labels: str | None = None
-    """Label selector that every declaration has besides its own: no object without these labels is cached."""
+    """Label selector that every declaration has besides its own: no object without these labels is
+    cached, but those of kinds that are ``unselected``."""
     kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
     live_kinds: Collection[GroupVersionKind] = ()
     """Kinds that the cached client always reads from the server."""

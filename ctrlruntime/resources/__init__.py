@@ -19,12 +19,14 @@ from ctrlruntime.resources.ownership import (
     OWNER,
     OWNER_UID,
     Owner,
+    OwnerKey,
     Ownership,
     check_ownership,
     is_controlled,
     owner_key,
 )
 from ctrlruntime.resources.readiness import Readiness, assess
+from ctrlruntime.resources.remote_control import RemoteControl
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
 
 __all__ = [
@@ -45,11 +47,13 @@ __all__ = [
     "Operation",
     "Outcome",
     "Owner",
+    "OwnerKey",
     "Ownership",
     "PatchStrategy",
     "PlannedWrite",
     "Readiness",
     "Reason",
+    "RemoteControl",
     "SetPolicy",
     "SetResult",
     "Settled",

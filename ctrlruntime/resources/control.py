@@ -101,6 +101,10 @@ class Control:
         other._writer = self._writer.through(other._client)
         return other
 
+    def recorded(self, owner: Owner) -> Owner:
+        """Return the owner as this control records it on objects."""
+        return owner
+
     def look(self, desired: Desired) -> Entry | None:
         """Return the object of that name as the cache has it."""
         return self._find(desired.mapping, desired.name, desired.namespace)

@@ -72,6 +72,32 @@ def owner_key(gvk: GroupVersionKind, name: str, *, namespace: str, cluster: str 
     return f"{key}@{cluster}" if cluster else key
 
 
+@fast_dataclass(frozen=True, slots=True)
+class OwnerKey:
+    """The key of an owner, in its parts."""
+
+    kind: str
+    """`Kind.group`."""
+    namespace: str
+    name: str
+    cluster: str = ""
+    """The id of the owner's cluster, where the object is in another one."""
+
+    @classmethod
+    def parse(cls, key: str) -> Self | None:
+        """Return the parts of what `owner_key` made; None for any other text."""
+        place, _, cluster = key.partition("@")
+        parts = place.split("/")
+        if len(parts) != 3 or not parts[0] or not parts[2]:
+            return None
+        return cls(parts[0], parts[1], parts[2], cluster)
+
+    @classmethod
+    def of(cls, entry: Entry) -> Self | None:
+        """Return the owner that an object records, or None."""
+        return cls.parse(entry.annotations.get(OWNER, ""))
+
+
 class Ownership(StrEnum):
     """What an object is to an owner."""
 

@@ -10,9 +10,18 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.cache.entry import EntryDecoder
+from ctrlruntime.cache.options import KindCacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.resources import OWNER, OWNER_UID, Desired, Owner, Ownership, check_ownership
+from ctrlruntime.resources import (
+    OWNER,
+    OWNER_UID,
+    Desired,
+    Owner,
+    OwnerKey,
+    Ownership,
+    check_ownership,
+)
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 OWNED = Owner(gvk=GroupVersionKind("g", "v1", "Tenant"), namespace="n", name="a", uid="u1")
@@ -43,6 +52,19 @@ def test_an_owner_reference_across_clusters_raises() -> None:
         desired(reference=True).body(ABROAD)
 
 
+@pytest.mark.parametrize("owner", [OWNED, ABROAD, replace(ABROAD, namespace="")])
+def test_a_key_is_parsed_into_what_it_was_made_of(owner: Owner) -> None:
+    found = OwnerKey.parse(owner.key)
+    assert found is not None
+    made = (found.kind, found.namespace, found.name, found.cluster)
+    assert made == ("Tenant.g", owner.namespace, "a", owner.cluster)
+
+
+@pytest.mark.parametrize("text", ["", "Tenant.g/n", "/n/a", "Tenant.g/n/", "a/b/c/d", "@plane-1"])
+def test_any_other_text_is_no_key(text: str) -> None:
+    assert OwnerKey.parse(text) is None
+
+
 @pytest.mark.parametrize("cluster", ["", "plane-2"])
 def test_the_same_key_of_another_cluster_is_another_owner(cluster: str) -> None:
     other = replace(OWNED, cluster=cluster, uid="u2")
@@ -61,4 +83,8 @@ async def test_the_labels_of_a_cache_are_added_to_those_of_every_declaration() -
         assert plain.selection.labels == "plane=1"
         assert own.selection.labels == "plane=1,app=web"
         assert not plain.selection.is_everything
+        shared = CacheOptions(
+            labels="plane=1", kinds={CONFIG_MAP.gvk: KindCacheOptions(unselected=True)}
+        )
+        assert Cache(client, shared).declare(CONFIG_MAP).informer.selection.labels == ""
         assert Cache(client).declare(CONFIG_MAP).informer.selection.labels == ""

@@ -1,0 +1,118 @@
+"""A control for objects in another cluster than their owners', on an API server."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.cache import CacheOptions
+from ctrlruntime.client.client import Client
+from ctrlruntime.cluster import Cluster, ClusterOptions
+from ctrlruntime.envtest import Environment
+from ctrlruntime.resources import OWNER, OWNER_UID, Action, Desired, Owner, RemoteControl
+
+CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+OWNED = Owner(gvk=GroupVersionKind("g", "v1", "Set"), namespace="default", name="a", uid="u1")
+MANAGER = "sets"
+
+
+@dataclass(slots=True)
+class Stand:
+    """The server of the objects, and the control of one data plane."""
+
+    client: Client
+    cluster: Cluster
+    control: RemoteControl
+
+    async def read(self) -> dict[str, Any]:
+        found: dict[str, Any] = await self.client.get(CONFIG_MAP, "c", namespace="default")
+        return found
+
+
+@pytest.fixture
+async def stand() -> AsyncIterator[Stand]:
+    async with Environment() as hub:
+        options = ClusterOptions(cache=CacheOptions(labels="plane=p1"))
+        cluster = Cluster("hub", hub.config(), options, fence=None)
+        control = RemoteControl(
+            cluster, owner_cluster="p1", labels={"plane": "p1"}, field_manager=MANAGER
+        )
+        cluster.cache.declare(CONFIG_MAP, track_manager=MANAGER)
+        await cluster.start()
+        await cluster.wait_synced(60.0)
+        try:
+            yield Stand(hub.client(), cluster, control)
+        finally:
+            await cluster.close()
+
+
+def desired(value: str = "1") -> Desired:
+    metadata = {"name": "c", "namespace": "default"}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": value}}
+    return Desired(mapping=CONFIG_MAP, manifest=manifest)
+
+
+async def test_an_object_records_the_cluster_of_its_owner_and_has_no_owner_reference(
+    stand: Stand,
+) -> None:
+    assert (await stand.control.ensure(desired(), OWNED)).action is Action.CREATED
+    metadata = (await stand.read())["metadata"]
+    assert metadata["annotations"][OWNER] == "Set.g/default/a@p1"
+    assert metadata["annotations"][OWNER_UID] == "u1"
+    assert metadata["labels"] == {"plane": "p1"}
+    assert "ownerReferences" not in metadata
+    assert not stand.control.pending(desired(), OWNED)
+    assert (await stand.control.ensure(desired(), OWNED)).action is Action.UNCHANGED
+    assert (await stand.control.ensure(desired("2"), OWNED)).action is Action.UPDATED
+
+
+async def test_a_label_that_was_removed_by_hand_is_put_back(stand: Stand) -> None:
+    await stand.control.ensure(desired(), OWNED)
+    uid = (await stand.read())["metadata"]["uid"]
+    patch = {"metadata": {"labels": {"plane": None}}}
+    await stand.client.patch(CONFIG_MAP, "c", patch, namespace="default")
+    async with asyncio.timeout(60):
+        while stand.control.look(desired()) is not None:  # noqa: ASYNC110 - the watch delivers it
+            await asyncio.sleep(0.01)
+    await stand.control.ensure(desired(), OWNED)
+    metadata = (await stand.read())["metadata"]
+    assert (metadata["uid"], metadata["labels"]) == (uid, {"plane": "p1"})
+
+
+async def test_an_object_of_another_cluster_names_its_holder_and_is_never_deleted(
+    stand: Stand,
+) -> None:
+    body = replace(desired(), reference=False).body(replace(OWNED, cluster="p2", uid="u2"))
+    body["metadata"]["labels"] = {"plane": "p2"}
+    made = await stand.client.create(body)
+    outcome = await stand.control.ensure(desired("2"), OWNED)
+    assert outcome.action is Action.CONFLICT
+    assert outcome.conflict == "it belongs to Set.g/default/a@p2"
+    assert outcome.entry is not None
+    assert not await stand.control.delete(CONFIG_MAP, outcome.entry, OWNED)
+    kept = await stand.read()
+    assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
+
+
+async def test_a_released_object_stays_and_is_adopted_by_an_owner_of_that_name(
+    stand: Stand,
+) -> None:
+    await stand.control.ensure(desired(), OWNED)
+    entry = stand.control.look(desired())
+    assert entry is not None
+    assert await stand.control.release(CONFIG_MAP, entry, OWNED, labels={}, annotations={})
+    released = (await stand.read())["metadata"]
+    assert OWNER_UID not in released["annotations"]
+    again = replace(OWNED, uid="u3")
+    assert (await stand.control.ensure(desired(), again)).action is Action.UPDATED
+    adopted = (await stand.read())["metadata"]
+    assert (adopted["uid"], adopted["annotations"][OWNER_UID]) == (released["uid"], "u3")
+    entry = stand.control.look(desired())
+    assert entry is not None
+    assert await stand.control.delete(CONFIG_MAP, entry, again)
