@@ -112,11 +112,14 @@ class HubMonitor:
         self._trouble: HubTrouble | None = None
         self.probe: Callable[[], Awaitable[object]] | None = None
         """Sends one request. Raises TransportError for none or no answer."""
-        self.on_change: Callable[[], None] = lambda: None
-        """Called when the hub has become unreachable, and when it answers again."""
+        self._on_change: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
         return "HubMonitor()"
+
+    def subscribe(self, on_change: Callable[[], None]) -> None:
+        """Call `on_change` when the hub has become unreachable, and when it answers again."""
+        self._on_change.append(on_change)
 
     def failed(self, error: Exception) -> None:
         """Take in the error of a request or watch."""
@@ -138,13 +141,17 @@ class HubMonitor:
         while (error := await self._probe()) is not None:
             if self._trouble is None and self._clock() - self._since >= self._grace:
                 self._trouble = unreachable(error)
-                self.on_change()
+                self._notify()
             await asyncio.sleep(self._period)
         self._suspect.clear()
         self._since = None
         if self._trouble is not None:
             self._trouble = None
-            self.on_change()
+            self._notify()
+
+    def _notify(self) -> None:
+        for each in self._on_change:
+            each()
 
     async def _probe(self) -> str | None:
         """Return why there was no answer, or None; a refusal is an answer."""

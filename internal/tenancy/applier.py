@@ -7,6 +7,7 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
+from apis.hub_condition import ClusterTrouble
 from apis.tenancy import OnImmutable, Tenant, TResource
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
@@ -47,7 +48,7 @@ from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.ready_when import narrow
 from internal.tenancy.recreation import HOW_TO_RECREATE, keeps_pods
-from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
+from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 
 KIND_UNREADABLE = "KindUnreadable"
 """Reason: another cluster's objects of a kind cannot be read."""

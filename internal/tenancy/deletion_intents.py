@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
-from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.policies import APPROVE_DELETION
 from internal.tenancy.removal_decisions import Intent
 

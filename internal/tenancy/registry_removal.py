@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
@@ -21,7 +22,6 @@ from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.labels import FINALIZER
 from internal.tenancy.neighbours import owner_of
-from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.policies import APPROVE_DELETION
 from internal.tenancy.pools import Job
 from internal.tenancy.registry_teardown import (

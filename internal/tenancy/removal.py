@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
@@ -33,7 +34,7 @@ from internal.tenancy.removal_decisions import (
     pending,
     place_of,
 )
-from internal.tenancy.target_clusters import ClusterTrouble, TargetCluster, TargetClusters
+from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.resources import Control, Desired, ObjectKey, Owner
@@ -31,14 +32,6 @@ class Placement(Protocol):
     def clusters_of(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, tuple[str, ...]]:
         """Return the clusters that get each object, in the order of writing."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class ClusterTrouble:
-    """Why another cluster has not got an object: the reason and the message of a condition."""
-
-    reason: str
-    message: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

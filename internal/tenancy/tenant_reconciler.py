@@ -6,6 +6,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
+from apis.hub_condition import report_hub
 from apis.tenancy import HookMoment, Tenant
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused, requested
@@ -23,7 +24,6 @@ from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
 from internal.tenancy.hooks import HookResult, Hooks, Stopped, unreadable_hooks
-from internal.tenancy.hub_condition import report_hub
 from internal.tenancy.labels import FINALIZER, hands_over
 from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing, tell
 from internal.tenancy.outcome import (

@@ -18,6 +18,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import generation_changed, more_than_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
@@ -34,7 +35,6 @@ from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.hooks import Hooks
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
-from internal.tenancy.orphan_requests import OrphanRequests
 from internal.tenancy.pruning_holds import ExemptionChanges, PruningHolds
 from internal.tenancy.queries import Queries
 from internal.tenancy.query_schedule import QuerySchedule

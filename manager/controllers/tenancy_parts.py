@@ -221,7 +221,7 @@ class TenantObjects:
         )
         local = replace(local, check=hub.check_data_plane)
         targets = TargetClusters(local, {cluster.name: further}, hub.placement)
-        hub.monitor.on_change = lambda: wakeups.hub_changed(further.kinds.users())
+        hub.monitor.subscribe(lambda: wakeups.hub_changed(further.kinds.users()))
         return cls(targets, events, claims)
 
 

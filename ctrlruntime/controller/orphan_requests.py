@@ -1,6 +1,6 @@
-"""Which tenants and registries are deleted with `--cascade=orphan`.
+"""Which objects are deleted with `--cascade=orphan`.
 
-The garbage collector removes the finalizer that requests it within milliseconds, often before the tenant is
+The garbage collector removes the finalizer that requests it within milliseconds, often before the object is
 reconciled: each event of the watch is looked at.
 """
 
@@ -17,7 +17,7 @@ ORPHAN_FINALIZER: Final = "orphan"
 
 @dataclass(slots=True)
 class OrphanRequests:
-    """An event handler of the informer of tenants, or of registries."""
+    """An event handler of the informer of one kind."""
 
     _uids: set[str] = field(default_factory=set)
 
