@@ -10,8 +10,6 @@ from typing import Final
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
 
-__all__ = ["HUB_READY", "PLACED", "ClusterTrouble", "hub_condition", "report_hub"]
-
 HUB_READY: Final = "HubReady"
 """Condition on a data plane: there once an object had to go to the hub."""
 PLACED: Final = "ObjectsPlaced"

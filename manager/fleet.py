@@ -13,7 +13,7 @@ import click
 from apis.fleet import FleetConfig, TargetNamespace
 from apis.fleet.fleetconfig import NAME
 from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, TARGET_NAMESPACE
-from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.resources import owner_key
@@ -23,7 +23,7 @@ from internal.fleet.targets import TRUE
 from manager.cluster_flags import hub_options, talk
 from manager.fleet_move import move
 from manager.plane_clients import connect_plane
-from manager.plane_objects import PlaneObject, delete_objects, plane_objects
+from manager.plane_objects import OWNERS, PlaneObject, delete_objects, plane_objects
 from manager.tables import Column, output_option, print_rows
 
 ANSWER: Final = 10.0
@@ -48,7 +48,11 @@ def fleet() -> None:
 @fleet.command()
 @hub_options
 @output_option
-@click.option("--orphans", is_flag=True, help="Request of each data plane which Tenants it has.")
+@click.option(
+    "--orphans",
+    is_flag=True,
+    help="Request of each data plane which Tenants, CosmosFullNodes and StatefulJobs it has.",
+)
 def top(kubeconfig: Path | None, context: str | None, output: str, orphans: bool) -> None:
     """List data planes: what the hub has of each, and how its stack is.
 
@@ -130,7 +134,7 @@ async def _plane_of(client: Client, namespace: str, given: str) -> str:
         )
     if plane == await _answer(client, namespace):
         raise click.ClickException(
-            f"data plane {plane} answers: it is not lost. Delete its Tenants there, and their workloads go too"
+            f"data plane {plane} answers: it is not lost. Delete its Tenants and sets of nodes there, and their workloads go too"
         )
     return plane
 
@@ -197,7 +201,7 @@ async def _target_planes(client: Client) -> dict[str, str]:
 
 
 async def _living(client: Client, planes: dict[str, str]) -> dict[str, set[str]]:
-    """Return the keys of the Tenants of each data plane that answers."""
+    """Return the keys of the owners on each data plane that answers; of kinds that it does not serve there are none."""
 
     async def look(name: str, identity: str) -> tuple[str, set[str] | None]:
         plane = await connect_plane(client, name)
@@ -205,18 +209,27 @@ async def _living(client: Client, planes: dict[str, str]) -> dict[str, set[str]]
             return name, None
         try:
             async with asyncio.timeout(ANSWER), plane:
-                found = await plane.list(Tenant.mapping(), metadata_only=True)
+                found = [await _keys(plane, kind.mapping(), identity) for kind in OWNERS]
         except FAILURES:
             return name, None
-        return name, {
-            owner_key(
-                Tenant.gvk(),
-                each["metadata"]["name"],
-                namespace=each["metadata"]["namespace"],
-                cluster=identity,
-            )
-            for each in found
-        }
+        return name, set().union(*found)
 
     looks = await asyncio.gather(*(look(*each) for each in planes.items()))
     return {name: found for name, found in looks if found is not None}
+
+
+async def _keys(plane: Client, mapping: RESTMapping, identity: str) -> set[str]:
+    """Return the keys of all objects of a kind, as the hub records them. Raises the client's errors."""
+    try:
+        found = await plane.list(mapping, metadata_only=True)
+    except NotFound:
+        return set()
+    return {
+        owner_key(
+            mapping.gvk,
+            each["metadata"]["name"],
+            namespace=each["metadata"]["namespace"],
+            cluster=identity,
+        )
+        for each in found
+    }

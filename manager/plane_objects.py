@@ -6,13 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apis.cosmos import CosmosFullNode, StatefulJob
 from apis.fleet.labels import DATA_PLANE
-from apis.tenancy import DeletionPolicy
+from apis.tenancy import DeletionPolicy, Tenant
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
-from ctrlruntime.resources import OWNER, OWNER_UID
+from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
 from internal.tenancy.policies import deletion_policy, is_orphaned
@@ -23,6 +24,9 @@ ON_HUB: Final = tuple(
     if mapping.gvk.group_kind in WORKLOADS | FOLLOWERS and mapping.namespaced
 )
 """Kinds whose objects stacks write on the hub. Namespaces are left out: what is in them may be of others."""
+
+OWNERS: Final = (Tenant, CosmosFullNode, StatefulJob)
+"""Kinds on data planes whose objects are on the hub, and go with them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,16 +40,20 @@ class PlaneObject:
     data_plane: str
     """The data plane's id."""
     owner: str
-    """Key of its Tenant."""
+    """Key of its owner on the data plane: a Tenant, a CosmosFullNode or a StatefulJob."""
     retained: bool
-    """Whether it stays when its Tenant goes."""
+    """Whether it stays when its owner goes."""
 
 
 def goes_with_owner(annotations: Mapping[str, str], labels: Mapping[str, str], plane: str) -> bool:
-    """Return whether an object is of a Tenant of this data plane, and is deleted with it."""
-    owned = annotations.get(OWNER, "").endswith(f"@{plane}") and OWNER_UID in annotations
+    """Return whether an object has an owner on this data plane, and is deleted with it."""
+    key = OwnerKey.parse(annotations.get(OWNER, ""))
+    if key is None or key.cluster != plane or OWNER_UID not in annotations:
+        return False
+    if key.kind != str(Tenant.gvk().group_kind):
+        return True  # as the garbage collector has it where owner and object are in one cluster
     deleted = deletion_policy(annotations) is DeletionPolicy.DELETE
-    return owned and deleted and not is_orphaned(labels)
+    return deleted and not is_orphaned(labels)
 
 
 async def plane_objects(client: Client, plane: str = "") -> list[PlaneObject]:

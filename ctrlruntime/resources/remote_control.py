@@ -11,9 +11,10 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.cluster.cluster import Cluster
-from ctrlruntime.resources.control import Control, Outcome
+from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff
+from ctrlruntime.resources.outcome import Outcome
 from ctrlruntime.resources.ownership import Owner, OwnershipResult
 
 

@@ -32,7 +32,8 @@ HEIGHT: Final = f"{GROUP}/height"
 """Annotation of a VolumeSnapshot, and of a claim made from one: the next height of the node on that disk."""
 
 FINALIZER: Final = f"{GROUP}/finalizer"
-"""On a CosmosFullNode: where its CRD is being deleted, its objects are released before it goes."""
+"""On a CosmosFullNode: where its CRD is being deleted, its objects are released before it goes. On a data plane
+on a StatefulJob too: what they have on the hub is deleted first."""
 APPROVE_DELETION: Final = f"{GROUP}/approve-deletion"
 """Annotation of a CRD: "true" lets its deletion delete what its objects own."""
 

@@ -1,8 +1,10 @@
 """The cosmos system's controllers, wired to the runtime."""
 
+from __future__ import annotations
+
 import time
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from apis.cosmos import GROUP, CosmosFullNode
 from apis.operations import FrozenSystem
@@ -12,6 +14,7 @@ from ctrlruntime.cache.events import Event
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import Predicate, entry_of
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
@@ -29,7 +32,13 @@ from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.fullnode.peer_collector import PeerCollector
-from internal.cosmos.fullnode.plain_control import ACCESS, SERVICES, PlainControl
+from internal.cosmos.fullnode.plain_control import (
+    ACCESS,
+    ACCOUNTS,
+    SERVICES,
+    PlainControl,
+    PlainKind,
+)
 from internal.cosmos.fullnode.pod_control import PodControl
 from internal.cosmos.fullnode.predicates import (
     more_than_heartbeats,
@@ -55,33 +64,46 @@ from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.cosmos_parts import (
     CLAIM,
-    OF_OWNER,
-    OURS,
     POD,
-    SELECTED,
     SERVICE,
     CosmosParts,
     declare_parts,
-    owner_index,
 )
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.cosmos_wiring import guarded
+
+if TYPE_CHECKING:
+    from manager.controllers.hub import Hub
 
 _RBAC: Final = ROLE.gvk.group
 STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
 
 READ: Final = (POD, CLAIM, SERVICE, SECRET)
 """Kinds that are read, not only tracked: own Secrets hold the keys that ids of nodes come from."""
-TRACKED: Final = (CONFIG_MAP, *(each.mapping for each in ACCESS))
-"""Kinds whose metadata tells all that is wanted of them."""
 PREDICATES: Final[dict[RESTMapping, Predicate]] = {POD: more_than_heartbeats}
 """Where not every change matters."""
 
 
-def add_cosmos(manager: Manager, options: CosmosOptions) -> None:
-    """Add the controllers of the cosmos system to a manager. From within its loop."""
-    parts = declare_parts(manager, options)
+def access_of(parts: CosmosParts) -> tuple[PlainKind, ...]:
+    """Return the kinds of what Pods run as, and what that may do.
+
+    On the hub Pods have an account without rights: their set is not there, and none of them reads it.
+    """
+    return (ACCOUNTS,) if parts.objects.is_hub else ACCESS
+
+
+def tracked_of(parts: CosmosParts) -> tuple[RESTMapping, ...]:
+    """Return the kinds whose metadata tells all that is wanted of them."""
+    return (CONFIG_MAP, *(each.mapping for each in access_of(parts)))
+
+
+def add_cosmos(manager: Manager, options: CosmosOptions, hub: Hub | None = None) -> None:
+    """Add the controllers of the cosmos system to a manager. From within its loop.
+
+    `hub`: where objects are, if the manager's own cluster is a data plane.
+    """
+    parts = declare_parts(manager, options, hub)
     cache = add_cache(parts)
     add_node_sets(parts, cache)
     add_selfhealing(parts, cache)
@@ -95,6 +117,15 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     wakeups = RequestSource("what nodes say")
     freezes = add_change_freezes(manager, FrozenSystem.COSMOS)
     sets = parts.node_sets.informer.store
+
+    def hub_changed() -> None:
+        for entry in sets:
+            wakeups.enqueue(
+                Request(entry.name, namespace=entry.namespace),
+                "the hub answers no longer, or again",
+            )
+
+    parts.objects.subscribe(hub_changed)
     holds = freezes.holder(
         partial(wakeups.enqueue, reason="a freeze began or ended"),
         lambda: [Request(each.name, namespace=each.namespace) for each in sets],
@@ -118,7 +149,13 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     builder = (
         Builder(manager)
         .for_(CosmosFullNode, predicates=[node_set_changed])
-        .watches(VOLUME_SNAPSHOT, snapshot_changed, track_manager=FIELD_MANAGER, optional=True)
+        .watches(
+            VOLUME_SNAPSHOT,
+            snapshot_changed,
+            track_manager=FIELD_MANAGER,
+            optional=True,
+            cluster=parts.objects.watched,
+        )
         .watches(CRD, set_crd_changed, metadata_only=True, predicates=[defines_node_sets])
         .watches_raw(wakeups)
         .explicit_permissions()
@@ -136,13 +173,13 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
         .permission(_RBAC, "rolebindings", "create", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
     )
-    for mapping in (*READ, *TRACKED):
-        builder.owns(
+    tracked = tracked_of(parts)
+    for mapping in (*READ, *tracked):
+        parts.objects.watch_owned(
+            builder,
+            CosmosFullNode,
             mapping,
-            labels=SELECTED,
-            track_manager=FIELD_MANAGER,
-            metadata_only=mapping in TRACKED,
-            indexes={OF_OWNER: owner_index},
+            metadata_only=mapping in tracked,
             predicates=[PREDICATES.get(mapping, object_changed)],
         )
     builder.build(guarded(parts, reconciler, sets, CosmosFullNode))
@@ -167,6 +204,7 @@ def _reconciler(
             parts.node_sets.informer.store,
             observations,
             snapshots_served=lambda: snapshots.missing_since is None,
+            hub=parts.objects.view(),
         ),
         controls,
         _removal(parts, controls),
@@ -195,22 +233,27 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
         ),
         definitions=Definitions(parts.manager.live_client),
         patcher=parts.patcher,
+        orphan_requests=_orphan_requests(parts),
     )
 
 
+def _orphan_requests(parts: CosmosParts) -> OrphanRequests | None:
+    """Return who is deleted with `--cascade=orphan`, where no garbage collector sees to it."""
+    if not parts.objects.is_hub:
+        return None
+    requests = OrphanRequests()
+    parts.node_sets.informer.add_handler(requests)
+    return requests
+
+
 def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMetrics) -> Controls:
-    manager, cache = parts.manager, parts.manager.cache
+    where, cache = parts.objects, parts.objects.cache
     control, workload = parts.control, parts.workload
-    cache.declare(STORAGE_CLASS)
+    access, tracked = access_of(parts), tracked_of(parts)
+    where.declare(STORAGE_CLASS)
 
     def objects(mapping: RESTMapping) -> Objects:
-        cache.declare(
-            mapping,
-            labels=OURS,
-            track_manager=FIELD_MANAGER,
-            metadata_only=mapping in TRACKED,
-            indexes={OF_OWNER: owner_index},
-        )
+        where.declare_owned(mapping, metadata_only=mapping in tracked)
         return Objects(cache, control, mapping, metrics)
 
     services, pods = objects(SERVICE), objects(POD)
@@ -219,12 +262,12 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         node_keys=NodeKeyCollector(objects(SECRET)),
         peers=PeerCollector(services),
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
-        access=[PlainControl(each, objects(each.mapping)) for each in ACCESS],
-        pods=PodControl(pods, workload, observations, wall_clock),
+        access=[PlainControl(each, objects(each.mapping)) for each in access],
+        pods=PodControl(pods, workload, observations, wall_clock, checks_versions=not where.is_hub),
         additional_pods=AdditionalPodControl(pods, workload, wall_clock),
         claims=PVCControl(
             objects(CLAIM),
             ClaimControl(control, expandable=StorageClasses(cache)),
-            DataSources(cache, manager.live_client),
+            DataSources(cache, where.live_client),
         ),
     )

@@ -2,16 +2,14 @@
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.selectors import label_text
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_owner
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_status_changed
 from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
-from internal.cosmos.labels import FIELD_MANAGER
-from manager.controllers.cosmos_parts import OF_OWNER, OURS, POD, CosmosParts, owner_index
+from internal.cosmos.fullnode.objects import OF_OWNER
+from manager.controllers.cosmos_parts import POD, CosmosParts
 
 NAME = "cosmoscache"
 """The controller's name: it has no kind of its own."""
@@ -37,21 +35,14 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
         ),
         manager.metrics.registry,
     )
-    (
+    builder = (
         Builder(manager)
         .named(NAME)
         .for_(CosmosFullNode, predicates=[more_than_status_changed])
-        .watches(
-            POD,
-            enqueue_owner(CosmosFullNode),
-            labels=label_text(OURS),
-            track_manager=FIELD_MANAGER,
-            indexes={OF_OWNER: owner_index},
-            predicates=[pods.matters],
-        )
         .explicit_permissions()  # none
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(CacheReconciler(parts.node_sets.informer.store, cache))
     )
+    parts.objects.watch_owned(builder, CosmosFullNode, POD, predicates=[pods.matters])
+    builder.build(CacheReconciler(parts.node_sets.informer.store, cache))
     manager.add(cache)
     return cache

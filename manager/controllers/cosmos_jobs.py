@@ -3,35 +3,23 @@
 from collections.abc import Iterable
 
 from apis.cosmos import GROUP, StatefulJob
+from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from internal.cosmos.datasource import DataSources
-from internal.cosmos.labels import FIELD_MANAGER
+from internal.cosmos.statefuljob.hub_jobs import HubStatefulJobs
 from internal.cosmos.statefuljob.job_builder import JOB
-from internal.cosmos.statefuljob.reconciler import JobReads, StatefulJobReconciler
+from internal.cosmos.statefuljob.reconciler import JobReads, StatefulJobReconciler, no_trouble
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from manager.controllers.cosmos_parts import (
-    CLAIM,
-    OF_OWNER,
-    OURS,
-    SELECTED,
-    CosmosParts,
-    control_of,
-    owner_index,
-)
-from manager.controllers.cosmos_snapshots import CRD, defines_snapshots, is_served
-from manager.controllers.cosmos_wiring import (
-    absence_of,
-    enqueue_at_clock_jumps,
-    enqueue_at_definitions,
-    guarded,
-)
+from manager.controllers.cosmos_parts import CLAIM, CosmosParts
+from manager.controllers.cosmos_snapshots import SnapshotsServed, follow_definitions
+from manager.controllers.cosmos_wiring import absence_of, enqueue_at_jumps, guarded
 
 CONCURRENCY = 5
 """StatefulJobs worked on at once."""
@@ -39,25 +27,19 @@ CONCURRENCY = 5
 
 def add_stateful_jobs(parts: CosmosParts) -> None:
     """Add the controller of StatefulJobs. Its clock is that of the options."""
-    store = parts.manager.cache.declare(StatefulJob).informer.store
-    wakeups = RequestSource("the clock")
-    enqueue_at_clock_jumps(parts, store, wakeups)
+    stateful_jobs, where = parts.manager.cache.declare(StatefulJob), parts.objects
+    store = stateful_jobs.informer.store
+    wakeups = RequestSource("the clock, and the hub")
+    enqueue_at_jumps(parts, store, wakeups)
 
     def beside(entry: Entry) -> Iterable[Request]:
         """Whoever may wait for a snapshot."""
         here = store.by_index("namespace", entry.namespace)
         return [Request(each.name, namespace=each.namespace) for each in here]
 
-    definition_changed = enqueue_at_definitions(parts.manager, store)
-    (
+    builder = (
         Builder(parts.manager)
         .for_(StatefulJob, predicates=[more_than_status_changed])
-        .owns(JOB, labels=SELECTED, track_manager=FIELD_MANAGER)
-        .owns(CLAIM, labels=SELECTED, track_manager=FIELD_MANAGER)
-        .watches(
-            VOLUME_SNAPSHOT, enqueue_map_func(beside), track_manager=FIELD_MANAGER, optional=True
-        )
-        .watches(CRD, definition_changed, metadata_only=True, predicates=[defines_snapshots])
         .watches_raw(wakeups)
         .explicit_permissions()
         .permission(GROUP, "statefuljobs/status", "patch")
@@ -65,28 +47,43 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         .permission(JOB.gvk.group, JOB.plural, "create", "delete", "get", "patch")
         .permission("", CLAIM.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(guarded(parts, _reconciler(parts, store), store, StatefulJob))
     )
+    if where.is_hub:
+        builder.permission(GROUP, "statefuljobs", "patch")  # the finalizer
+    for mapping in (JOB, CLAIM):
+        where.watch_owned(builder, StatefulJob, mapping)
+    where.watch(builder, VOLUME_SNAPSHOT, beside, optional=True)
+    follow_definitions(builder, parts, store)
+    builder.build(guarded(parts, _reconciler(parts, stateful_jobs), store, StatefulJob))
 
 
-def _reconciler(parts: CosmosParts, store: Store) -> StatefulJobReconciler:
-    manager = parts.manager
-    definitions = manager.cache.declare(CRD, metadata_only=True)
-    jobs = manager.cache.declare(
-        JOB, labels=OURS, track_manager=FIELD_MANAGER, indexes={OF_OWNER: owner_index}
-    )
-    return StatefulJobReconciler(
+def _reconciler(parts: CosmosParts, stateful_jobs: InformerHandle) -> Reconciler:
+    where, store = parts.objects, stateful_jobs.informer.store
+    hub = where.view()
+    jobs = StatefulJobReconciler(
         reads=JobReads(
             stateful_jobs=store,
-            jobs=jobs.informer.store,
+            jobs=where.declare_owned(JOB).informer.store,
             claims=parts.claims.informer.store,
             snapshots=parts.snapshots.informer.store,
-            sources=DataSources(manager.cache, manager.live_client),
-            is_served=lambda: is_served(parts, definitions),
-            is_gone=absence_of(manager, JOB),
+            sources=DataSources(where.cache, where.live_client),
+            is_served=SnapshotsServed.of(parts).is_served,
+            is_gone=absence_of(where.live_client, JOB),
         ),
-        control=control_of(manager, store),
+        control=where.control(store),
         patcher=parts.patcher,
-        recorder=manager.recorder,
+        recorder=parts.manager.recorder,
+        clock=parts.options.clock.now,
+        explain=no_trouble if hub is None else hub.explain,
+    )
+    if hub is None:
+        return jobs
+    orphan_requests = OrphanRequests()
+    stateful_jobs.informer.add_handler(orphan_requests)
+    return HubStatefulJobs(
+        jobs=jobs,
+        hub=hub,
+        orphan_requests=orphan_requests,
+        patcher=parts.patcher,
         clock=parts.options.clock.now,
     )

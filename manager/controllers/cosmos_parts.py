@@ -1,8 +1,9 @@
 """What the controllers of the cosmos system share: declared informers."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING
 
 from prometheus_client import Counter
 
@@ -10,44 +11,22 @@ from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.client.selectors import label_text
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
-from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
+from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.workload import WorkloadControl
+from manager.controllers.cosmos_objects import ObjectCluster
 from manager.controllers.cosmos_options import CosmosOptions
+
+if TYPE_CHECKING:
+    from manager.controllers.hub import Hub
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
-OURS = {CREATED_BY: FIELD_MANAGER}
-"""Labels of everything that is watched: what others run in the cluster is not read."""
-SELECTED: Final = label_text(OURS) or ""
-"""The same as a selector."""
-OF_OWNER = "controller"
-"""Index: `<kind>/<namespace>/<name>` of an object's controller."""
-
-
-def owner_index(entry: Entry) -> Sequence[str]:
-    """Index function of OF_OWNER."""
-    return [
-        f"{reference.kind}/{entry.namespace}/{reference.name}"
-        for reference in entry.owners
-        if reference.controller
-    ]
-
-
-def control_of(manager: Manager, store: Store) -> Control:
-    """Return a control of what the objects of a store own; the store gets an index of UIDs."""
-    store.add_index("uid", lambda entry: (entry.uid,))
-    return Control(
-        manager.cache, field_manager=FIELD_MANAGER, alive=lambda uid: bool(store.count("uid", uid))
-    )
 
 
 @dataclass(slots=True)
@@ -56,6 +35,8 @@ class CosmosParts:
 
     manager: Manager
     options: CosmosOptions
+    objects: ObjectCluster
+    """Where Pods, claims, snapshots and all else is that is made for our kinds."""
     node_sets: InformerHandle
     pods: InformerHandle
     claims: InformerHandle
@@ -79,12 +60,11 @@ def _conflicts(manager: Manager) -> Counter:
     )
 
 
-def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
-    """Declare what is read."""
-    declare = manager.cache.declare
-    node_sets = declare(CosmosFullNode)
-    indexes = {OF_OWNER: owner_index}
-    control = control_of(manager, node_sets.informer.store)
+def declare_parts(manager: Manager, options: CosmosOptions, hub: Hub | None = None) -> CosmosParts:
+    """Declare what is read. `hub`: where objects are, if the manager's own cluster is a data plane."""
+    objects = ObjectCluster(manager, hub)
+    node_sets = manager.cache.declare(CosmosFullNode)
+    control = objects.control(node_sets.informer.store)
     statuses = StatusClient(
         manager.client,
         CosmosFullNode,
@@ -94,12 +74,13 @@ def declare_parts(manager: Manager, options: CosmosOptions) -> CosmosParts:
     return CosmosParts(
         manager=manager,
         options=options,
+        objects=objects,
         node_sets=node_sets,
-        pods=declare(POD, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
-        claims=declare(CLAIM, labels=OURS, track_manager=FIELD_MANAGER, indexes=indexes),
-        snapshots=declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
+        pods=objects.declare_owned(POD),
+        claims=objects.declare_owned(CLAIM),
+        snapshots=objects.declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
         statuses=statuses,
         patcher=statuses.patcher,
         control=control,
-        workload=WorkloadControl(control, manager.client, POD),
+        workload=WorkloadControl(control, objects.cluster.client, POD),
     )

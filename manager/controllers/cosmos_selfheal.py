@@ -13,13 +13,14 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from internal.cosmos.cache.cosmos_cache import CosmosCache, wall_clock
+from internal.cosmos.fullnode.objects import OF_OWNER
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
 from internal.cosmos.selfheal.heights import HeightHealing
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.selfheal.reconciler import SelfHealReconciler
 from internal.cosmos.workload.claims import StorageClasses
-from manager.controllers.cosmos_parts import OF_OWNER, CosmosParts
+from manager.controllers.cosmos_parts import CosmosParts
 
 NAME = "cosmosselfheal"
 """The controller's name: it has no kind of its own."""
@@ -31,7 +32,7 @@ STORAGE_CLASS = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")
 def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
     """Add the controller that mends sets of nodes. It looks again when nodes or disks said something new."""
     manager = parts.manager
-    manager.cache.declare(STORAGE_CLASS)
+    parts.objects.declare(STORAGE_CLASS)
     wakeups = RequestSource("what nodes and disks say")
     wake = partial(wakeups.enqueue, reason="what its nodes or disks say")
     cache.subscribe(wake)
@@ -60,7 +61,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
         disks=DiskHealing(
             usages=cache,
             claims_of=_of_set(parts.claims),
-            expandable=StorageClasses(manager.cache),
+            expandable=StorageClasses(parts.objects.cache),
             statuses=parts.statuses,
             notes=notes,
             metrics=metrics,

@@ -1,6 +1,8 @@
 """The controller of regular snapshots, wired to the runtime."""
 
 from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
 
 from apis.cosmos import GROUP, CosmosFullNode, ScheduledVolumeSnapshot
 from ctrlruntime.api.builtin import BUILTIN
@@ -8,6 +10,8 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry, annotation_value, label_value
 from ctrlruntime.cache.events import Event, UpdateEvent
+from ctrlruntime.cache.informer import Informer
+from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
@@ -33,11 +37,12 @@ from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
-from manager.controllers.cosmos_parts import POD, SELECTED, CosmosParts, control_of
+from manager.controllers.cosmos_objects import SELECTED, recorded_owner
+from manager.controllers.cosmos_parts import POD, CosmosParts
 from manager.controllers.cosmos_wiring import (
     absence_of,
-    enqueue_at_clock_jumps,
     enqueue_at_definitions,
+    enqueue_at_jumps,
     guarded,
 )
 
@@ -52,38 +57,60 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
     """Add the controller of ScheduledVolumeSnapshots. Its clock is that of the options."""
     manager = parts.manager
     schedules = manager.cache.declare(ScheduledVolumeSnapshot, indexes={OF_SET: set_of})
-    definitions = manager.cache.declare(CRD, metadata_only=True)
+    served = SnapshotsServed.of(parts)
     parts.node_sets.informer.store.add_index(PAUSES, pauses_of)
     store = parts.snapshots.informer.store
     store.add_index(SOURCES, label_value(SOURCE))
     store.add_index(OWNERS, annotation_value(OWNER))
     store.add_index(OWNER_UIDS, annotation_value(OWNER_UID))
     wakeups = _wakeups(parts, observations, schedules)
-    _build(parts, _reconciler(parts, observations, schedules, definitions), schedules, wakeups)
+    _build(parts, _reconciler(parts, observations, schedules, served), schedules, wakeups)
 
 
-def is_defined(definitions: InformerHandle) -> bool:
-    """Whether VolumeSnapshots are defined, be they served yet or not."""
-    found = definitions.informer.store.get(DEFINITION, namespace="")
-    return found is not None and found.deletion_timestamp is None
+@dataclass(frozen=True, slots=True)
+class SnapshotsServed:
+    """Whether there are VolumeSnapshots in the cluster of the objects."""
+
+    snapshots: Informer
+    definitions: InformerHandle | None
+    """Its CRDs; None for a hub, of which no CRD is read: there the kind is looked for again and again."""
+
+    @classmethod
+    def of(cls, parts: CosmosParts) -> Self:
+        """Declare what is read."""
+        local = not parts.objects.is_hub
+        definitions = parts.manager.cache.declare(CRD, metadata_only=True) if local else None
+        return cls(parts.snapshots.informer, definitions)
+
+    def is_defined(self) -> bool:
+        """Whether they are defined, be they served yet or not; on a hub they may be at any time."""
+        if self.definitions is None:
+            return True
+        found = self.definitions.informer.store.get(DEFINITION, namespace="")
+        return found is not None and found.deletion_timestamp is None
+
+    def is_served(self) -> bool:
+        """Whether they are served, and have been read."""
+        readable = self.snapshots.missing_since is None and self.snapshots.readable
+        return readable and self.is_defined()
 
 
-def is_served(parts: CosmosParts, definitions: InformerHandle) -> bool:
-    """Whether the cluster serves VolumeSnapshots, and they have been read."""
-    informer = parts.snapshots.informer
-    return is_defined(definitions) and informer.missing_since is None and informer.readable
+def follow_definitions(builder: Builder[Request], parts: CosmosParts, store: Store) -> None:
+    """Have a controller follow the definition of VolumeSnapshots, and enqueue all of its objects when that changes."""
+    if not parts.objects.is_hub:
+        handler = enqueue_at_definitions(parts.manager, store)
+        builder.watches(CRD, handler, metadata_only=True, predicates=[defines_snapshots])
 
 
 def _reconciler(
     parts: CosmosParts,
     observations: Observations,
     schedules: InformerHandle,
-    definitions: InformerHandle,
+    served: SnapshotsServed,
 ) -> SnapshotReconciler:
     manager, store = parts.manager, schedules.informer.store
-
-    control = control_of(manager, store)
-    kept = KeptMetadata(manager.client, VOLUME_SNAPSHOT, field_manager=FIELD_MANAGER)
+    control = parts.objects.control(store)
+    kept = KeptMetadata(parts.objects.cluster.client, VOLUME_SNAPSHOT, field_manager=FIELD_MANAGER)
     parts.snapshots.informer.add_handler(kept.observe)
     return SnapshotReconciler(
         world=World(
@@ -93,9 +120,10 @@ def _reconciler(
             snapshots=parts.snapshots.informer.store,
             observations=observations,
             control=control,
-            is_defined=lambda: is_defined(definitions),
-            is_served=lambda: is_served(parts, definitions),
-            is_gone=absence_of(manager, POD),
+            is_defined=served.is_defined,
+            is_served=served.is_served,
+            is_gone=absence_of(parts.objects.live_client, POD),
+            hub=parts.objects.view(),
         ),
         writers=SnapshotWriters(
             schedules=parts.patcher, node_sets=parts.statuses, snapshots=control, kept=kept
@@ -116,7 +144,7 @@ def _wakeups(
             wakeups.enqueue(Request(entry.name, namespace=entry.namespace), "nodes in sync changed")
 
     observations.subscribe(nodes_changed)
-    enqueue_at_clock_jumps(parts, store, wakeups)
+    enqueue_at_jumps(parts, store, wakeups)
     return wakeups
 
 
@@ -140,29 +168,14 @@ def _build(
         return paused | set(of_set(f"{entry.namespace}/{entry.name}"))
 
     def of_pod(entry: Entry) -> Iterable[Request]:
-        owner = entry.controller
-        return () if owner is None else of_set(f"{entry.namespace}/{owner.name}")
+        owners = parts.objects.owner_index(entry)
+        return [each for owner in owners for each in of_set(owner.partition("/")[2])]
 
-    definition_changed = enqueue_at_definitions(parts.manager, store)
     plural = ScheduledVolumeSnapshot.mapping().plural
-    (
+    builder = (
         Builder(parts.manager)
         .for_(ScheduledVolumeSnapshot, predicates=[more_than_status_changed])
         .watches(CosmosFullNode, enqueue_map_func(of_node_set), predicates=[pauses_or_spec_changed])
-        .watches(
-            POD,
-            enqueue_map_func(of_pod),
-            labels=SELECTED,
-            track_manager=FIELD_MANAGER,
-            predicates=[comes_or_goes],
-        )
-        .watches(
-            VOLUME_SNAPSHOT,
-            enqueue_map_func(of_snapshot),
-            track_manager=FIELD_MANAGER,
-            optional=True,
-        )
-        .watches(CRD, definition_changed, metadata_only=True, predicates=[defines_snapshots])
         .watches_raw(wakeups)
         .explicit_permissions()
         .permission(GROUP, plural, "patch")  # the finalizer
@@ -172,17 +185,17 @@ def _build(
         .permission("", "pods", "get")  # whether one has really ended
         .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT.plural, "create", "delete", "patch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(guarded(parts, reconciler, store, ScheduledVolumeSnapshot))
     )
+    watch = parts.objects.watch
+    watch(builder, POD, of_pod, labels=SELECTED, predicates=[comes_or_goes])
+    watch(builder, VOLUME_SNAPSHOT, of_snapshot, optional=True)
+    follow_definitions(builder, parts, store)
+    builder.build(guarded(parts, reconciler, store, ScheduledVolumeSnapshot))
 
 
 def of_snapshot(entry: Entry) -> Iterable[Request]:
     """Return the ScheduledVolumeSnapshot that a VolumeSnapshot is recorded to belong to."""
-    kind, _, place = entry.annotations.get(OWNER, "").partition("/")
-    namespace, _, name = place.partition("/")
-    if kind != str(ScheduledVolumeSnapshot.gvk().group_kind) or not name:
-        return ()
-    return (Request(name, namespace=namespace),)
+    return recorded_owner(ScheduledVolumeSnapshot, entry)
 
 
 def pauses_or_spec_changed(event: Event) -> bool:

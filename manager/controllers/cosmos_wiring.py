@@ -1,12 +1,14 @@
 """What the controllers of the cosmos system are wired with alike."""
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
+from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.reconcile import Reconciler
@@ -32,12 +34,12 @@ def guarded(
     )
 
 
-def absence_of(manager: Manager, mapping: RESTMapping) -> Callable[[str, str], Awaitable[bool]]:
-    """Return a function that reads whether the server has no object of a namespace and name."""
+def absence_of(client: Client, mapping: RESTMapping) -> Callable[[str, str], Awaitable[bool]]:
+    """Return a function that reads live whether the server has no object of a namespace and name."""
 
     async def is_gone(namespace: str, name: str) -> bool:
         try:
-            await manager.live_client.get(mapping, name, namespace=namespace, metadata_only=True)
+            await client.get(mapping, name, namespace=namespace, metadata_only=True)
         except NotFound:
             return True
         return False
@@ -45,14 +47,15 @@ def absence_of(manager: Manager, mapping: RESTMapping) -> Callable[[str, str], A
     return is_gone
 
 
-def enqueue_at_clock_jumps(parts: CosmosParts, store: Store, wakeups: RequestSource) -> None:
-    """Enqueue all objects of a store when the clock that schedules go by jumps."""
+def enqueue_at_jumps(parts: CosmosParts, store: Store, wakeups: RequestSource) -> None:
+    """Enqueue all objects of a store when the clock that schedules go by jumps, and when the hub is lost or back."""
 
-    def clock_jumped() -> None:
+    def enqueue_all(reason: str) -> None:
         for namespace, name in list(store.keys()):
-            wakeups.enqueue(Request(name, namespace=namespace), "the clock jumped")
+            wakeups.enqueue(Request(name, namespace=namespace), reason)
 
-    parts.options.clock.subscribe(clock_jumped)
+    parts.options.clock.subscribe(partial(enqueue_all, "the clock jumped"))
+    parts.objects.subscribe(partial(enqueue_all, "the hub answers no longer, or again"))
 
 
 def enqueue_at_definitions(manager: Manager, store: Store) -> Handler[Any, Request]:

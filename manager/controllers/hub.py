@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from apis.fleet.labels import DATA_PLANE
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.cache.cache import CacheOptions
 from ctrlruntime.cache.informer import InformerOptions
@@ -17,13 +18,14 @@ from ctrlruntime.resources import Desired, ObjectKey
 from internal.fleet.hub import GRACE, PROBE_PERIOD, HubMonitor, HubTrouble, explain
 from internal.fleet.routing import Plane, check_plane, possible_planes, route
 from internal.tenancy.naming import LOCAL
-from internal.tenancy.target_clusters import ClusterTrouble
 from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 
 HUB = "hub"
 """The name of the hub's cluster: in logs, metrics and keys of applied resources."""
 PROBE_TIMEOUT = 5.0
 SECRET = GroupVersionKind("", "v1", "Secret")
+STORAGE_CLASS = GroupVersionKind("storage.k8s.io", "v1", "StorageClass")
+"""Shared by all data planes: claims of each of them name those that the hub has."""
 
 _CLUSTERS = {Plane.DATA: (LOCAL,), Plane.HUB: (HUB,), Plane.BOTH: (LOCAL, HUB)}
 
@@ -96,7 +98,7 @@ async def add_hub(manager: Manager, config: Config, options: StackOptions) -> Hu
     def failed(_kind: GroupVersionKind, error: Exception) -> None:
         monitor.failed(error)
 
-    kinds = {}
+    kinds = {STORAGE_CLASS: KindCacheOptions(unselected=True)}
     if options.restrict_secrets:
         namespaces = await secret_namespaces(config, options.target_namespace, manager.logger)
         kinds[SECRET] = KindCacheOptions(namespaces=namespaces)

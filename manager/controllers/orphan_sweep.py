@@ -1,4 +1,4 @@
-"""Sweeps objects of the hub whose Tenant is gone from the data plane; work of the role `workers`."""
+"""Sweeps objects of the hub whose owner is gone from the data plane; work of the role `workers`."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge
 
 from apis.fleet.labels import APPROVE_ORPHANS
-from apis.tenancy import Tenant
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.errors import APIError, Conflict, NotFound, TransportError
 from ctrlruntime.manager import Manager
-from ctrlruntime.resources import OWNER, owner_key
+from ctrlruntime.resources import OWNER, OwnerKey, owner_key
 from internal.fleet.orphans import DELAY, OrphanSweep, Sweep
 from manager.controllers.hub import Hub
-from manager.plane_objects import ON_HUB, goes_with_owner
+from manager.plane_objects import ON_HUB, OWNERS, goes_with_owner
 
 PERIOD: Final = 60.0
 """Seconds between two looks, which cost no request."""
@@ -34,12 +34,12 @@ class SweepMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.orphans = Gauge(
             "fleet_orphans",
-            "Tenants that are gone from the data plane and have objects on the hub.",
+            "Owners that are gone from the data plane and have objects on the hub: Tenants, CosmosFullNodes, StatefulJobs.",
             registry=registry,
         )
         self.held = Gauge(
             "fleet_orphans_held",
-            "Tenants whose objects are deleted only once their number is approved.",
+            "Owners whose objects are deleted only once their number is approved.",
             registry=registry,
         )
         self.objects = Gauge(
@@ -56,7 +56,8 @@ class OrphanSweeper:
     manager: Manager
     hub: Hub
     objects: dict[RESTMapping, InformerHandle]
-    tenants: InformerHandle
+    owners: dict[str, tuple[RESTMapping, InformerHandle]]
+    """By `Kind.group`."""
     metrics: SweepMetrics
     period: float = PERIOD
     clock: Callable[[], float] = time.monotonic
@@ -76,8 +77,7 @@ class OrphanSweeper:
 
     async def look(self) -> Sweep:
         """Sweep once. Raises the client's errors."""
-        caches = (self.manager.cache, self.hub.cluster.cache)
-        if not all(each.synced for each in caches) or self.hub.unreachable() is not None:
+        if not self.hub.cluster.cache.synced or self.hub.unreachable() is not None:
             return Sweep()
         found = self._by_owner()
         self.metrics.objects.set(sum(len(each.informer.store) for each in self.objects.values()))
@@ -89,7 +89,7 @@ class OrphanSweeper:
         self.metrics.held.set(made.held)
         for owner in sorted(made.reported):
             self.manager.logger.warning(
-                "Tenant of objects on the hub is gone", owner=owner, objects=len(found[owner])
+                "Owner of objects on the hub is gone", owner=owner, objects=len(found[owner])
             )
         if made.held:
             self.manager.logger.warning(
@@ -104,20 +104,24 @@ class OrphanSweeper:
         return made
 
     def _by_owner(self) -> dict[str, list[tuple[RESTMapping, Entry]]]:
-        """Return the objects that go with their Tenant, by the owner that they record."""
+        """Return the objects that go with their owner, by the owner that they record."""
         found: dict[str, list[tuple[RESTMapping, Entry]]] = {}
+        known = {kind for kind, (_, handle) in self.owners.items() if _is_known(handle.informer)}
         for mapping, handle in self.objects.items():
             for entry in handle.informer.store.list():
                 if goes_with_owner(entry.annotations, entry.labels, self.hub.data_plane):
                     owner = entry.annotations[OWNER]
+                    key = OwnerKey.parse(owner)
+                    if key is None or key.kind not in known:
+                        continue
                     found.setdefault(owner, []).append((mapping, entry))
         return found
 
     def _living(self) -> set[str]:
-        kind, plane = Tenant.gvk(), self.hub.data_plane
         return {
-            owner_key(kind, each.name, namespace=each.namespace, cluster=plane)
-            for each in self.tenants.informer.store.list()
+            owner_key(mapping.gvk, each.name, namespace=each.namespace, cluster=self.hub.data_plane)
+            for mapping, handle in self.owners.values()
+            for each in handle.informer.store.list()
         }
 
     async def _approved(self) -> int:
@@ -128,14 +132,16 @@ class OrphanSweeper:
         return int(text) if text.isdecimal() else 0
 
     async def _is_gone(self, owner: str) -> bool:
-        """Whether the data plane itself has no Tenant of that name, by a live read."""
-        _, namespace, name = owner.partition("@")[0].split("/")
+        """Whether the data plane itself has no owner of that name, by a live read."""
+        key = OwnerKey.parse(owner)
+        assert key is not None  # noqa: S101 - the keys that _by_owner returns
+        mapping, _ = self.owners[key.kind]
         try:
             await self.manager.live_client.get(
-                Tenant.mapping(), name, namespace=namespace, metadata_only=True
+                mapping, key.name, namespace=key.namespace, metadata_only=True
             )
         except NotFound as error:
-            return error.details.get("name") == name  # else the kind is gone, not the Tenant
+            return error.details.get("name") == key.name  # else the kind is gone, not the owner
         return False
 
     async def _delete(self, objects: list[tuple[RESTMapping, Entry]], owner: str) -> None:
@@ -153,6 +159,11 @@ class OrphanSweeper:
         self.manager.logger.info("Orphans deleted", owner=owner, objects=len(objects))
 
 
+def _is_known(informer: Informer) -> bool:
+    """Whether it is known which objects of a kind there are: none, where the kind is not served."""
+    return informer.missing_since is not None or (informer.synced and not informer.restarting)
+
+
 def add_orphan_sweep(
     manager: Manager, hub: Hub, *, period: float = PERIOD, delay: float = DELAY
 ) -> OrphanSweeper:
@@ -161,7 +172,13 @@ def add_orphan_sweep(
         manager=manager,
         hub=hub,
         objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in ON_HUB},
-        tenants=manager.cache.declare(Tenant, metadata_only=True),
+        owners={
+            str(kind.gvk().group_kind): (
+                kind.mapping(),
+                manager.cache.declare(kind, metadata_only=True),
+            )
+            for kind in OWNERS
+        },
         metrics=SweepMetrics(manager.metrics.registry),
         period=period,
         sweep=OrphanSweep(delay),

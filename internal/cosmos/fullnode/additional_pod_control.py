@@ -60,5 +60,5 @@ class AdditionalPodControl:
         )
         wait = next_available(current, pod_readiness, since_ready, seconds, now)
         findings.settling += [wait, until_deadline(progress, now)]
-        take_down(self.pods.metrics, progress, owner, findings)
+        take_down(self.pods.metrics, progress, self.pods.control.recorded(owner), findings)
         return progress

@@ -1,8 +1,14 @@
 """What the steps of a pass come upon, beside what they are for."""
 
-from ctrlruntime.controller.aggregate_error import AggregateError
+from collections.abc import Callable
+
+from apis.hub_condition import ClusterTrouble
+from ctrlruntime.controller.aggregate_error import AggregateError, TransientError
 from internal.cosmos.fullnode.events import Note
 from internal.cosmos.invalid import InvalidSpec, is_refused
+
+Explain = Callable[[Exception], ClusterTrouble | None]
+"""Returns what is wrong with the cluster of the objects, from the error of a write; None: the object is."""
 
 
 class Findings(AggregateError):
@@ -16,10 +22,18 @@ class Findings(AggregateError):
         """Events."""
         self.settling: list[float] = []
         """Seconds until a Pod has worked for minReadySeconds; 0 for none."""
+        self.explain: Explain = lambda _error: None
+        """What errors mean, where objects are in another cluster than their set."""
+        self.troubles: list[ClusterTrouble] = []
+        """What is wrong with that cluster."""
 
     def append(self, error: Exception, step: str = "") -> None:
         """Add a failure. What the server refuses for good is a failure of the spec."""
-        if is_refused(error):
+        trouble = self.explain(error)
+        if trouble is not None:
+            self.troubles.append(trouble)
+            error = TransientError(trouble.message)
+        elif is_refused(error):
             error = InvalidSpec(f"the server refuses what the spec requests: {error}")
         super().append(error, step)
 

@@ -20,6 +20,7 @@ from ctrlruntime.resources import (
 )
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
+from internal.cosmos.hub_removal import delete_owned, release_owned
 from internal.cosmos.labels import FIELD_MANAGER
 
 OF_OWNER: Final = "controller"
@@ -74,7 +75,8 @@ class Objects:
         for error in result.errors.values():
             findings.append(error)
         for item, outcome in result.conflicts:
-            findings.append(UnrecoverableError(conflict(item, outcome.conflict, owner)))
+            text = conflict(item, outcome.conflict, self.control.recorded(owner))
+            findings.append(UnrecoverableError(text))
         for key, outcome in result.outcomes.items():
             if outcome.action is Action.HELD:
                 findings.held.append(f"{kind} {key.name}")
@@ -83,18 +85,19 @@ class Objects:
             self.metrics.counted(kind, "delete", len(result.deleted))
         return {key.name: outcome for key, outcome in result.outcomes.items()}
 
-    async def release(self, owner: Owner) -> None:
-        """Take the owner's reference off its objects, so that they outlive it. Raises the client's errors.
+    async def delete_all(self, owner: Owner) -> int:
+        """Delete what the owner has, and return how many objects are left. Raises the client's errors."""
+        return await delete_owned(self.control, self.mapping, self.of(owner).values(), owner)
 
-        A released object can be adopted by an owner of that name.
-        """
-        for entry in self.of(owner).values():
-            if any(reference.uid == owner.uid for reference in entry.owners):
-                await self.control.release(self.mapping, entry, owner, labels={}, annotations={})
+    async def release(self, owner: Owner) -> None:
+        """Take the owner's reference off its objects, so that they outlive it. Raises the client's errors."""
+        await release_owned(self.control, self.mapping, self.of(owner).values(), owner)
 
 
 def conflict(desired: Desired, why: str, owner: Owner) -> str:
     """Return what to do about an object that was not written: another owner has it, or a part of it.
+
+    `owner` is as it is recorded on objects.
 
     Never to delete it: it may be a disk.
     """

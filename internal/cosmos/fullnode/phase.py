@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus, SyncInfo
+from apis.hub_condition import hub_condition
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import shorten
 from internal.cosmos.fullnode.errors import Findings
@@ -32,6 +33,8 @@ class Found:
     crossing: float = 0.0
     """Seconds until a node may change its version."""
     snapshots_served: bool = True
+    on_hub: bool = False
+    """Whether objects are on the hub, and their set on a data plane."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +117,8 @@ def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
         shown.append(held)
     if halted := _halted(node_set, found):
         shown.append(halted)
+    if found.on_hub:
+        shown.append(hub_condition(found.findings.troubles))
     if _wants_snapshots(node_set):
         shown.append(_crds(found.snapshots_served))
     return shown

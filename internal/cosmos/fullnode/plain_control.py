@@ -30,12 +30,14 @@ class PlainKind:
 
 SERVICES: Final = PlainKind("Services", SERVICE, build_services, deletes=True)
 """Those of nodes that are gone are deleted: a load balancer costs money. Those of disabled or paused nodes stay."""
+ACCOUNTS: Final = PlainKind("ServiceAccount", ACCOUNT, build_service_accounts)
+"""What Pods run as; nothing is made for a set that names an account of its own."""
 ACCESS: Final = (
-    PlainKind("ServiceAccount", ACCOUNT, build_service_accounts),
+    ACCOUNTS,
     PlainKind("Role", ROLE, build_roles),
     PlainKind("RoleBinding", ROLE_BINDING, build_role_bindings),
 )
-"""The account that Pods run as and what it may do; nothing is made for a set that names an account of its own."""
+"""The account, and what it may do."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,8 @@ from internal.cosmos.workload.overrides import Override, override_pod
 Part = dict[str, Any]
 USER: Final = 1025
 """User and group that everything in a Pod runs as, and that owns its disk."""
+VERSION_CHECKS: Final = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
+"""Containers that read the set."""
 GRACE_SECONDS: Final = 30
 """What a node has to end, unless its template differs."""
 
@@ -63,11 +65,13 @@ def build_pods(
     *,
     sidecar_image: str,
     script_image: str = "",
+    checks_versions: bool = True,
 ) -> list[Desired]:
     """Return the Pod of each node that is to run, by number.
 
     `checksums`: of the configuration in effect, by name of the Pod. `script_image`: what scripts run in
-    where the spec does not say; it is no input, so that another default is held back. Raises UnrecoverableError for a
+    where the spec does not say; it is no input, so that another default is held back. `checks_versions`: False leaves
+    out the containers that read the set, where Pods cannot. Raises UnrecoverableError for a
     template that makes no Pod, naming the field, and if there is no `sidecar_image`.
     """
     if not sidecar_image:
@@ -77,17 +81,24 @@ def build_pods(
         )
     images = Images(sidecar_image, script_image_of(node_set, script_image, sidecar_image))
     return [
-        _pod(node_set, ordinal, checksums, images)
+        _pod(node_set, ordinal, checksums, images, checks_versions=checks_versions)
         for ordinal in node_ordinals(node_set)
         if is_built(node_set, ordinal)
     ]
 
 
 def _pod(
-    node_set: CosmosFullNode, ordinal: int, checksums: Mapping[str, str], images: Images
+    node_set: CosmosFullNode,
+    ordinal: int,
+    checksums: Mapping[str, str],
+    images: Images,
+    *,
+    checks_versions: bool,
 ) -> Desired:
     pod = pod_name(named(node_set), ordinal)
     spec = _spec(node_set, ordinal, images)
+    if not checks_versions:
+        _drop_version_checks(spec)
     image = _image_of(spec, label_keys.NODE)
     _set_image_variable(spec, image)
     checksum = checksums.get(pod, "")
@@ -205,10 +216,14 @@ def _image_of(spec: Part, name: str) -> str:
 
 def _set_image_variable(spec: Part, image: str) -> None:
     """Set the image of the version check: it compares with the image that this very Pod has."""
-    checks = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
     for container in [*spec["initContainers"], *spec["containers"]]:
-        if container["name"] in checks and "args" in container:
+        if container["name"] in VERSION_CHECKS and "args" in container:
             container["args"] = [*container["args"], f"--image={image}"]
+
+
+def _drop_version_checks(spec: Part) -> None:
+    for place in ("initContainers", "containers"):
+        spec[place] = [each for each in spec[place] if each["name"] not in VERSION_CHECKS]
 
 
 def _inputs(node_set: CosmosFullNode, ordinal: int, checksum: str, sidecar_image: str) -> str:

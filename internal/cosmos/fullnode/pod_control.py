@@ -35,6 +35,8 @@ class PodControl:
     observations: Observations
     now: Callable[[], datetime]
     """The clock that answers of nodes are stamped with."""
+    checks_versions: bool = True
+    """Whether containers in the Pods read their set, and write which height comes next."""
 
     async def reconcile(
         self,
@@ -63,7 +65,11 @@ class PodControl:
         desired = [
             item
             for item in build_pods(
-                node_set, known, sidecar_image=sidecar_image, script_image=script_image
+                node_set,
+                known,
+                sidecar_image=sidecar_image,
+                script_image=script_image,
+                checks_versions=self.checks_versions,
             )
             if item.name in known or item.name in existing
         ]
@@ -81,7 +87,7 @@ class PodControl:
             rules=halt_rules(node_set, now),
             record_fixes=record_fixes,
         )
-        take_down(self.pods.metrics, progress, owner, findings)
+        take_down(self.pods.metrics, progress, self.pods.control.recorded(owner), findings)
         findings.settling.append(next_available(current, probe, since, seconds, now))
         findings.settling.append(until_deadline(progress, now))
         gone = [*progress.deleted, *progress.replaced]

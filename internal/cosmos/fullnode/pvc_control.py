@@ -49,9 +49,10 @@ class PVCControl:
             findings.append(error)
             if not missing:
                 findings.notes.append(Note(Reason.PVC_PATCH_FAILED, str(error)))
+        recorded = self.claims.control.recorded(owner)
         for foreign in progress.conflicts:
             why = f"it belongs to {foreign.holder}"
-            findings.append(UnrecoverableError(conflict(foreign.desired, why, owner)))
+            findings.append(UnrecoverableError(conflict(foreign.desired, why, recorded)))
         metrics, kind = self.claims.metrics, "PersistentVolumeClaim"
         metrics.counted(kind, "create", len(progress.created))
         metrics.counted(kind, "update", len(progress.resized) + len(progress.updated))

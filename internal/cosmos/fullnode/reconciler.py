@@ -6,6 +6,7 @@ from functools import partial
 from typing import Protocol
 
 from apis.cosmos import BuilderChanges, CosmosFullNode
+from apis.hub_condition import ClusterTrouble
 from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
@@ -15,6 +16,7 @@ from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import steps
+from internal.cosmos.fullnode.errors import Explain
 from internal.cosmos.fullnode.held_changes import frozen_changes, keep_nodes
 from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.pass_facts import facts_of, is_too_early
@@ -22,10 +24,11 @@ from internal.cosmos.fullnode.phase import nodes_behind, verdict
 from internal.cosmos.fullnode.plausible import believed
 from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
 from internal.cosmos.fullnode.reading import read
-from internal.cosmos.fullnode.removal import Removal
+from internal.cosmos.fullnode.removal import Finish, Removal
 from internal.cosmos.fullnode.status import earlier_heights, next_heights, ready_count, synced
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls, Outcome
+from internal.cosmos.hub_view import HubView
 from internal.cosmos.times import Times
 
 
@@ -44,6 +47,8 @@ class NodeSetReads:
     """What the nodes last reported."""
     snapshots_served: Callable[[], bool]
     """Whether the cluster serves VolumeSnapshots."""
+    hub: HubView | None = None
+    """Where objects are, if not in the cluster of their set."""
 
     def said(self, request: Request) -> list[Observation]:
         """Return what the nodes of a set last reported."""
@@ -86,9 +91,11 @@ class FullNodeReconciler:
         if entry is None:
             self._forget(request)
             return None
+        hub = self.reads.hub
+        if hub is not None and not hub.is_usable():
+            return await self._wait_for_hub(entry, hub.trouble())
         if entry.deletion_timestamp is not None:
-            await self._finish(request, entry)
-            return None
+            return await self._finish(request, entry)
         if await self.removal.protect(entry):
             return None  # the answer is in the cache and brings us back
         try:
@@ -151,17 +158,36 @@ class FullNodeReconciler:
             sidecar_image=self.options.sidecar_image,
             script_image=self.options.script_image,
             record_fixes=partial(self.writer.record_fixes, request, node_set),
+            explain=self._explain(request),
         )
+        outcome.found.on_hub = self.reads.hub is not None
         outcome.found.snapshots_served = self.reads.snapshots_served()
         return outcome
 
-    async def _finish(self, request: Request, entry: Entry) -> None:
+    def _explain(self, request: Request) -> Explain:
+        """Return what tells troubles of the hub from others, by an error of a step."""
+        hub = self.reads.hub
+        if hub is None:
+            return lambda _error: None
+        return lambda error: hub.explain(error, request.namespace)
+
+    async def _wait_for_hub(self, entry: Entry, trouble: ClusterTrouble | None) -> Result:
+        """Report that nothing can be done while the objects are unknown: all runs on as it is."""
+        if trouble is None:
+            return Result(requeue_after=self.options.times.progress)
+        await self.writer.lose_hub(entry, trouble)
+        return Result(requeue_after=self.options.times.external)
+
+    async def _finish(self, request: Request, entry: Entry) -> Result | None:
         """Let a deleted set go; in a freeze it stays, with all that it has."""
         hold = self.holds.waiting(request, entry.annotations)
-        held = await self.removal.finish(entry, Owner.of(entry), held=hold is not None)
+        finish = await self.removal.finish(entry, Owner.of(entry), held=hold is not None)
+        held = finish is Finish.HELD
         self.holds.record(request, int(held))
         if held:
             await self.writer.record_held_deletion(entry, hold)
+        cleaning = finish is Finish.CLEANING
+        return Result(requeue_after=self.options.times.progress) if cleaning else None
 
     def _pods_of(self, owner: Owner) -> list[Entry]:
         return main_pods(self.controls.pods.pods.of(owner).values())

@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
+from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
@@ -28,7 +29,7 @@ CRDS: Final = "CRDsAvailable"
 """Condition: the cluster serves snapshots; only where disks are filled from them."""
 INVALID: Final = "InvalidSpec"
 """Reason of Ready: a field of the spec cannot be used; the message names it."""
-PASSING: Final = (HELD, CRDS, HALTED)
+PASSING: Final = (HELD, CRDS, HALTED, HUB_READY)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
 """Heights alone are written once in that many seconds at most."""
@@ -100,6 +101,18 @@ def refuse(status: CosmosFullNodeStatus, generation: int, message: str, now: dat
     status.phase, status.status = FullNodePhase.ERROR, message
     facts = Facts(generation=generation, phase=status.phase, message=message, is_invalid=True)
     for condition in (_ready(status, facts), _progressing(facts)):
+        stamped = condition.model_copy(update={"observed_generation": generation})
+        set_condition(status.conditions, stamped, now)
+
+
+def lose_hub(
+    status: CosmosFullNodeStatus, generation: int, trouble: ClusterTrouble, now: datetime
+) -> None:
+    """Record that the objects on the hub are unknown: nothing was done for the set."""
+    status.observed_generation = generation
+    status.phase, status.status = FullNodePhase.TRANSIENT_ERROR, trouble.message
+    facts = Facts(generation=generation, phase=status.phase, message=trouble.message)
+    for condition in (_ready(status, facts), _progressing(facts), hub_condition([trouble])):
         stamped = condition.model_copy(update={"observed_generation": generation})
         set_condition(status.conditions, stamped, now)
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
+from apis.hub_condition import ClusterTrouble
 from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.status_client import StatusClient
@@ -13,7 +14,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Waiting
 from internal.cosmos.fullnode import events
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.fullnode.status import Facts, refuse, set_status
+from internal.cosmos.fullnode.status import Facts, lose_hub, refuse, set_status
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 
@@ -85,6 +86,15 @@ class NodeSetStatusWriter:
         await self._sync(
             Request(entry.name, namespace=entry.namespace),
             lambda status: refuse(status, entry.generation, message, now),
+            entry.uid,
+        )
+
+    async def lose_hub(self, entry: Entry, trouble: ClusterTrouble) -> None:
+        """Report a set whose objects on the hub are unknown: nothing was done for it."""
+        now = self.clock()
+        await self._sync(
+            Request(entry.name, namespace=entry.namespace),
+            lambda status: lose_hub(status, entry.generation, trouble, now),
             entry.uid,
         )
 

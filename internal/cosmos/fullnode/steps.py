@@ -19,7 +19,7 @@ from ctrlruntime.resources import Owner
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
-from internal.cosmos.fullnode.errors import Findings
+from internal.cosmos.fullnode.errors import Explain, Findings
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
 from internal.cosmos.fullnode.peer_collector import PeerCollector
@@ -71,10 +71,15 @@ async def take(
     script_image: str,
     held: str = "",
     record_fixes: RecordFixes | None = None,
+    explain: Explain = lambda _error: None,
 ) -> Outcome:
-    """Take all steps for one set. `held`: why changes of what works wait, in words. `record_fixes` records failed Pods."""
+    """Take all steps for one set. `held`: why changes of what works wait, in words. `record_fixes` records failed Pods.
+
+    `explain`: tells troubles of another cluster, where the objects are, from other failures.
+    """
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
+    findings.explain = explain
     await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
     keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
     outcome.peers = (

@@ -3,7 +3,9 @@
 from datetime import datetime
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
+from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, remove_condition, set_condition
+from ctrlruntime.api.conditions import Conditions
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.machine import is_stuck
 
@@ -51,6 +53,7 @@ def conclude(
     status.observed_generation = facts.generation
     set_condition(status.conditions, crds_available(facts.served, facts.generation), now)
     set_condition(status.conditions, _ready(status, facts), now)
+    report_hub(status.conditions, [], facts.generation, now, used=False)
     if facts.deprecated:
         set_condition(status.conditions, deprecated_fields(facts.generation), now)
     else:
@@ -74,6 +77,21 @@ def refuse(
     """Record in `status` that the spec cannot be read."""
     status.observed_generation, status.status = generation, message
     set_condition(status.conditions, refused(message, generation), now)
+
+
+def lose_hub(
+    conditions: Conditions, generation: int, trouble: ClusterTrouble, now: datetime
+) -> None:
+    """Record that what is on the hub is unknown: nothing is decided."""
+    ready = Condition(
+        type=READY,
+        status="False",
+        reason=trouble.reason,
+        message=trouble.message,
+        observed_generation=generation,
+    )
+    set_condition(conditions, ready, now)
+    report_hub(conditions, [trouble], generation, now, used=True)
 
 
 def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:

@@ -21,6 +21,7 @@ from ctrlruntime.schedule import BadSchedule, Schedule, parse
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import node_ordinals
+from internal.cosmos.hub_view import HubView
 from internal.cosmos.labels import PAUSE_FINALIZER, claim_name, pod_name
 from internal.cosmos.snapshots.facts import Facts, Made, Node, Paused
 from internal.cosmos.snapshots.machine import IDLE
@@ -80,6 +81,8 @@ class World:
     """Whether the cluster serves VolumeSnapshots."""
     is_gone: Callable[[str, str], Awaitable[bool]]
     """Whether the server itself has no Pod of a namespace and name."""
+    hub: HubView | None = None
+    """Where Pods and snapshots are, if not in the cluster of the schedules."""
 
     async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> Facts:
         """Return what is so now. Raises the client's errors."""
@@ -185,7 +188,11 @@ class World:
 
     def own_snapshots(self, owner: Owner) -> list[Entry]:
         """Return the VolumeSnapshots of an owner, by whatever is left of what records it."""
-        keys = {SOURCES: source_label(owner.name), OWNERS: owner.key, OWNER_UIDS: owner.uid}
+        keys = {
+            SOURCES: source_label(owner.name),
+            OWNERS: self.control.recorded(owner).key,
+            OWNER_UIDS: owner.uid,
+        }
         found = {
             entry.key: entry
             for index, key in keys.items()

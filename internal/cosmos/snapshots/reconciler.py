@@ -12,6 +12,7 @@ from apis.cosmos import (
     ScheduledVolumeSnapshotStatus,
     SnapshotPhase,
 )
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -25,7 +26,7 @@ from ctrlruntime.resources.kept_metadata import KeptMetadata
 from internal.cosmos.invalid import InvalidSpec
 from internal.cosmos.labels import PAUSE_FINALIZER
 from internal.cosmos.reading import read_resource, read_status
-from internal.cosmos.snapshots.conditions import conclude, refuse
+from internal.cosmos.snapshots.conditions import conclude, lose_hub, refuse
 from internal.cosmos.snapshots.effects import (
     Create,
     Delete,
@@ -92,6 +93,9 @@ class SnapshotReconciler:
 
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
+        hub = self.world.hub
+        if hub is not None and not hub.is_usable():
+            return await self._wait_for_hub(request, hub.trouble())
         for _ in range(LOOKS):
             entry = self.world.schedules.get(request.name, namespace=request.namespace)
             if entry is None:
@@ -100,6 +104,18 @@ class SnapshotReconciler:
             if not await self._look(entry, request):
                 break
         return self._wait(request)
+
+    async def _wait_for_hub(self, request: Request, trouble: ClusterTrouble | None) -> Result:
+        """Report that nothing is decided while Pods and snapshots are unknown."""
+        entry = self.world.schedules.get(request.name, namespace=request.namespace)
+        if entry is not None and trouble is not None:
+            before = read_status(entry, ScheduledVolumeSnapshotStatus)
+            after = before.model_copy(deep=True)
+            after.observed_generation = entry.generation
+            lose_hub(after.conditions, entry.generation, trouble, self._now())
+            kind = ScheduledVolumeSnapshot.mapping()
+            await self.writers.schedules.write_status(kind, entry, before, after)
+        return Result(requeue_after=(APPEARING if trouble is None else RETRY).total_seconds())
 
     async def _look(self, entry: Entry, request: Request) -> bool:
         """One round. Whether another is worth it at once."""

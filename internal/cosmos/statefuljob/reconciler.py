@@ -6,12 +6,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobStatus
+from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.controller.aggregate_error import is_transient
+from ctrlruntime.controller.aggregate_error import TransientError, is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
@@ -37,6 +38,19 @@ class CannotStart(Exception):
     """A Job that was begun cannot be created; the message gives the reason."""
 
 
+class HubRefused(TransientError):
+    """The hub does not take objects for now; the message has what to do."""
+
+    def __init__(self, trouble: ClusterTrouble) -> None:
+        super().__init__(trouble.message)
+        self.trouble = trouble
+
+
+def no_trouble(_error: Exception, _namespace: str) -> ClusterTrouble | None:
+    """Return None: Jobs are in the cluster of their owners."""
+    return None
+
+
 @dataclass(slots=True)
 class _Pass:
     """What one look comes to."""
@@ -50,6 +64,8 @@ class _Pass:
     """Why nothing is begun although it is time, or cannot be at all."""
     is_invalid: bool = False
     """Whether that is a field of the spec."""
+    hub_trouble: ClusterTrouble | None = None
+    """Why the hub does not take objects."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +101,8 @@ class StatefulJobReconciler:
     """Events."""
     clock: Callable[[], datetime]
     """The time that schedules go by."""
+    explain: Callable[[Exception, str], ClusterTrouble | None] = no_trouble
+    """Returns what is wrong with the hub that Jobs are on, from an error of a write in a namespace; None: the object is."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """Go as far as possible without waiting."""
@@ -219,6 +237,10 @@ class StatefulJobReconciler:
             found.trouble = str(error)
             await self._record(found)
             return False
+        except HubRefused as error:
+            found.trouble, found.hub_trouble = str(error), error.trouble
+            await self._record(found)
+            raise
         except CannotStart as error:
             record.outcome, record.finished_at = JobOutcome.FAILED, found.now
             record.message = str(error)
@@ -229,6 +251,9 @@ class StatefulJobReconciler:
         try:
             outcome = await self.control.ensure(desired, owner)
         except APIError as error:
+            trouble = self.explain(error, owner.namespace)
+            if trouble is not None:
+                raise HubRefused(trouble) from error
             if is_transient(error):
                 raise
             raise CannotStart(f"the server refuses {desired.key}: {error}") from error
@@ -262,7 +287,7 @@ class StatefulJobReconciler:
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:
         return [
             entry
-            for entry in store.by_index("controller", _key(found))
+            for entry in store.by_index("controller", owner_value(found.entry))
             if entry.deletion_timestamp is None and self.control.holds(entry, found.owner)
         ]
 
@@ -297,6 +322,8 @@ class StatefulJobReconciler:
             observed_generation=generation,
         )
         set_condition(status.conditions, ready, found.now)
+        troubles = [] if found.hub_trouble is None else [found.hub_trouble]
+        report_hub(status.conditions, troubles, generation, found.now, used=False)
         await self.patcher.write_status(StatefulJob.mapping(), found.entry, before, status)
         self._record_events(found, before)
         found.job.status = status.model_copy(deep=True)
@@ -328,5 +355,6 @@ def _reason(found: _Pass, *, failed: bool) -> str:
     return "Waiting" if found.trouble else "JobFailed" if failed else "Scheduled"
 
 
-def _key(found: _Pass) -> str:
-    return f"{StatefulJob.gvk().kind}/{found.entry.namespace}/{found.entry.name}"
+def owner_value(entry: Entry) -> str:
+    """Return what the index of Jobs and claims has of a StatefulJob."""
+    return f"{StatefulJob.gvk().kind}/{entry.namespace}/{entry.name}"

@@ -149,9 +149,11 @@ async def test_a_tenant_that_is_there_after_all_keeps_its_workload(servers: Flee
     options = StackOptions(data_plane=plane.id, target_namespace="plane-0")
     connected = await add_hub(manager, hub.environment.config("manager"), options)
     sweeper = add_orphan_sweep(manager, connected, period=1e6, delay=0.0)
-    sweeper.tenants = manager.cache.declare(Tenant, labels="none=such", metadata_only=True)
+    none = manager.cache.declare(Tenant, labels="none=such", metadata_only=True)
+    sweeper.owners[str(Tenant.gvk().group_kind)] = Tenant.mapping(), none
     async with manager.running():
         await connected.cluster.wait_synced(60.0)
+        await manager.cache.wait_synced(60.0)
         key = f"Tenant.tenancy.ctrlruntime.dev/default/acme@{plane.id}"
         assert (await sweeper.look()).scheduled == {key}
         assert await hub.names(DEPLOYMENT) == {"web"}
