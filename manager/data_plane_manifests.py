@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from apis.cosmos import GROUP as COSMOS
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
@@ -12,6 +13,7 @@ from ctrlruntime.generate import roles, to_yaml
 from ctrlruntime.generate.layout import METRICS_AUTH, binding, kustomization
 from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.webhook import serves_webhooks
+from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.fleet.labels import ADMISSION
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
@@ -41,6 +43,25 @@ CONFIGURES = Rule(
 """Where a namespace has the annotation `admission-url`. An apply is authorized to create by name."""
 
 
+HOLDS_JOBS = Rule(groups=(COSMOS,), resources=("statefuljobs",), verbs=("patch",))
+"""On a data plane alone StatefulJobs have a finalizer: no garbage collector removes what they have on the hub."""
+READ_LIVE = ("Pod", "Job", "PersistentVolumeClaim")
+"""Kinds of the hub of which a stack reads single objects past its cache."""
+
+
+def of_cosmos(rules: Iterable[Rule]) -> list[Rule]:
+    """Return what the cosmos system needs on a data plane: its own kinds.
+
+    All else that it writes is on the hub, and no object there names an owner that blocks its deletion.
+    """
+    own = (each for each in rules if each.groups == (COSMOS,))
+    return [*(each for each in own if not _is_of_finalizers(each)), HOLDS_JOBS]
+
+
+def _is_of_finalizers(rule: Rule) -> bool:
+    return all(each.endswith("/finalizers") for each in rule.resources)
+
+
 def without_workloads(rules: Iterable[Rule]) -> list[Rule]:
     """Return the rules without the kinds that run containers, which never go to a data plane."""
     kept: list[Rule] = []
@@ -52,10 +73,10 @@ def without_workloads(rules: Iterable[Rule]) -> list[Rule]:
     return kept
 
 
-def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[Rule]:
+def data_plane_rules(systems: Iterable[Rule], kinds: Mapping[str, str]) -> list[Rule]:
     """Return what a stack needs on its data plane.
 
-    `kinds`: plural of each kind whose objects are read live, and its group.
+    `systems`: what those that run there need; `kinds`: plural of each kind whose objects are read live, and its group.
     """
     reads = [
         Rule(groups=(group,), resources=(name,), verbs=("get",)) for name, group in kinds.items()
@@ -72,7 +93,7 @@ def data_plane_rules(tenancy: Iterable[Rule], kinds: Mapping[str, str]) -> list[
         ),
     ]
     certificates = serves_webhooks(ADMISSION_SECRET, PLANE_NAMESPACE, validating=[ADMISSION])
-    return [*without_workloads(tenancy), IDENTIFIES, *reads, *election, *certificates, CONFIGURES]
+    return [*without_workloads(systems), IDENTIFIES, *reads, *election, *certificates, CONFIGURES]
 
 
 def data_plane_files(
@@ -129,13 +150,16 @@ def stack_roles() -> dict[str, Manifest]:
     # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
     namespaces = Rule(groups=("",), resources=("namespaces",), verbs=("get", *READS))
     secrets = [each for each in on_hub if each.gvk.group_kind == SECRET]
+    live = [each for each in on_hub if each.gvk.kind in READ_LIVE]
     rules = {
         "reader": [
             namespaces,
             *METRICS_AUTH,
             *_rules(READS, (each for each in on_hub if each not in secrets)),
+            *_rules(("get",), live),
+            *_rules(READS, [VOLUME_SNAPSHOT]),
         ],
-        "writer": _rules(WRITES, (each for each in on_hub if each.namespaced)),
+        "writer": _rules(WRITES, (*(each for each in on_hub if each.namespaced), VOLUME_SNAPSHOT)),
         "secret-reader": _rules(READS, secrets),
     }
     return {

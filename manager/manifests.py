@@ -8,7 +8,7 @@ from pathlib import Path
 
 from apis.fleet.labels import KUBECONFIG_SECRET
 from apis.operations import ChangeFreeze
-from apis.tenancy import LIST_KINDS, Tenant
+from apis.tenancy import LIST_KINDS
 from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
@@ -45,9 +45,15 @@ from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.data_plane_manifests import data_plane_files, data_plane_rules, stack_roles
+from manager.data_plane_manifests import (
+    data_plane_files,
+    data_plane_rules,
+    of_cosmos,
+    stack_roles,
+)
 from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.plane_objects import OWNERS
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
 
@@ -166,9 +172,10 @@ def files(directory: Path) -> dict[str, str]:
 
 
 def _data_plane_layout() -> dict[str, str]:
-    """Return the folder of a data plane: the kinds of the tenancy system, and the rights of a stack's kubeconfig."""
-    live = {Tenant.mapping().plural: Tenant.gvk().group}
-    return data_plane_files(data_plane_rules(rules_of("tenancy"), live), ["../crd"], LABELS)
+    """Return the folder of a data plane: the CRDs, and the rights of a stack's kubeconfig."""
+    live = {kind.mapping().plural: kind.gvk().group for kind in OWNERS}
+    systems = [*rules_of("tenancy"), *of_cosmos(rules_of("cosmos"))]
+    return data_plane_files(data_plane_rules(systems, live), ["../crd"], LABELS)
 
 
 def _webhook_layout() -> dict[str, str]:

@@ -10,6 +10,7 @@ import click
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from manager.serving_flags import console_options, metrics_options, take_console_options
+from manager.stack_flags import BY_DEFAULT, SUPPORTED
 
 _PATH: Final = click.Path(path_type=Path)
 _POSITIVE: Final = click.IntRange(min=1)
@@ -22,6 +23,14 @@ _POSITIVE: Final = click.IntRange(min=1)
     "--stack-image", default="", help="Image of the stacks. Default: that of the operator's Pod."
 )
 @click.option("--stack-workers", type=_POSITIVE, default=1, help="Pods of workers in each stack.")
+@click.option(
+    "--stack-system",
+    "stack_systems",
+    type=click.Choice(SUPPORTED),
+    multiple=True,
+    default=BY_DEFAULT,
+    help="System that stacks run. Repeatable.",
+)
 @click.option(
     "--restrict-hub-secrets",
     is_flag=True,

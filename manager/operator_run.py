@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from internal.fleet.stack_builder import StackOptions
 from manager.console.options import ConsoleOptions, serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.own_image import OwnImageUnknown, own_image
+from manager.stack_flags import BY_DEFAULT
 from manager.tracing import exported_traces
 
 OPERATOR_LEASE: Final = "fleet-operator.ctrlruntime.dev"
@@ -33,6 +35,7 @@ class OperatorRun:
     context: str | None = None
     stack_image: str = ""
     stack_workers: int = 1
+    stack_systems: tuple[str, ...] = BY_DEFAULT
     restrict_hub_secrets: bool = False
     leader_elect: bool = False
     leader_election_id: str = OPERATOR_LEASE
@@ -68,6 +71,13 @@ class OperatorRun:
         )
 
 
+def system_arguments(systems: Collection[str]) -> tuple[str, ...]:
+    """Return the arguments of stacks that run these systems; none for the default, which rolls no Pods."""
+    if set(systems) == set(BY_DEFAULT):
+        return ()
+    return tuple(f"--system={name}" for name in sorted(systems))
+
+
 async def run_operator(options: OperatorRun) -> None:
     """Run until SIGTERM or SIGINT. Raises what made the operator stop."""
     logger = configure(format=options.log_format, level=options.log_level)
@@ -81,6 +91,7 @@ async def run_operator(options: OperatorRun) -> None:
             image=image,
             workers=options.stack_workers,
             restrict_hub_secrets=options.restrict_hub_secrets,
+            arguments=system_arguments(options.stack_systems),
         )
         add_operator(manager, OperatorOptions(stack=stacks))
         serve_console(manager, options.console)

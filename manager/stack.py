@@ -21,12 +21,12 @@ from ctrlruntime.manager.election import default_identity
 from internal.fleet.admission_url import host_of
 from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_holder import PlaneHolder
-from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.hub import Hub, StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
 from manager.controllers.plane_webhooks import add_plane_webhooks
-from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_admission import add_tenancy_admission
 from manager.options import LEADER_ELECTION_ID, Role, RunOptions
+from manager.stack_flags import systems_of
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
@@ -66,8 +66,23 @@ async def run_stack(
         if workers:
             add_orphan_sweep(manager, connected)
         else:
-            add_tenancy(manager, replace(options.tenancy, webhooks=False), connected)
+            await add_systems(manager, options, hub, connected)
     await manager.start()
+
+
+async def add_systems(manager: Manager, options: RunOptions, config: Config, hub: Hub) -> None:
+    """Add the controllers of the systems that were asked for. `config`: of the hub, where the stack's Pods are."""
+    chosen = systems_of(options)
+    if "tenancy" in chosen:
+        from manager.controllers.tenancy import add_tenancy
+
+        add_tenancy(manager, replace(options.tenancy, webhooks=False), hub)
+    if "cosmos" in chosen:
+        from manager.controllers.cosmos import add_cosmos
+        from manager.controllers.cosmos_image import with_sidecar_image
+
+        cosmos = await with_sidecar_image(options.cosmos, config, options.own_namespace)
+        add_cosmos(manager, cosmos, hub)
 
 
 def serving(runtime: ManagerOptions, target_namespace: str, url: str = "") -> ManagerOptions:

@@ -12,8 +12,15 @@ from manager.flags import with_options
 from manager.options import Role, RunOptions
 from manager.systems import SYSTEMS
 
-SUPPORTED = ("tenancy",)
+SUPPORTED = ("tenancy", "cosmos")
 """Systems that run on data planes."""
+BY_DEFAULT = ("tenancy",)
+"""Those that run there without --system."""
+
+
+def systems_of(options: RunOptions) -> tuple[str, ...]:
+    """Return the systems of a stack: those that were named, or the default."""
+    return BY_DEFAULT if options.systems == SYSTEMS else tuple(options.systems)
 
 
 def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,7 +31,7 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--data-plane-kubeconfig",
             type=click.Path(path_type=Path),
             help="Kubeconfig of a data plane: objects are there, and workloads in the cluster of "
-            "--kubeconfig, the hub. Only the tenancy system runs.",
+            "--kubeconfig, the hub. The tenancy system runs, or what --system names of tenancy and cosmos.",
         ),
         click.option(
             "--role",
@@ -82,9 +89,9 @@ def check_stack(options: RunOptions) -> None:
             "a stack of a data plane has no console: leave --console-bind-address out, and set it for "
             "`manager operator` on the hub"
         )
-    if options.systems != SYSTEMS and not set(options.systems) <= set(SUPPORTED):
+    if not set(systems_of(options)) <= set(SUPPORTED):
         raise click.UsageError(
-            f"only {', '.join(SUPPORTED)} runs on data planes: leave the other --system out"
+            f"only {' and '.join(SUPPORTED)} run on data planes: leave the other --system out"
         )
     if not (options.target_namespace or options.own_namespace):
         raise click.UsageError(

@@ -78,7 +78,7 @@ async def test_of_two_hubs_with_one_data_plane_the_lease_decides(tmp_path: Path)
         (("--data-plane-kubeconfig=f",), "needs --target-namespace"),
         (
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--system=cloud"),
-            "only tenancy runs on data planes",
+            "only tenancy and cosmos run on data planes",
         ),
         (
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--embedded"),
