@@ -10,9 +10,11 @@ import asyncio
 import base64
 import contextlib
 import random
+import socket
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import NoReturn
 
 import structlog
@@ -253,8 +255,18 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
             await asyncio.gather(stacks, return_exceptions=True)
 
 
+def lasting_port() -> int:
+    """Return a free port that no outgoing connection is given while its server is off the network."""
+    first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = random.randrange(10_000, first_ephemeral)
+        with contextlib.suppress(OSError), socket.socket() as free:
+            free.bind(("127.0.0.1", port))
+            return port
+
+
 async def _plane(opened: contextlib.AsyncExitStack, name: str) -> Plane:
-    options = ServerOptions(tokens=TOKENS, bookmark_interval=RARE)
+    options = ServerOptions(tokens=TOKENS, bookmark_interval=RARE, port=lasting_port())
     server = await opened.enter_async_context(APIServer(options))
     client = await opened.enter_async_context(Client.connect(Config(host=server.url)))
     await client.create(namespace(PLANE_NAMESPACE))
