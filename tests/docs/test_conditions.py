@@ -23,6 +23,8 @@ MODULES = {
         "internal/cloud/subresource_reconciler.py",
     ),
     "cosmos conditions": (
+        "apis/hub_condition.py",
+        "internal/cosmos/hub_view.py",
         "internal/cosmos/fullnode/phase.py",
         "internal/cosmos/fullnode/status.py",
         "internal/cosmos/snapshots/conditions.py",

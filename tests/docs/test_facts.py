@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from apis import tenancy
+from apis import hub_condition, tenancy
 from ctrlruntime import resources
 from ctrlruntime.controller import annotations as annotation_keys
 from ctrlruntime.envtest import Environment, fixtures
@@ -37,7 +37,6 @@ from internal.fleet import hub
 from internal.tenancy import (
     applier,
     deletion_guard,
-    hub_condition,
     metrics,
     missing_permissions,
     outcome,
