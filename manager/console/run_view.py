@@ -10,6 +10,9 @@ FIELDS: Final = (
     *("startedAt", "finishedAt", "deadline", "interruptAt", "retryAt", "inputsVersion"),
 )
 """What of a run is shown."""
+_COUNTS: Final = ("add", "change", "destroy", "replace")
+PLAN_FIELDS: Final = ("digest", *_COUNTS, "link", "since", "checkedAt")
+"""What of a plan that waits is shown, besides the addresses."""
 STEPS: Final = ("Pending", "Creating", "Created", "Started", "Done")
 
 
@@ -28,6 +31,7 @@ def run_page(status: Mapping[str, Any]) -> dict[str, Any]:
         "run": run,
         "step": STEPS.index(run["state"]) if run.get("state") in STEPS else 0,
         "steps": len(STEPS) - 1,
+        "plan": _plan(status.get("plan")),
         "waiting": {key: str(value) for key, value in waiting.items() if value},
         "log": [
             {
@@ -38,3 +42,12 @@ def run_page(status: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "history": [run_fields(item) for item in status.get("history") or []],
     }
+
+
+def _plan(plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a plan that waits: its facts, and the addresses of what it destroys or replaces."""
+    if not plan:
+        return None
+    given = {**dict.fromkeys(_COUNTS, 0), **plan}
+    facts = {name: str(given[name]) for name in PLAN_FIELDS if given.get(name) is not None}
+    return {"facts": facts, "destroys": [str(item) for item in plan.get("destroys") or ()]}

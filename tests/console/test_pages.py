@@ -151,6 +151,34 @@ async def test_an_instance_and_its_runs_are_shown_without_outputs(console: Harne
         assert WORD not in await console.page(path)
 
 
+@pytest.mark.criterion("ISSUE14-2-TERRAFORM-APPROVAL")
+async def test_a_plan_that_waits_is_shown_with_what_it_destroys(console: Harness) -> None:
+    plan = {
+        "digest": "1f2e3d4c5b6a7980",
+        "runID": "terraform-abc",
+        "content": WORD,
+        "add": 0,
+        "destroy": 2,
+        "destroys": ["destroy google_sql_database_instance.main"],
+        "since": "2026-11-23T10:00:00.000001Z",
+        "checkedAt": "2026-11-23T10:00:00.000001Z",
+    }
+    waiting = {
+        "reason": "Approval",
+        "message": "plan 1f2e3d4c5b6a7980 needs an approval",
+        "since": "2026-11-23T10:00:00.000001Z",
+    }
+    status = {"phase": "Waiting", "plan": plan, "waiting": waiting}
+    await console.put(InstanceTerraform, "acme", {"domain": "acme.example.com"}, status)
+    assert "Approval" in words(await console.page("/runs"))
+    page = await console.page("/runs/instanceterraforms/default/acme")
+    shown = words(page)
+    assert "digest 1f2e3d4c5b6a7980 add 0 change 0 destroy 2" in shown
+    assert "destroy google_sql_database_instance.main" in shown
+    assert "plan 1f2e3d4c5b6a7980 needs an approval" in shown
+    assert WORD not in page
+
+
 async def test_rollouts_are_shown_with_waves_and_an_estimate(console: Harness) -> None:
     waves = [{"name": "first", "percent": 10}, {"name": "all", "approval": "Manual"}]
     status = {
