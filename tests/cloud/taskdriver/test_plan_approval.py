@@ -15,6 +15,7 @@ from apis.cloud import (
     PlannedChange,
     TaskOperation,
     TaskOutcome,
+    TaskState,
     TerraformOperation,
     TerraformRuns,
     WaitingReason,
@@ -29,6 +30,7 @@ from internal.cloud.taskdriver.drift_checks import DRIFTED, DriftCheck
 from internal.cloud.taskdriver.plan_approval import AWAITS_APPROVAL
 from internal.cloud.tasks.plans import MadePlan, plan_output
 from internal.cloud.tasks.task import DRIFT
+from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import PLAIN, Life, StepOptions, World, run_of
 from tests.cloud.taskdriver.test_drift_checks import DAILY
 
@@ -498,3 +500,61 @@ async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(world: W
         assert value("cloud_task_waiting") == 0.0
         await scene.approve(plan.digest)
         assert value("cloud_task_awaits_approval") == 0.0
+
+
+async def test_an_approval_that_is_taken_back_before_the_run_exists_cancels_it(
+    world: World,
+) -> None:
+    """The intent is on record, the provider does not answer, and the person changes their mind."""
+    async with world.life() as life:
+        scene = Scene(world, life)
+        plan = await scene.plan_waits()
+        world.outside.fail.add("start")
+        with pytest.raises(Lost):
+            await scene.approve(plan.digest)
+        intent = run_of((await world.read()).status)
+        assert (intent.plan_decision, intent.state) == (PlanDecision.APPROVED, TaskState.CREATING)
+        await world.annotate_all("acme", {APPROVED_PLAN: None})
+        await scene.drive()
+        status = (await world.read()).status
+        assert run_of(status).outcome is TaskOutcome.CANCELLED
+        assert decisions(scene) == [None]
+        assert (await scene.plan()).digest == plan.digest
+        assert await scene.condition() is not None
+        world.clock.advance(30.0)
+        await scene.approve(plan.digest)
+        assert decisions(scene) == [None, PlanDecision.APPROVED]
+
+
+async def test_with_operation_plan_drift_is_reported_and_not_repaired(world: World) -> None:
+    async with world.life() as life:
+        scene = Scene(world, life, terraform_runs=None, drift_check=REPAIR)
+        await world.make()
+        await scene.drive()
+        await scene.end(OUTPUTS)
+        scene.options["terraform_runs"] = ONLY
+        world.clock.advance(86400.0)
+        await scene.drive()
+        assert [item.operation.value for item in scene.inputs()] == ["Apply", "Plan"]
+        await scene.end({DRIFT: "1 to add", **plan_output(PLAN)})
+        status = (await world.read()).status
+        assert (status.phase, status.plan) == (Phase.READY, None)
+        await scene.drive()
+        assert len(scene.inputs()) == 2
+
+
+async def test_manual_approval_holds_a_repair_that_destroys_nothing(world: World) -> None:
+    async with world.life() as life:
+        scene = Scene(world, life, drift_check=REPAIR, terraform_runs=None)
+        await world.make()
+        await scene.drive()
+        await scene.end(OUTPUTS)
+        scene.options["terraform_runs"] = MANUAL
+        world.clock.advance(86400.0)
+        await scene.drive()
+        await scene.end(plan_output(PLAN))
+        plan = await scene.plan()
+        assert (plan.operation, plan.slot) == (TaskOperation.REPAIR, "2026-03-02T03:00:00Z")
+        await scene.approve(plan.digest)
+        assert decisions(scene) == [None, None, PlanDecision.APPROVED]
+        assert scene.inputs()[-1].slot == plan.slot
