@@ -1,16 +1,17 @@
 """Columns of `kubectl get` that an Instance and its subresources share."""
 
+from apis.columns import AGE, condition_column
 from ctrlruntime.api import PrintColumn
 
 
 def progress_columns(*, version: str, task: str = ".status.run.runID") -> tuple[PrintColumn, ...]:
     """Return the columns. `version`, `task`: JSON paths of what runs, and of its run."""
     return (
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
+        condition_column("Ready", "Ready"),
         PrintColumn("Phase", ".status.phase", "string"),
         PrintColumn("Version", version, "string"),
         PrintColumn("Task", task, "string"),
         PrintColumn("Waiting", ".status.waiting.reason", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
         PrintColumn("Message", ".status.message", "string", priority=1),
     )

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE, count_columns
 from apis.references import NumberOrPercentage
 from apis.windows import MaintenanceWindow
 from ctrlruntime.api import (
@@ -211,13 +212,10 @@ class FleetRollout(
         PrintColumn("Target", ".spec.targetVersion", "string"),
         PrintColumn("Phase", ".status.phase", "string"),
         PrintColumn("Wave", ".status.wave", "string"),
-        PrintColumn("Updated", ".status.updated", "integer"),
-        PrintColumn("Total", ".status.total", "integer"),
-        PrintColumn("Changing", ".status.changing", "integer"),
-        PrintColumn("Failed", ".status.failed", "integer"),
+        *count_columns(Updated="updated", Total="total", Changing="changing", Failed="failed"),
         PrintColumn("Priority", ".spec.priority", "string", priority=1),
         PrintColumn("Until", ".status.waitingUntil", "date", priority=1),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
         PrintColumn("Message", ".status.message", "string", priority=1),
     ),
     rules=(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from apis.columns import AGE
 from apis.references import Name, NumberOrPercentage
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import (
@@ -751,7 +752,7 @@ class CosmosFullNode(
         PrintColumn("Ready", ".status.readyReplicas", "integer"),
         PrintColumn("Desired", ".spec.replicas", "integer"),
         PrintColumn("Phase", ".status.phase", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
         PrintColumn("Message", ".status.status", "string", priority=1),
     ),
 ):

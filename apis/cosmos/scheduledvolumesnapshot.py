@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE
 from ctrlruntime.api import ApiModel, Conditions, Int32, PrintColumn, RawExtension, Resource, Time
 
 from .common import GROUP, VERSION
@@ -149,7 +150,7 @@ class ScheduledVolumeSnapshot(
         PrintColumn("Phase", ".status.phase", "string"),
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.lastSnapshot.name", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
         PrintColumn("Message", ".status.status", "string", priority=1),
     ),
 ):

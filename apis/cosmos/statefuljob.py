@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -147,7 +148,7 @@ class StatefulJob(
     print_columns=(
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.jobHistory[0].outcome", "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
         PrintColumn("Message", ".status.status", "string", priority=1),
     ),
 ):

@@ -7,7 +7,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import CEL, ApiModel, Conditions, PrintColumn, Resource, Time
+from apis.columns import AGE, condition_column
+from ctrlruntime.api import CEL, ApiModel, Conditions, Resource, Time
 
 from .common import GROUP, VERSION
 
@@ -116,9 +117,9 @@ class FleetConfig(
     scope="Cluster",
     categories=("fleet",),
     print_columns=(
-        PrintColumn("Ready", '.status.conditions[?(@.type=="Ready")].status', "string"),
-        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        condition_column("Ready", "Ready"),
+        condition_column("Message", "Ready", "message"),
+        AGE,
     ),
     rules=(
         CEL(

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -126,7 +127,7 @@ class ChangeFreeze(
         PrintColumn("Tenancy", ".status.held.tenancy", "integer"),
         PrintColumn("Cloud", ".status.held.cloud", "integer"),
         PrintColumn("Cosmos", ".status.held.cosmos", "integer"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
+        AGE,
     ),
 ):
     """While it is active, the manager changes nothing that exists: no version, no template, no removal."""

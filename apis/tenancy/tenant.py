@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE, condition_column, count_columns
 from ctrlruntime.api import (
     ApiModel,
     Conditions,
@@ -160,14 +161,16 @@ class Tenant(
     print_columns=(
         PrintColumn("UID", ".spec.uid", "string"),
         PrintColumn("Template", ".spec.templateRef", "string"),
-        PrintColumn("Ready", ".status.readyResources", "integer"),
-        PrintColumn("Desired", ".status.desiredResources", "integer"),
-        PrintColumn("Failed", ".status.failedResources", "integer"),
-        PrintColumn("Skipped", ".status.skippedResources", "integer"),
-        PrintColumn("Conflicted", '.status.conditions[?(@.type=="Conflicted")].status', "string"),
-        PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
+        *count_columns(
+            Ready="readyResources",
+            Desired="desiredResources",
+            Failed="failedResources",
+            Skipped="skippedResources",
+        ),
+        condition_column("Conflicted", "Conflicted"),
+        condition_column("Conditions", "Ready", "reason"),
+        AGE,
+        condition_column("Message", "Ready", "message"),
     ),
 ):
     """One tenant: a row's values and the resources rendered from them."""

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from apis.columns import AGE, condition_column, count_columns
 from apis.waiting import ChangesWaiting
 from apis.windows import MaintenanceWindow
 from ctrlruntime.api import (
@@ -16,7 +17,6 @@ from ctrlruntime.api import (
     Conditions,
     Int32,
     ListSet,
-    PrintColumn,
     Resource,
     Time,
     parse_duration,
@@ -392,14 +392,13 @@ class TenantRegistry(
     plural="tenantregistries",
     categories=("tenancy",),
     print_columns=(
-        PrintColumn("Templates", ".status.referencingTemplates", "integer"),
-        PrintColumn("Desired", ".status.desired", "integer"),
-        PrintColumn("Ready", ".status.ready", "integer"),
-        PrintColumn("Failed", ".status.failed", "integer"),
-        PrintColumn("Valid", '.status.conditions[?(@.type=="RowsValid")].status', "string"),
-        PrintColumn("Conditions", '.status.conditions[?(@.type=="Ready")].reason', "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", '.status.conditions[?(@.type=="Ready")].message', "string"),
+        *count_columns(
+            Templates="referencingTemplates", Desired="desired", Ready="ready", Failed="failed"
+        ),
+        condition_column("Valid", "RowsValid"),
+        condition_column("Conditions", "Ready", "reason"),
+        AGE,
+        condition_column("Message", "Ready", "message"),
     ),
 ):
     """A table of a database whose active rows become tenants, one for each template."""

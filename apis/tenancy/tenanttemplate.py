@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.columns import AGE, condition_column, count_columns
 from ctrlruntime.api import ApiModel, Conditions, Immutable, Int32, PrintColumn, Resource
 
 from .common import GROUP, VERSION, GeneratedValues, Hooks, Name, ResourceLists, ServiceAccountName
@@ -66,15 +67,17 @@ class TenantTemplate(
     categories=("tenancy",),
     print_columns=(
         PrintColumn("Registry", ".spec.registryId", "string"),
-        PrintColumn("Valid", '.status.conditions[?(@.type=="Valid")].status', "string"),
-        PrintColumn("Total", ".status.totalTenants", "integer"),
-        PrintColumn("Updated", ".status.updatedTenants", "integer"),
-        PrintColumn("Ready", ".status.readyTenants", "integer"),
-        PrintColumn("Failed", ".status.failedTenants", "integer"),
+        condition_column("Valid", "Valid"),
+        *count_columns(
+            Total="totalTenants",
+            Updated="updatedTenants",
+            Ready="readyTenants",
+            Failed="failedTenants",
+        ),
         PrintColumn("Rollout", ".status.rollout.phase", "string"),
-        PrintColumn("Applied", '.status.conditions[?(@.type=="Applied")].status', "string"),
-        PrintColumn("Age", ".metadata.creationTimestamp", "date"),
-        PrintColumn("Message", '.status.conditions[?(@.type=="Applied")].message', "string"),
+        condition_column("Applied", "Applied"),
+        AGE,
+        condition_column("Message", "Applied", "message"),
     ),
 ):
     """The blueprint of a tenant: resources to render for every active row of a registry."""
