@@ -9,7 +9,9 @@ import copy
 import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Generic, TypeVar
 
+T = TypeVar("T")
 _Stamp = tuple[tuple[int, int, int], ...]
 
 
@@ -21,23 +23,26 @@ class ClientCertificate:
     key: bytes = field(repr=False)
 
 
-class CertificateFiles:
-    """A client certificate and its key."""
+class _WatchedFiles(Generic[T]):
+    """What was last read of files that fitted together."""
 
-    def __init__(self, certificate: Path, key: Path) -> None:
+    def __init__(self, *paths: Path) -> None:
         """Raise OSError where one cannot be read."""
-        self._certificate = certificate
-        self._key = key
-        self._stamp = _stamp(certificate, key)
+        self._paths = paths
+        self._stamp = _stamp(*paths)
         self._current = self._read()
         self._generation = 0
 
-    def renewed(self) -> "CertificateFiles":
-        """Return an independent one for the same files, with the pair that this one uses now."""
-        return copy.copy(self)
+    def _read(self) -> T:
+        """Read the files. Raises OSError."""
+        raise NotImplementedError
+
+    def _check(self, fresh: T) -> None:
+        """Raise ssl.SSLError for what cannot be used."""
+        raise NotImplementedError
 
     @property
-    def current(self) -> ClientCertificate:
+    def current(self) -> T:
         self._look()
         return self._current
 
@@ -49,53 +54,49 @@ class CertificateFiles:
 
     def _look(self) -> None:
         try:
-            stamp = _stamp(self._certificate, self._key)
+            stamp = _stamp(*self._paths)
             if stamp == self._stamp:
                 return
             fresh = self._read()
-            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(self._certificate, self._key)
+            self._check(fresh)
         except (OSError, ssl.SSLError):
             return  # half of it is written: the next request looks again
         self._stamp, self._current = stamp, fresh
         self._generation += 1
 
+
+class CertificateFiles(_WatchedFiles[ClientCertificate]):
+    """A client certificate and its key."""
+
+    def __init__(self, certificate: Path, key: Path) -> None:
+        """Raise OSError where one cannot be read."""
+        super().__init__(certificate, key)
+
+    def renewed(self) -> "CertificateFiles":
+        """Return an independent one for the same files, with the pair that this one uses now."""
+        return copy.copy(self)
+
     def _read(self) -> ClientCertificate:
-        return ClientCertificate(self._certificate.read_bytes(), self._key.read_bytes())
+        certificate, key = self._paths
+        return ClientCertificate(certificate.read_bytes(), key.read_bytes())
+
+    def _check(self, fresh: ClientCertificate) -> None:
+        certificate, key = self._paths
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_cert_chain(certificate, key)
 
 
-class CAFile:
-    """The authorities that are trusted."""
+class CAFile(_WatchedFiles[bytes]):
+    """The authorities that are trusted, as PEM."""
 
     def __init__(self, path: Path) -> None:
         """Raise OSError where it cannot be read."""
-        self._path = path
-        self._stamp = _stamp(path)
-        self._data = path.read_bytes()
-        self._generation = 0
+        super().__init__(path)
 
-    @property
-    def data(self) -> bytes:
-        """PEM."""
-        self._look()
-        return self._data
+    def _read(self) -> bytes:
+        return self._paths[0].read_bytes()
 
-    @property
-    def generation(self) -> int:
-        """Counts the replacements."""
-        self._look()
-        return self._generation
-
-    def _look(self) -> None:
-        try:
-            stamp = _stamp(self._path)
-            if stamp == self._stamp:
-                return
-            fresh = self._path.read_bytes()
-            trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), fresh)
-        except (OSError, ssl.SSLError):
-            return
-        self._stamp, self._data = stamp, fresh
-        self._generation += 1
+    def _check(self, fresh: bytes) -> None:
+        trust(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), fresh)
 
 
 def trust(context: ssl.SSLContext, ca_data: bytes) -> None:

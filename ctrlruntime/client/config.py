@@ -125,7 +125,7 @@ class Config:
             context.check_hostname = False
             context.verify_mode = ssl.CERT_NONE
         elif self.ca_file is not None:
-            trust(context, self.ca_file.data)
+            trust(context, self.ca_file.current)
         elif self.ca_data is not None:
             trust(context, self.ca_data)
         else:

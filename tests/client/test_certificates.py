@@ -74,14 +74,14 @@ def test_the_authority_is_read_again_when_a_mount_switches_its_link(tmp_path: Pa
     (tmp_path / "ca.crt").symlink_to("..data/ca.crt")
     file = CAFile(tmp_path / "ca.crt")
     config = Config(host="https://127.0.0.1", ca_data=b"stale", ca_file=file)
-    assert file.data == authorities[0].ca_data
+    assert file.current == authorities[0].ca_data
     generation = config.generation
     (tmp_path / "..new").symlink_to("..1")
     (tmp_path / "..new").replace(tmp_path / "..data")
     assert config.generation != generation
-    assert file.data == authorities[1].ca_data
+    assert file.current == authorities[1].ca_data
     (tmp_path / "..1" / "ca.crt").write_bytes(b"nothing that could be trusted")
-    assert file.data == authorities[1].ca_data
+    assert file.current == authorities[1].ca_data
     shutil.rmtree(tmp_path / "..1")
-    assert file.data == authorities[1].ca_data
+    assert file.current == authorities[1].ca_data
     assert config.ssl_context() is not None
