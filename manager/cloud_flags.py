@@ -9,7 +9,7 @@ import click
 
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.health_check_options import HealthCheckOptions
-from manager.flags import LateHelp, with_options
+from manager.flags import LateHelp, default_option, with_options
 
 if TYPE_CHECKING:
     from internal.cloud.tasks.task import TaskDefinition
@@ -24,49 +24,45 @@ def cloud_options(command: Command) -> Command:
     """How many instances and runs at once, and where runs execute."""
     return with_options(
         command,
-        click.option(
+        default_option(
             "--instance-concurrency",
-            type=_POSITIVE,
-            default=DEFAULTS.instance_concurrency,
-            help="Instances worked on at once.",
+            "instance_concurrency",
+            DEFAULTS,
+            _POSITIVE,
+            "Instances worked on at once.",
         ),
-        click.option(
+        default_option(
             "--subresource-concurrency",
-            type=_POSITIVE,
-            default=DEFAULTS.subresource_concurrency,
-            help="Subresources of one type worked on at once; no limit on runs.",
+            "subresource_concurrency",
+            DEFAULTS,
+            _POSITIVE,
+            "Subresources of one type worked on at once; no limit on runs.",
         ),
-        click.option(
+        _per_task(
             "--task-limit",
             "limits",
-            multiple=True,
-            metavar="TASK=N",
-            callback=lambda _context, _option, given: _numbers(given),
-            cls=LateHelp,
-            late_help=lambda: (
+            "TASK=N",
+            _numbers,
+            lambda: (
                 f"Runs of a task at once; 0 is without limit. Default: {_defaults('limit')}. Repeatable."
             ),
         ),
-        click.option(
+        _per_task(
             "--task-starts-per-minute",
             "starts_per_minute",
-            multiple=True,
-            metavar="TASK=N",
-            callback=lambda _context, _option, given: _numbers(given),
-            cls=LateHelp,
-            late_help=lambda: (
+            "TASK=N",
+            _numbers,
+            lambda: (
                 "Starts of a task in any 60 seconds; 0 is without limit. "
                 f"Default: {_defaults('starts_per_minute')}. Repeatable."
             ),
         ),
-        click.option(
+        _per_task(
             "--task-timeout",
             "timeouts",
-            multiple=True,
-            metavar="TASK=SECONDS",
-            callback=lambda _context, _option, given: _seconds(given),
-            cls=LateHelp,
-            late_help=lambda: (
+            "TASK=SECONDS",
+            _seconds,
+            lambda: (
                 f"Seconds that a run of a task may take. Default: {_default_timeouts()}. Repeatable."
             ),
         ),
@@ -77,13 +73,14 @@ def cloud_options(command: Command) -> Command:
             help="Seconds that a run under way may go on once newer inputs, a deletion or a retry came, "
             "before it is cancelled.",
         ),
-        click.option(
+        _per_task(
             "--task-attempts",
             "attempts",
-            multiple=True,
-            metavar="TASK=N",
-            callback=lambda _context, _option, given: _numbers(given),
-            help="Attempts for one set of inputs, the first included; 0 is without limit. Repeatable.",
+            "TASK=N",
+            _numbers,
+            lambda: (
+                "Attempts for one set of inputs, the first included; 0 is without limit. Repeatable."
+            ),
         ),
         click.option(
             "--task-settings-file",
@@ -102,6 +99,25 @@ def cloud_options(command: Command) -> Command:
             "workspace by type. Read again when it changes.",
         ),
         *_provider_options(),
+    )
+
+
+def _per_task(
+    flag: str,
+    name: str,
+    metavar: str,
+    parse: Callable[[tuple[str, ...]], object],
+    text: Callable[[], str],
+) -> Callable[[Command], Command]:
+    """Return an option with a value for each of several tasks."""
+    return click.option(
+        flag,
+        name,
+        multiple=True,
+        metavar=metavar,
+        callback=lambda _context, _option, given: parse(given),
+        cls=LateHelp,
+        late_help=text,
     )
 
 

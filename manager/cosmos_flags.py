@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from manager.controllers.cosmos_options import CosmosOptions
-from manager.flags import with_options
+from manager.flags import default_option, with_options
 
 Command = Callable[..., Any]
 
@@ -19,46 +19,47 @@ def cosmos_options(command: Command) -> Command:
     """How many sets of nodes at once, how nodes are asked, and what runs beside them."""
     return with_options(
         command,
-        click.option(
+        default_option(
             "--fullnode-concurrency",
-            type=_POSITIVE,
-            default=_DEFAULT.fullnode_concurrency,
-            help="Sets of nodes worked on at once.",
+            "fullnode_concurrency",
+            _DEFAULT,
+            _POSITIVE,
+            "Sets of nodes worked on at once.",
         ),
-        click.option(
+        default_option(
             "--node-poll-seconds",
             "poll_seconds",
-            type=_SECONDS,
-            default=_DEFAULT.poll_seconds,
-            help="Seconds between two questions to the same node.",
+            _DEFAULT,
+            _SECONDS,
+            "Seconds between two questions to the same node.",
         ),
-        click.option(
+        default_option(
             "--node-poll-timeout",
             "poll_timeout_seconds",
-            type=_SECONDS,
-            default=_DEFAULT.poll_timeout_seconds,
-            help="Seconds that a node has to answer.",
+            _DEFAULT,
+            _SECONDS,
+            "Seconds that a node has to answer.",
         ),
-        click.option(
+        default_option(
             "--node-polls-at-once",
             "polls_at_once",
-            type=_POSITIVE,
-            default=_DEFAULT.polls_at_once,
-            help="Questions to nodes under way at once, of all sets.",
+            _DEFAULT,
+            _POSITIVE,
+            "Questions to nodes under way at once, of all sets.",
         ),
-        click.option(
+        default_option(
             "--node-disk-seconds",
             "disk_seconds",
-            type=_SECONDS,
-            default=_DEFAULT.disk_seconds,
-            help="Seconds between two looks at how full the same disk is.",
+            _DEFAULT,
+            _SECONDS,
+            "Seconds between two looks at how full the same disk is.",
         ),
-        click.option(
+        default_option(
             "--node-heal-seconds",
             "heal_seconds",
-            type=_SECONDS,
-            default=_DEFAULT.heal_seconds,
-            help="Seconds between two checks of a set of nodes that is to be fixed.",
+            _DEFAULT,
+            _SECONDS,
+            "Seconds between two checks of a set of nodes that is to be fixed.",
         ),
         click.option(
             "--node-sidecar-image",

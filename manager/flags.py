@@ -32,3 +32,10 @@ class LateHelp(click.Option):
         """Drop what click sets."""
 
     help = property(_shown_help, _ignore)
+
+
+def default_option(
+    flag: str, name: str, defaults: object, kind: click.ParamType[Any], text: str
+) -> Callable[[Command], Command]:
+    """Return an option with the default that `defaults` has of that name."""
+    return click.option(flag, name, type=kind, default=getattr(defaults, name), help=text)

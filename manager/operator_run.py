@@ -6,17 +6,17 @@ import os
 from collections.abc import Collection
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Final, Literal
 
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import GCOptions, Manager, ManagerOptions, MetricsServing
+from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import configure
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from internal.fleet.stack_builder import StackOptions
 from manager.console.options import ConsoleOptions, serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.own_image import OwnImageUnknown, own_image
+from manager.served_run import ServedRun
 from manager.stack_flags import BY_DEFAULT
 from manager.tracing import exported_traces
 
@@ -28,47 +28,21 @@ class NoStackImage(ValueError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorRun:
+class OperatorRun(ServedRun):
     """What `manager operator` was given."""
 
-    kubeconfig: Path | None = None
-    context: str | None = None
     stack_image: str = ""
     stack_workers: int = 1
     stack_systems: tuple[str, ...] = BY_DEFAULT
     restrict_hub_secrets: bool = False
-    leader_elect: bool = False
     leader_election_id: str = OPERATOR_LEASE
-    leader_election_namespace: str = ""
-    metrics_bind_address: str = ":8080"
-    metrics_secure: bool = False
-    metrics_cert_path: Path | None = None
-    metrics_cert_name: str = "tls.crt"
-    metrics_cert_key: str = "tls.key"
     console: ConsoleOptions = field(default_factory=ConsoleOptions)
-    health_probe_bind_address: str = ":8081"
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""
-        return ManagerOptions(
-            name="fleet-operator",
-            leader_election=self.leader_elect,
-            leader_election_id=self.leader_election_id,
-            leader_election_namespace=self.leader_election_namespace,
-            metrics_bind_address=self.metrics_bind_address,
-            metrics=MetricsServing(
-                secure=self.metrics_secure,
-                authorize=self.metrics_secure,
-                certificate_folder=self.metrics_cert_path,
-                certificate_name=self.metrics_cert_name,
-                key_name=self.metrics_cert_key,
-            ),
-            health_bind_address=self.health_probe_bind_address,
-            gc=GCOptions(manage=True),
-            handle_signals=True,
-        )
+        return self.served_options("fleet-operator")
 
 
 def system_arguments(systems: Collection[str]) -> tuple[str, ...]:

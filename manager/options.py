@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Literal
 
 from ctrlruntime.events import EventOptions
-from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing, WebhookOptions
+from ctrlruntime.manager import ManagerOptions, WebhookOptions
 from manager.console.options import ConsoleOptions, cloud_run_place
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.served_run import ServedRun
 from manager.systems import SYSTEMS
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
@@ -30,11 +31,9 @@ class Role(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
+class RunOptions(ServedRun):
     """The options of `manager run`."""
 
-    kubeconfig: Path | None = None
-    context: str | None = None
     embedded: bool = False
     """Start an embedded API server with simulated nodes, and use that."""
     data_plane_kubeconfig: Path | None = None
@@ -53,16 +52,7 @@ class RunOptions:
     """Systems whose controllers run; their kinds have to be installed."""
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch; none means all."""
-    leader_elect: bool = False
     leader_election_id: str = LEADER_ELECTION_ID
-    leader_election_namespace: str = ""
-    metrics_bind_address: str = ":8080"
-    metrics_secure: bool = False
-    """Serve metrics over https, and only to whom the API server allows."""
-    metrics_cert_path: Path | None = None
-    """Folder of the metrics' certificate; without one it is self-signed."""
-    metrics_cert_name: str = "tls.crt"
-    metrics_cert_key: str = "tls.key"
     webhook_port: int = 9443
     webhook_cert_path: Path | None = None
     """Folder of the webhooks' certificate; without one the managers make and rotate their own."""
@@ -73,7 +63,6 @@ class RunOptions:
     webhook_service_name: str = "webhook-service"
     webhook_configuration: str = "validating-webhook-configuration"
     """The ValidatingWebhookConfiguration that gets the CA of certificates made here."""
-    health_probe_bind_address: str = ":8081"
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
     tenancy: TenancyOptions = field(default_factory=TenancyOptions)
@@ -92,20 +81,9 @@ class RunOptions:
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""
-        return ManagerOptions(
-            name="manager",
+        return replace(
+            self.served_options("manager"),
             namespaces=self.namespaces or None,
-            leader_election=self.leader_elect,
-            leader_election_id=self.leader_election_id,
-            leader_election_namespace=self.leader_election_namespace,
-            metrics_bind_address=self.metrics_bind_address,
-            metrics=MetricsServing(
-                secure=self.metrics_secure,
-                authorize=self.metrics_secure,
-                certificate_folder=self.metrics_cert_path,
-                certificate_name=self.metrics_cert_name,
-                key_name=self.metrics_cert_key,
-            ),
             webhook=WebhookOptions(
                 port=self.webhook_port,
                 certificate_folder=self.webhook_cert_path,
@@ -116,8 +94,5 @@ class RunOptions:
                 service_name=self.webhook_service_name,
                 validating_configurations=(self.webhook_configuration,),
             ),
-            health_bind_address=self.health_probe_bind_address,
             events=EventOptions(queue_size=EVENTS_WAITING),
-            gc=GCOptions(manage=True),
-            handle_signals=True,
         )

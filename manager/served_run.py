@@ -1,0 +1,45 @@
+"""Options that every command with a manager has: its cluster, its election, its metrics and its health."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServedRun:
+    """What such a command was given."""
+
+    kubeconfig: Path | None = None
+    context: str | None = None
+    leader_elect: bool = False
+    leader_election_id: str = ""
+    leader_election_namespace: str = ""
+    metrics_bind_address: str = ":8080"
+    metrics_secure: bool = False
+    """Serve metrics over https, and only to whom the API server allows."""
+    metrics_cert_path: Path | None = None
+    """Folder of the metrics' certificate; without one it is self-signed."""
+    metrics_cert_name: str = "tls.crt"
+    metrics_cert_key: str = "tls.key"
+    health_probe_bind_address: str = ":8081"
+
+    def served_options(self, name: str) -> ManagerOptions:
+        """Return the runtime's part of these options, for a manager of that name."""
+        return ManagerOptions(
+            name=name,
+            leader_election=self.leader_elect,
+            leader_election_id=self.leader_election_id,
+            leader_election_namespace=self.leader_election_namespace,
+            metrics_bind_address=self.metrics_bind_address,
+            metrics=MetricsServing(
+                secure=self.metrics_secure,
+                authorize=self.metrics_secure,
+                certificate_folder=self.metrics_cert_path,
+                certificate_name=self.metrics_cert_name,
+                key_name=self.metrics_cert_key,
+            ),
+            health_bind_address=self.health_probe_bind_address,
+            gc=GCOptions(manage=True),
+            handle_signals=True,
+        )
