@@ -55,6 +55,19 @@ async def uninstall(world: World, kind: RESTMapping) -> None:
     await world.gone(CRD, name, namespace="", timeout=CRD_SECONDS)
 
 
+async def with_tenant_of_uninstalled(world: World, kind: RESTMapping) -> Fleet:
+    """Return a fleet with a Tenant `a` that was ready, and whose kind was uninstalled then."""
+    await world.environment.install_crds(definition(kind))
+    fleet = await Fleet.make(world)
+    await fleet.create(
+        Tenant, "a", {"uid": "a", "templateRef": "none", "manifests": [manifest(kind)]}
+    )
+    await fleet.ready("a")
+    await uninstall(world, kind)
+    await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    return fleet
+
+
 @pytest.mark.matrix
 async def test_h_a8_a_crd_deleted_and_installed_again_is_noticed_both_ways(world: World) -> None:
     kind = gadgets("Widget")
@@ -78,14 +91,7 @@ async def test_h_a8_a_crd_deleted_and_installed_again_is_noticed_both_ways(world
 
 async def test_h_a8_a_crd_that_is_away_costs_no_requests_of_tenants(world: World) -> None:
     kind = gadgets("Gizmo")
-    await world.environment.install_crds(definition(kind))
-    fleet = await Fleet.make(world)
-    await fleet.create(
-        Tenant, "a", {"uid": "a", "templateRef": "none", "manifests": [manifest(kind)]}
-    )
-    await fleet.ready("a")
-    await uninstall(world, kind)
-    await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    fleet = await with_tenant_of_uninstalled(world, kind)
     await asyncio.sleep(5)
     mark = world.mark()
     await asyncio.sleep(12)
@@ -100,14 +106,7 @@ async def test_h_a8_a_crd_that_comes_back_with_another_plural_is_watched_there(
     world: World,
 ) -> None:
     kind = gadgets("Doohickey")
-    await world.environment.install_crds(definition(kind))
-    fleet = await Fleet.make(world)
-    await fleet.create(
-        Tenant, "a", {"uid": "a", "templateRef": "none", "manifests": [manifest(kind)]}
-    )
-    await fleet.ready("a")
-    await uninstall(world, kind)
-    await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    fleet = await with_tenant_of_uninstalled(world, kind)
     other = RESTMapping(kind.gvk, plural="doohickies", namespaced=True)
     await world.environment.install_crds(definition(other))
     await fleet.there(other, "it")
@@ -119,14 +118,7 @@ async def test_h_a8_a_kind_that_discovery_shows_late_is_looked_for_until_it_does
 ) -> None:
     """An API server updates discovery after the CRD, and no event says that it has."""
     kind = gadgets("Sprocket")
-    await world.environment.install_crds(definition(kind))
-    fleet = await Fleet.make(world)
-    await fleet.create(
-        Tenant, "a", {"uid": "a", "templateRef": "none", "manifests": [manifest(kind)]}
-    )
-    await fleet.ready("a")
-    await uninstall(world, kind)
-    await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+    fleet = await with_tenant_of_uninstalled(world, kind)
 
     discovery = Match(user="manager", resource="/apis*")
     lagging = world.environment.proxy.add(StaleReads(), discovery, times=None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,16 @@ from tests.cloud.crash.test_crash import NAME, NAMESPACE, Scene, begun, manifest
 from tests.support.freezes import frozen
 
 pytestmark = pytest.mark.xdist_group("crashes of cloud")
+
+
+@contextlib.asynccontextmanager
+async def ready(folder: Path) -> AsyncIterator[Scene]:
+    """Start a scene with ChangeFreezes and an instance that is ready."""
+    async with Scene.start(folder) as scene:
+        await scene.environment.install_crds(ChangeFreeze)
+        await scene.client.apply(manifest(), field_manager="people", force=True)
+        await scene.lives.calm(scene.ready)
+        yield scene
 
 
 async def frozen_there(scene: Scene) -> bool:
@@ -37,12 +48,8 @@ async def deletion_held(scene: Scene) -> bool:
 async def test_a_manager_killed_at_every_write_of_a_freeze_begins_no_run(
     tmp_path: Path, first: str
 ) -> None:
-    async with Scene.start(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
-        client, lives = scene.client, scene.lives
-        await scene.environment.install_crds(ChangeFreeze)
-        await client.apply(manifest(), field_manager="people", force=True)
-        await lives.calm(scene.ready)
-        before = begun(scene)
+    async with ready(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
+        client, lives, before = scene.client, scene.lives, begun(scene)
         await stack.enter_async_context(frozen(client, systems=["Cloud"]))
         # Another version and another machine type: an upgrade and a run of terraform, which wait.
         changed = manifest("5.2.0", "n2-standard-16")
@@ -68,12 +75,8 @@ async def test_a_manager_killed_at_every_write_of_a_freeze_begins_no_run(
 async def test_a_manager_killed_at_every_write_of_a_freeze_tears_nothing_down(
     tmp_path: Path, first: str
 ) -> None:
-    async with Scene.start(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
-        client, lives = scene.client, scene.lives
-        await scene.environment.install_crds(ChangeFreeze)
-        await client.apply(manifest(), field_manager="people", force=True)
-        await lives.calm(scene.ready)
-        before = begun(scene)
+    async with ready(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
+        client, lives, before = scene.client, scene.lives, begun(scene)
         await stack.enter_async_context(frozen(client))
         await client.delete(Instance, NAME, namespace=NAMESPACE)
         await lives.crash_until(lambda: deletion_held(scene), first=first)
