@@ -16,7 +16,7 @@ from typing import Any
 from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.controller.annotations import PAUSED, is_paused
-from ctrlruntime.resources import OWNER, OWNER_UID
+from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey
 from ctrlruntime.resources.ownership import Owner
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
@@ -105,11 +105,20 @@ def _check_movable(left: Manifest, made: Manifest | None) -> None:
     if left["metadata"].get("deletionTimestamp"):
         raise MoveRefused("the Tenant is being deleted")
     if _annotations(left).get(OWNER) or left["metadata"].get("ownerReferences"):
-        raise MoveRefused(
-            "the Tenant is made by a registry, which would make it again; it moves with the rows of its registry alone"
-        )
+        raise MoveRefused(_of_registry(left))
     if is_paused(_annotations(left)):
         raise MoveRefused(f"the Tenant is paused; remove its annotation {PAUSED} first")
+
+
+def _of_registry(left: Manifest) -> str:
+    """Return what to do for a Tenant that a registry makes."""
+    key = OwnerKey.parse(_annotations(left).get(OWNER, ""))
+    registry = "a registry" if key is None else f"the registry {key.namespace}/{key.name}"
+    return (
+        f"the Tenant is made by {registry}, which would make it again from its row. Change the row, so that the "
+        "query of a registry on the other data plane has it and this one has it no longer: its workload is deleted here, "
+        "and then made anew there. Nothing was changed"
+    )
 
 
 def _is_adopted(made: Manifest, owners: Sequence[str]) -> bool:

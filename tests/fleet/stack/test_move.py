@@ -23,6 +23,7 @@ from apis.fleet.labels import (
 from ctrlruntime.controller.annotations import PAUSED
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
+from ctrlruntime.resources import OWNER
 from internal.fleet.move import MoveRefused, MoveState, Step, copied, next_step
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
@@ -205,6 +206,10 @@ def manifest(**metadata: object) -> dict[str, Any]:
         ({"annotations": {MOVING_TO: "elsewhere"}}, "being moved to data plane elsewhere"),
         ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "is being deleted"),
         ({"ownerReferences": [{"kind": "TenantRegistry"}]}, "made by a registry"),
+        (
+            {"annotations": {OWNER: "TenantRegistry.tenancy.ctrlruntime.dev/shop/orders"}},
+            "made by the registry shop/orders, .* Change the row",
+        ),
     ],
 )
 def test_what_cannot_be_moved_is_refused_with_the_reason(
