@@ -51,6 +51,20 @@ async def test_status_shows_counts_and_waves_and_approve_begins_the_next(fleet: 
     await fleet.reaches("Complete", updated=4)
 
 
+@pytest.mark.criterion("CP-CLI")
+async def test_status_shows_the_priority(fleet: Fleet) -> None:
+    await fleet.create_instances(1)
+    await fleet.roll_out(priority="High")
+    await fleet.roll_out(name="ordinary", selector={"instance-type": "none"})
+    await fleet.reaches("Complete")
+    header, *rows = (await command(fleet, "status")).splitlines()
+    place = header.split().index("PRIORITY")
+    assert {row.split()[0]: row.split()[place] for row in rows} == {
+        "ordinary": "Normal",
+        "release": "High",
+    }
+
+
 async def test_pause_resume_undo_and_abort(fleet: Fleet) -> None:
     await fleet.create_instances(3)
     await fleet.roll_out(waves=WAVES)
