@@ -1,7 +1,7 @@
 """`python -m benchmarks.event_loop_lag`: how long the manager's event loop stands still while n tenants converge.
 
 API server and simulated nodes are processes of their own; the manager runs here, so that it can be
-looked into. Lines before the last tell the longest stalls with what ran then (sampled from a thread)
+looked into. Lines before the last tell the longest stalls with what ran then (sampled by a timer)
 and, with --profile, where the time goes. The last line is one JSON object.
 """
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import collections
-import sys
-import threading
+import signal
 import time
-import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import FrameType
 
 ALLOWED = 0.05
@@ -21,7 +18,7 @@ PLACES = 8
 
 @dataclass(slots=True)
 class Stalls:
-    """A heartbeat on the loop that says how late it came, and a thread that sees what ran then.
+    """A heartbeat on the loop that says how late it came, and samples of what ran then.
 
     What counts is the time the loop's own thread was at work: on a busy machine others take turns.
     """
@@ -34,7 +31,6 @@ class Stalls:
     wall: float = 0.0
     beat: float = 0.0
     _stacks: list[str] = field(default_factory=list)
-    _stop: threading.Event = field(default_factory=threading.Event)
 
     async def beats(self) -> None:
         """Run on the loop until cancelled."""
@@ -49,33 +45,34 @@ class Stalls:
                 common = collections.Counter(self._stacks).most_common(1)
                 self.longest.append((held, common[0][0] if common else "?"))
 
-    def watch(self, thread: int) -> None:
-        """Run in a thread of its own."""
-        while not self._stop.wait(SAMPLE):
-            frame = sys._current_frames().get(thread)
-            if frame is not None and time.perf_counter() - self.beat > SAMPLE:
-                self._stacks.append(summary(frame))
-
-    def end(self) -> None:
-        """Stop watching."""
-        self._stop.set()
+    def sample(self, _: int, frame: FrameType | None) -> None:
+        """Handle the timer's signal. A thread that reads the frames of another can end the process."""
+        if frame is not None and time.perf_counter() - self.beat > SAMPLE:
+            self._stacks.append(summary(frame))
 
 
-def summary(frame: FrameType) -> str:
+def summary(frame: FrameType | None) -> str:
     """The innermost eight places of a stack; of imports only what imports."""
-    found = [p for p in traceback.extract_stack(frame) if not p.filename.startswith("<frozen")]
-    return " > ".join(f"{Path(p.filename).stem}:{p.name}:{p.lineno}" for p in found[-PLACES:])
+    found: list[str] = []
+    while frame is not None and len(found) < PLACES:
+        code = frame.f_code
+        if not code.co_filename.startswith("<frozen"):
+            file = code.co_filename.rpartition("/")[2].removesuffix(".py")
+            found.append(f"{file}:{code.co_name}:{frame.f_lineno}")
+        frame = frame.f_back
+    return " > ".join(reversed(found))
 
 
 @contextmanager
 def watching(*, allowed: float = ALLOWED) -> Iterator[Stalls]:
-    """Stalls of the running loop; those longer than `allowed` seconds are kept."""
+    """Stalls of the running loop, in the main thread; those longer than `allowed` seconds are kept."""
     stalls = Stalls(allowed=allowed, beat=time.perf_counter())
     beats = asyncio.ensure_future(stalls.beats())
-    thread = threading.Thread(target=stalls.watch, args=(threading.get_ident(),), daemon=True)
-    thread.start()
+    before = signal.signal(signal.SIGPROF, stalls.sample)
+    signal.setitimer(signal.ITIMER_PROF, SAMPLE, SAMPLE)
     try:
         yield stalls
     finally:
-        stalls.end()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)
         beats.cancel()
