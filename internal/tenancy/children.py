@@ -134,6 +134,14 @@ class ChildKinds:
         self._wait(gvk, informer, user)
         return None
 
+    def usable(self, gvk: GroupVersionKind) -> RESTMapping | None:
+        """Return the mapping of a kind that is watched, listed and still served: nothing is left to ask for."""
+        watched = self._watched.get(gvk)
+        if watched is None or gvk in self._unreadable:
+            return None
+        informer = watched.handle.informer
+        return watched.mapping if informer.synced and not _is_lost(informer) else None
+
     def readable(self, gvk: GroupVersionKind) -> RESTMapping | None:
         """Return the mapping of a kind that is watched and listed."""
         watched = self._watched.get(gvk)

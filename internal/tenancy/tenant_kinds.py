@@ -73,6 +73,11 @@ async def _mapping(
     privileges: Privileges,
 ) -> RESTMapping | None:
     """Return whether a kind is watched: one that is refused for its scope is not, since nothing of it will be written."""
+    usable = children.usable(gvk)
+    if usable is not None and (
+        gvk.group_kind in applied or privileges.allows(gvk.group_kind, namespaced=usable.namespaced)
+    ):
+        return usable
     served = await children.served(gvk, user)
     if served is None:
         return None
