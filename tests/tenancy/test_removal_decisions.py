@@ -144,6 +144,11 @@ def test_prune_waits_for_a_freeze_and_holds_nothing_else() -> None:
     old = live("y", "y")
     found = {item.key.name: item.action for item in decide(spec, [copied, old], ())}
     assert found == {"copy": Action.WAIT, "y": Action.DELETE}
+    above = SpecResource(id="x", key=key("x", "x"), state=State.READY, depends_on=("base",))
+    renamed = replace(spec, resources=(above, resource("base", "new")))
+    base = live("old", "base")
+    found = {item.key.name: item.action for item in decide(renamed, [copied, base], ())}
+    assert found == {"copy": Action.WAIT, "old": Action.DELETE}
     assert still_there(decide(spec, [copied], ())) == set(), "it is not taken for its resource"
 
 
