@@ -373,6 +373,8 @@ class TenantRegistryStatus(ApiModel):
     that go once their replacements are ready."""
     rows: RowCounts = Field(default_factory=RowCounts)
     """What the last successful query found."""
+    columns: Annotated[list[str], ListSet(), Field(max_length=100)] = Field(default_factory=list)
+    """Columns of the table that can be mapped; empty if they are unknown or more than 100."""
     removed_rows: list[RemovedRows] = Field(default_factory=list)
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     waiting: ChangesWaiting | None = None

@@ -35,6 +35,7 @@ from internal.tenancy.compiled_templates import (
     variables_of,
 )
 from internal.tenancy.labels import REGISTRY
+from internal.tenancy.mapped_columns import columns_hint, unknown_columns
 from internal.tenancy.neighbours import REGISTRY_INDEX
 from internal.tenancy.queries import interval_problem, missing_part
 from internal.tenancy.rows import mapping_problems
@@ -84,7 +85,8 @@ class TenancyAdmission:
             known = variables_of(registry)
             if unknown := verdict.variables - known:
                 text = f"the registry {registry.metadata.name} maps no column to "
-                _warn(review, f"{text}{_listed(unknown, known)}: add it to extraValueMappings")
+                text = f"{text}{_listed(unknown, known)}: add it to extraValueMappings"
+                _warn(review, text + columns_hint(unknown, registry))
 
     @validates("create", "update")
     async def check_tenant(self, tenant: Tenant, review: Review[Tenant]) -> None:
@@ -123,6 +125,9 @@ class TenancyAdmission:
             review.forbidden("spec.extraValueMappings", problem)
         if problem := write_back_problem(spec):
             review.forbidden(WRITE_BACK_COLUMN, problem)
+        if review.old is not None and review.old.spec.source.described == spec.source.described:
+            for text in unknown_columns(registry, review.old.status.columns):
+                _warn(review, text)
         await self._warn_of_templates(registry, review)
 
     async def _check_lists(

@@ -27,8 +27,13 @@ from internal.tenancy.sources import (
     SourceTypes,
     secret_refs,
 )
+from internal.tenancy.sources.source import ListsColumns
 from internal.tenancy.sources.state_writer import InvalidWriteBack, StateWriter, WriteTarget
 
+MOST_COLUMNS = 100
+"""Columns that are kept of a table."""
+LONGEST_COLUMN = 128
+"""Characters of a column's name."""
 BREATH = 100
 """Rows sorted in before other tasks get a turn: about 5 ms."""
 SHORTEST_PERIOD = timedelta(seconds=1)
@@ -80,6 +85,17 @@ class Queries:
         finally:
             seconds = self.clock() - started
             self.metrics.queried(request.namespace, request.name, result, seconds)
+
+    async def column_names(self, request: Request, registry: TenantRegistry) -> tuple[str, ...]:
+        """Return the columns of the registry's table, in order of names; empty if they are unknown, or too many."""
+        try:
+            settings = await self._settings(request, registry)
+            source = await self.sources.get(request, settings, partial(self.on_change, request))
+            found = set(await source.column_names()) if isinstance(source, ListsColumns) else set()
+        except SourceError:
+            return ()
+        fits = len(found) <= MOST_COLUMNS and all(len(each) <= LONGEST_COLUMN for each in found)
+        return tuple(sorted(found)) if fits else ()
 
     async def writer(self, request: Request, registry: TenantRegistry) -> StateWriter:
         """Open what writes states back to the registry's table. Raises SourceError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.conditions import find_condition
@@ -17,6 +18,10 @@ from internal.tenancy.queries import Queries, seconds_between
 from internal.tenancy.registry_state import FIRST_RETRY, RegistryState
 from internal.tenancy.rows import mapping_problems
 from internal.tenancy.sources import SourceError
+from internal.tenancy.sources.errors import UnknownColumn
+
+COLUMNS_PERIOD: Final = 600.0
+"""Seconds after which the columns of a table are read again, besides after changes of the registry."""
 
 
 class MappingError(SourceError):
@@ -49,14 +54,27 @@ class QuerySchedule:
                 raise MappingError("; ".join(problems))
             reading = await self.queries.run(request, registry)
         except SourceError as error:
+            if isinstance(error, UnknownColumn):
+                await self._read_columns(request, registry, state)
+            elif changed:
+                state.synced.columns = ()  # they may be those of another table
             self._record_failure(registry, state, error)
             state.query_due = self.monotonic() + exponential(FIRST_RETRY, period, state.failures)
             state.failures = min(state.failures + 1, 16)
             return
+        if changed or state.failures or self.monotonic() >= state.columns_due:
+            await self._read_columns(request, registry, state)
         state.failures = 0
         state.query_due = self.monotonic() + period
         state.replan |= state.synced.reading != reading or bool(state.synced.troubles)
         state.synced.reading, state.synced.error = reading, None
+
+    async def _read_columns(
+        self, request: Request, registry: TenantRegistry, state: RegistryState
+    ) -> None:
+        """Read which columns the table has: admission compares mappings and templates with them."""
+        state.columns_due = self.monotonic() + COLUMNS_PERIOD
+        state.synced.columns = await self.queries.column_names(request, registry)
 
     def _record_failure(
         self, registry: TenantRegistry, state: RegistryState, error: SourceError

@@ -30,6 +30,8 @@ class RegistryState:
 
     synced: Synced = field(default_factory=Synced)
     query_due: float = 0.0
+    columns_due: float = 0.0
+    """When the columns of the table are read again, at the query that follows."""
     replan: bool = True
     failures: int = 0
     retry_due: float = float("inf")

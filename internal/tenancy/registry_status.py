@@ -41,6 +41,8 @@ class Synced:
     """Tenants that could not be written, one sentence each."""
     waiting: ChangesWaiting | None = None
     """Changes that a freeze or a window holds."""
+    columns: tuple[str, ...] | None = None
+    """Columns of the table; None until they were read, empty if they are unknown."""
     write_back: WriteBackOutcome | None = None
     """What became of the last states that were written back; None if there were none."""
 
@@ -65,6 +67,8 @@ def registry_status(
     status.removals_pending = removals + len(replaced)
     status.last_handled_reconcile = handled
     status.waiting = synced.waiting
+    if synced.columns is not None:
+        status.columns = list(synced.columns)
     if synced.plan is not None and synced.reading is not None:
         status.referencing_templates = synced.templates
         status.desired = synced.plan.desired

@@ -67,6 +67,25 @@ async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(world: Worl
         assert tenant["status"][name] == 0
 
 
+async def test_15_4_the_status_of_a_registry_lists_the_columns_of_its_table(world: World) -> None:
+    fleet = await Fleet.make(world, columns=("uid", "url", "active", "plan"))
+    await fleet.registry(extraValueMappings={"planId": "plan"})
+
+    async def columns() -> list[str]:
+        return (await fleet.read(TenantRegistry, "registry")).status.columns
+
+    await world.eventually(columns, lambda found: found == ["active", "plan", "uid", "url"])
+    await fleet.patch(TenantRegistry, "registry", {"spec": {"extraValueMappings": {"x": "xx"}}})
+    await fleet.until(TenantRegistry, "registry", "Ready", "False", "UnknownColumn")
+    assert await columns() == ["active", "plan", "uid", "url"]
+    fleet.sql("ALTER TABLE tenants ADD COLUMN xx")
+    await world.eventually(columns, lambda found: "xx" in found)
+    for number in range(100):
+        fleet.sql(f"ALTER TABLE tenants ADD COLUMN more{number}")
+    await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
+    await world.eventually(columns, lambda found: found == [])
+
+
 @pytest_asyncio.fixture(loop_scope="module")
 async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
     """A server with TLS: without it kubectl sends no token."""

@@ -18,6 +18,7 @@ from internal.tenancy.sources import (
     Settings,
     SQLiteSettings,
 )
+from internal.tenancy.sources.source import ListsColumns
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 
@@ -173,6 +174,22 @@ async def test_every_type_becomes_the_same_variable(
         "activate": "1",
         **{name: item[4] for name, item in TYPES.items()},
     }
+
+
+async def test_the_columns_of_a_table_are_listed_whichever_database_it_is_in(
+    database: OnSQLite | OnMariaDB | OnPostgres,
+) -> None:
+    types = {
+        "id": "VARCHAR(80)",
+        "active": "INTEGER",
+        "plan_id": "VARCHAR(9)",
+        "notes": "VARCHAR(9)",
+    }
+    settings = database.make(types, [])
+    source = settings.open(lambda: None)
+    assert isinstance(source, ListsColumns)
+    assert sorted(await source.column_names()) == ["active", "id", "notes", "plan_id"]
+    await source.close()
 
 
 async def test_rows_in_doubt_are_the_same(database: OnSQLite | OnMariaDB | OnPostgres) -> None:

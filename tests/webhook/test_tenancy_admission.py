@@ -6,6 +6,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -317,6 +318,43 @@ async def test_variables_without_a_column_are_warned_of_from_both_sides(
         ]
 
     await eventually(loses_a_column)
+
+
+@pytest.mark.criterion("ADMIT-VARIABLES")
+async def test_warnings_of_columns_name_those_that_the_table_has(admission: Admission) -> None:
+    registry = admission.registry(extraValueMappings={"planId": "plan"})
+    # There is no database: paused, the registry keeps the status that is written here.
+    registry["metadata"]["annotations"] = {"ctrlruntime.dev/paused": "true"}
+    made = await admission.client.create(registry)
+    columns = ["id", "active", "plan", "region"]
+    status = {"observedGeneration": made["metadata"]["generation"], "columns": columns}
+    await admission.client.patch_status(
+        TenantRegistry, "people", {"status": status}, namespace=admission.namespace
+    )
+    template = admission.template(entry("a", config_map(a="{{ region }}")))
+
+    async def is_warned() -> bool:
+        found = await admission.accept(template)
+        end = "add it to extraValueMappings; the table has the column region"
+        return found == [f"the registry people maps no column to region: {end}"]
+
+    await eventually(is_warned)
+    (text,) = await admission.accept(admission.template(entry("a", config_map(a="{{ thing }}"))))
+    assert text.endswith("add it to extraValueMappings; it has active, id, plan, region")
+
+    admission.warnings.clear()
+    change: dict[str, Any] = {"spec": {"extraValueMappings": {"region": "regoin", "Plan": "PLAN"}}}
+    await admission.client.patch(
+        TenantRegistry, "people", change, namespace=admission.namespace, dry_run=True
+    )
+    text = "spec.extraValueMappings.region: the table has no column regoin (did you mean region?)"
+    assert admission.warnings == [f"{text}; it has active, id, plan, region"]
+    admission.warnings.clear()
+    change["spec"]["source"] = {"mysql": {"table": "another"}}
+    await admission.client.patch(
+        TenantRegistry, "people", change, namespace=admission.namespace, dry_run=True
+    )
+    assert admission.warnings == [], "of another table nothing is known"
 
 
 @pytest.mark.criterion("ADMIT-PATHS")

@@ -39,6 +39,9 @@ _UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
 _UNKNOWN_COLUMN = frozenset({1054})
 _TIMED_OUT = frozenset({1205, 1969, 3024})
 _LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014})
+_COLUMNS = (
+    "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+)
 IDLE_SECONDS = 300
 BREATH = 50
 """Rows decoded before other tasks get a turn: 5 to 25 ms."""
@@ -108,6 +111,19 @@ class MySQLSource:
             async with aclosing(self._query(statement, columns)) as pages:
                 async for page in pages:
                     yield page
+
+    async def column_names(self) -> Sequence[str]:
+        """See ListsColumns: those that the user has a right to."""
+        schema, _, name = self._settings.table.rpartition(".")
+        async with (
+            self._connection() as connection,
+            self._errors(self._settings.read_timeout, "answer"),
+        ):
+            cursor = await connection.cursor()
+            await cursor.execute(_COLUMNS, (schema or self._settings.database, name))
+            found = await cursor.fetchall()
+            await cursor.close()
+        return [str(row[0]) for row in found]
 
     async def execute(self, statement: str, values: Sequence[str]) -> None:
         """Run one statement that returns no rows, with its parameters. Raises SourceError."""

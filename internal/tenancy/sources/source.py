@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import AsyncGenerator, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from internal.tenancy.rows import Row
 
@@ -27,6 +27,14 @@ class Source(Protocol):
 
     async def close(self) -> None:
         """Close all connections."""
+
+
+@runtime_checkable
+class ListsColumns(Protocol):
+    """A source that lists the columns of its table. Without it they are unknown, which refuses nothing."""
+
+    async def column_names(self) -> Sequence[str]:
+        """Return the columns that the user may read. Raises SourceError."""
 
 
 def text(value: object) -> str | None:

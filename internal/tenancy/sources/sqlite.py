@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
-from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote as quote_url
@@ -67,8 +67,25 @@ class SQLiteSource:
 
     async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source."""
-        address = f"file:{quote_url(str(self.checked_path()))}?mode=ro"
         statement = select(self._settings.table, columns)
+        async with (
+            self._connection() as connection,
+            aclosing(self._read(connection, statement, columns)) as pages,
+        ):
+            async for page in pages:
+                yield page
+
+    async def column_names(self) -> Sequence[str]:
+        """See ListsColumns."""
+        async with self._connection() as connection:
+            async with asyncio.timeout(self._settings.read_timeout):
+                cursor = await connection.execute(no_rows(self._settings.table))
+            return [str(each[0]) for each in cursor.description]
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[aiosqlite.Connection]:
+        """Open the file read-only, and convert the driver's errors."""
+        address = f"file:{quote_url(str(self.checked_path()))}?mode=ro"
         try:
             async with aiosqlite.connect(address, uri=True, timeout=BUSY_SECONDS) as connection:
                 await connection._execute(  # type: ignore[no-untyped-call]
@@ -76,9 +93,7 @@ class SQLiteSource:
                 )
                 await connection.execute("PRAGMA query_only = ON")
                 await connection.execute("PRAGMA trusted_schema = OFF")
-                async with aclosing(self._read(connection, statement, columns)) as pages:
-                    async for page in pages:
-                        yield page
+                yield connection
         except sqlite3.Error as error:
             raise self.translated(error) from None
 
@@ -166,8 +181,16 @@ def _page(cursor: sqlite3.Cursor, rows: int) -> list[list[str | None]]:
 def select(table: str, columns: Sequence[str]) -> str:
     """Return the one statement. Columns carry the table's alias, or SQLite would take a wrong one for text."""
     quoted = ", ".join(f"r.{quote(column)}" for column in columns)
-    place = ".".join(quote(part) for part in table.split(".", 1))
-    return f"SELECT {quoted} FROM {place} AS r ORDER BY {quoted}"  # noqa: S608
+    return f"SELECT {quoted} FROM {_place(table)} AS r ORDER BY {quoted}"  # noqa: S608
+
+
+def no_rows(table: str) -> str:
+    """Return a statement with every column of a table or view, and no row."""
+    return f"SELECT * FROM {_place(table)} LIMIT 0"  # noqa: S608
+
+
+def _place(table: str) -> str:
+    return ".".join(quote(part) for part in table.split(".", 1))
 
 
 def quote(identifier: str) -> str:

@@ -131,6 +131,15 @@ class PostgreSQLSource:
         if self.listener is not None:
             self.listener.start()
 
+    async def column_names(self) -> Sequence[str]:
+        """See ListsColumns."""
+        async with (
+            self._connection() as connection,
+            self._errors(self._settings.read_timeout, "answer"),
+        ):
+            found = await connection.fetch(COLUMNS, relation(self._settings.table))
+        return [str(name) for name, *_ in found]
+
     async def execute(self, statement: str, *values: Sequence[str]) -> None:
         """Run one statement that returns no rows, with its parameters. Raises SourceError."""
         async with (
