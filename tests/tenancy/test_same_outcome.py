@@ -6,7 +6,7 @@ import itertools
 import sqlite3
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -47,6 +47,19 @@ class OnSQLite:
         return SQLiteSettings(path="rows.db", table="rows_", root=self._folder, page_size=2)
 
 
+def place_of(server: MariaDB | Postgres, database: str) -> dict[str, Any]:
+    """Return the settings of a source of the rows of a database, two to a page."""
+    return {
+        "host": server.host,
+        "port": server.port,
+        "username": server.user,
+        "password": server.password,
+        "database": database,
+        "table": "rows_",
+        "page_size": 2,
+    }
+
+
 class OnMariaDB:
     name = "mysql"
 
@@ -57,15 +70,7 @@ class OnMariaDB:
         server, database = self._server, f"same{next(_numbers)}"
         server.execute(f"CREATE DATABASE {database} CHARACTER SET utf8mb4")
         server.execute(*statements(types, rows), database=database)
-        return MySQLSettings(
-            host=server.host,
-            port=server.port,
-            username=server.user,
-            password=server.password,
-            database=database,
-            table="rows_",
-            page_size=2,
-        )
+        return MySQLSettings(**place_of(server, database))
 
 
 class OnPostgres:
@@ -78,15 +83,7 @@ class OnPostgres:
         server, database = self._server, f"same{next(_numbers)}"
         server.execute(f"CREATE DATABASE {database}")
         server.execute(*statements(types, rows), database=database)
-        return PostgreSQLSettings(
-            host=server.host,
-            port=server.port,
-            username=server.user,
-            password=server.password,
-            database=database,
-            table="rows_",
-            page_size=2,
-        )
+        return PostgreSQLSettings(**place_of(server, database))
 
 
 def statements(types: Mapping[str, str], rows: Sequence[Mapping[str, str]]) -> list[str]:

@@ -8,7 +8,7 @@ import itertools
 import sqlite3
 from collections.abc import Awaitable, Iterator, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -57,6 +57,17 @@ async def writer_of(
     return await found.writer(fields, target(username), SourceContext(no_secret, root))
 
 
+def as_reader(server: MariaDB | Postgres, database: str) -> dict[str, Any]:
+    """Return the fields of a source of the rows of a database, read by a user who may not write."""
+    return {
+        "host": server.host,
+        "port": server.port,
+        "username": "reader",
+        "database": database,
+        "table": "rows_",
+    }
+
+
 class OnSQLite:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -93,14 +104,7 @@ class OnMariaDB:
         )
 
     def open(self, username: str | None = "writer") -> Awaitable[StateWriter]:
-        server = self._server
-        fields = MySQLSource(
-            host=server.host,
-            port=server.port,
-            username="reader",
-            database=self._database,
-            table="rows_",
-        )
+        fields = MySQLSource(**as_reader(self._server, self._database))
         return writer_of("mysql", fields, username)
 
     def states(self) -> dict[str, str | None]:
@@ -133,14 +137,7 @@ class OnPostgres:
         )
 
     def open(self, username: str | None = "writer") -> Awaitable[StateWriter]:
-        server = self._server
-        fields = PostgreSQLSource(
-            host=server.host,
-            port=server.port,
-            username="reader",
-            database=self._database,
-            table="rows_",
-        )
+        fields = PostgreSQLSource(**as_reader(self._server, self._database))
         return writer_of("postgresql", fields, username)
 
     def states(self) -> dict[str, str | None]:

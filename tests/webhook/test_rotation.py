@@ -187,24 +187,33 @@ async def loaded(client: Client, sites: Websites, workers: int = 3) -> AsyncIter
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def test_authorities_and_certificates_are_rotated_while_requests_run(
-    environment: Environment, sites: Websites, namespace: str, clock: Clock
-) -> None:
-    """Four authorities follow the first without one request that fails."""
+@contextlib.asynccontextmanager
+async def serving_trusted(
+    environment: Environment, sites: Websites, name: str, clock: Clock, port: int
+) -> AsyncIterator[Manager]:
+    """Run a manager whose first certificates the API server trusts, in configurations of that name."""
     client = environment.client()
     await environment.install_crds(sites.current)
-    name, port = namespace, free_port()
     options = own(
-        namespace, clock, port=port,
+        name, clock, port=port,
         mutating_configurations=(name,), validating_configurations=(name,),
     )  # fmt: skip
     async with (
         running(environment, sites, options) as manager,
         installed(client, configurations(sites, port, name)),
     ):
+        await eventually(lambda: is_trusted(client, name, manager))
+        yield manager
+
+
+async def test_authorities_and_certificates_are_rotated_while_requests_run(
+    environment: Environment, sites: Websites, namespace: str, clock: Clock
+) -> None:
+    """Four authorities follow the first without one request that fails."""
+    client, name, port = environment.client(), namespace, free_port()
+    async with serving_trusted(environment, sites, name, clock, port) as manager:
         rotation = manager.webhooks.certificates
         assert rotation is not None
-        await eventually(lambda: is_trusted(client, name, manager))
         serials = [rotation.current.serving.certificate.serial_number]  # type: ignore[union-attr]
         authorities = [rotation.current.authority.certificate]  # type: ignore[union-attr]
         async with loaded(client, sites) as load:
@@ -247,20 +256,10 @@ async def test_an_api_server_that_lags_behind_trusts_a_new_authority_all_the_sam
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The new bundle is kept back: all that the server knows is the authority before."""
-    client = environment.client()
-    await environment.install_crds(sites.current)
-    name, port = namespace, free_port()
-    options = own(
-        namespace, clock, port=port,
-        mutating_configurations=(name,), validating_configurations=(name,),
-    )  # fmt: skip
-    async with (
-        running(environment, sites, options) as manager,
-        installed(client, configurations(sites, port, name)),
-    ):
+    client, name, port = environment.client(), namespace, free_port()
+    async with serving_trusted(environment, sites, name, clock, port) as manager:
         rotation = manager.webhooks.certificates
         assert rotation is not None
-        await eventually(lambda: is_trusted(client, name, manager))
         monkeypatch.setattr(Injection, "use", lambda self, bundle: None)
         known = await bundle_of(client, name)
         async with loaded(client, sites) as load:
