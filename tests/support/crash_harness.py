@@ -14,7 +14,7 @@ MOST_LIVES = 150
 
 
 @dataclass
-class Lives:
+class CrashHarness:
     """Managers that follow one another. `born` starts one; `shown` says what there is, if all does not come about."""
 
     proxy: Proxy

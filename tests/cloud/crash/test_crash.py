@@ -27,7 +27,7 @@ from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Match
 from ctrlruntime.generate.discovery import find_kinds, load
 from tests.cloud.rbac import embedded
-from tests.support.crash_harness import Lives
+from tests.support.crash_harness import CrashHarness
 from tests.tenancy.manager_forkserver import ForkServer
 
 Calm = tuple[list[Any], Counter[tuple[str, ...]]]
@@ -44,11 +44,11 @@ class Scene:
     forkserver: ForkServer
     folder: Path
     words: list[str] = field(default_factory=list)
-    lives: Lives = field(init=False)
+    lives: CrashHarness = field(init=False)
 
     def __post_init__(self) -> None:
         written = Match(user="manager", verb="write", resource="*.cloud.ctrlruntime.dev*")
-        self.lives = Lives(self.environment.proxy, self.born, self.shown, written)
+        self.lives = CrashHarness(self.environment.proxy, self.born, self.shown, written)
 
     @classmethod
     @asynccontextmanager

@@ -39,7 +39,7 @@ from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 from tests.cosmos.stepclock import BEGIN
-from tests.support.crash_harness import Lives
+from tests.support.crash_harness import CrashHarness
 from tests.tenancy.manager_forkserver import ForkServer
 
 SCHEDULE = "hourly"
@@ -56,11 +56,11 @@ class Scene:
     forkserver: ForkServer
     folder: Path
     place: Place
-    lives: Lives = field(init=False)
+    lives: CrashHarness = field(init=False)
 
     def __post_init__(self) -> None:
         written = Match(user="manager", verb="write")
-        self.lives = Lives(self.environment.proxy, self.born, self.shown, written)
+        self.lives = CrashHarness(self.environment.proxy, self.born, self.shown, written)
 
     @classmethod
     @asynccontextmanager

@@ -3,7 +3,6 @@ test says so, and a test holds the Lease that controllers would hold."""
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import contextlib
 import itertools
@@ -52,6 +51,7 @@ from internal.fleet.stack_builder import (
     StackOptions,
 )
 from manager.controllers.fleet import OperatorOptions, add_operator
+from tests.support import waiting
 from tests.support.manager_harness import make_manager
 
 LONG = float(os.environ.get("FLEET_TEST_WAIT", "90"))
@@ -85,13 +85,12 @@ TOKENS = {"plane-token": User(name="stack", groups=("system:masters",))}
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]], shown: Callable[[], Any] = str) -> None:
-    """Wait until something holds."""
-    end = time.monotonic() + LONG
-    while not await holds():
-        if time.monotonic() > end:
-            what = shown()
-            raise AssertionError(await what if isinstance(what, Awaitable) else what)
-        await asyncio.sleep(0.02)
+    """Wait until something holds; AssertionError with what is `shown` then."""
+    try:
+        await waiting.eventually(holds, timeout=LONG)
+    except AssertionError:
+        what = shown()
+        raise AssertionError(await what if isinstance(what, Awaitable) else what) from None
 
 
 UNRENEWED = 600.0

@@ -12,7 +12,7 @@ import pytest
 
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Match
-from tests.support.crash_harness import Lives
+from tests.support.crash_harness import CrashHarness
 from tests.tenancy.manager_forkserver import ForkServer
 
 from .harness import (
@@ -48,10 +48,12 @@ class Scene:
             yield cls(hub, forkserver, folder)
 
     @property
-    def lives(self) -> Lives:
+    def lives(self) -> CrashHarness:
         """Operators that follow one another."""
         written = Match(user="operator", verb="write")
-        return Lives(self.hub.environment.proxy, self.born, self.shown, written, user="operator")
+        return CrashHarness(
+            self.hub.environment.proxy, self.born, self.shown, written, user="operator"
+        )
 
     async def born(self) -> ChildProcess:
         """Start an operator."""

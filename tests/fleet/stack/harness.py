@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, cast
 
 from apis.fleet.labels import DATA_PLANE
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
@@ -27,6 +26,7 @@ from internal.fleet.hub import GRACE, PROBE_PERIOD
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
+from tests.support import waiting
 from tests.support.manager_harness import make_manager
 
 T = TypeVar("T")
@@ -252,22 +252,13 @@ async def change(plane: Server, manifest: Mapping[str, Any]) -> None:
 
 
 async def eventually(
-    look: Callable[[], Awaitable[T | None]],
+    look: Callable[[], Coroutine[Any, Any, T | None]],
     holds: Callable[[Any], bool] = bool,
     timeout: float = LONG,
 ) -> T:
-    """Look again until it holds; AssertionError with what was seen last."""
-    seen: Any = None
-    try:
-        async with asyncio.timeout(timeout):
-            while True:
-                seen = await look()
-                if holds(seen):
-                    found: T = seen
-                    return found
-                await asyncio.sleep(0.05)
-    except TimeoutError:
-        raise AssertionError(f"not within {timeout:g} s; last seen: {seen!r}") from None
+    """Look again until it holds, which nothing that is not there does."""
+    found: T | None = await waiting.eventually(look, holds, timeout=timeout)
+    return cast("T", found)
 
 
 def is_ready(found: Tenant | None) -> bool:
