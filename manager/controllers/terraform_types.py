@@ -17,7 +17,7 @@ def read_types(path: Path | None) -> TerraformTypes:
 
 
 def types_gauge(registry: CollectorRegistry) -> Gauge:
-    """Make the metric of the file."""
+    """Make the metric of the file, which the alert CloudTerraformTypesRefused reads."""
     return Gauge(
         "cloud_terraform_types_valid",
         "1 if the types of infrastructure that were read last are in use, 0 if they were refused.",

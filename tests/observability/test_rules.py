@@ -85,6 +85,7 @@ OF_GROUP: Final = {
     "ctrlruntime.operations": ("Runtime", "change_freeze_"),
     "ctrlruntime.tenancy": ("Tenancy", ""),
     "ctrlruntime.cloud.tasks": ("Cloud", "cloud_task_"),
+    "ctrlruntime.cloud.types": ("Cloud", "cloud_terraform_"),
     "ctrlruntime.cloud.rollouts": ("Cloud", "cloud_rollout_"),
     "ctrlruntime.cosmos": ("Cosmos", ""),
     "ctrlruntime.fleet": ("Scale mode", ""),
@@ -172,6 +173,7 @@ ELSEWHERE: Final = {
     "tenant_resources_ready",
     # An alert, and nothing to look at over time.
     "cloud_task_settings_valid",
+    "cloud_terraform_types_valid",
 }
 
 
