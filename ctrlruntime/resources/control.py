@@ -229,7 +229,7 @@ class Control:
                 "labels": {key: labels[key] for key in selected if key in labels},
             }
         }
-        await self._writer.merge(desired.mapping, desired.name, desired.namespace, patch)
+        await self._writer.merge(desired.mapping, desired.name, patch, namespace=desired.namespace)
         return Outcome(Action.UPDATED, entry, Reason.TRACKING)
 
     async def refuses_new(self, desired: Desired, owner: Owner) -> APIError | None:
@@ -306,7 +306,7 @@ class Control:
             }
         }
         try:
-            await self._writer.merge(mapping, entry.name, entry.namespace, patch)
+            await self._writer.merge(mapping, entry.name, patch, namespace=entry.namespace)
         except NotFound:
             return False
         return True

@@ -68,7 +68,7 @@ class ObjectWriter:
             record = _record(desired, entry, owner)
             if reason is Reason.ADOPTION:
                 record["metadata"]["resourceVersion"] = entry.resource_version
-            return await self.merge(desired.mapping, entry.name, entry.namespace, record)
+            return await self.merge(desired.mapping, entry.name, record, namespace=entry.namespace)
         # The object that was judged is adopted, and no newer one: by now it may be on its way out, and a
         # deletion by the garbage collector would count as one of an object of the new owner.
         required = entry.resource_version if reason is Reason.ADOPTION else ""
@@ -104,7 +104,7 @@ class ObjectWriter:
             patch["metadata"]["annotations"] = {OWNER: owner.key, OWNER_UID: owner.uid}
         if required:
             patch["metadata"]["resourceVersion"] = required
-        answer = await self.merge(desired.mapping, entry.name, entry.namespace, patch)
+        answer = await self.merge(desired.mapping, entry.name, patch, namespace=entry.namespace)
         return str(answer["metadata"]["resourceVersion"]) if required else ""
 
     async def record_fields(
@@ -170,7 +170,7 @@ class ObjectWriter:
         if desired.strategy is PatchStrategy.MERGE:
             body["metadata"]["uid"] = entry.uid
             body["metadata"]["ownerReferences"] = _references(desired, entry, owner) or None
-            return await self.merge(desired.mapping, entry.name, entry.namespace, body)
+            return await self.merge(desired.mapping, entry.name, body, namespace=entry.namespace)
         body["metadata"] |= {
             "uid": entry.uid,
             "resourceVersion": entry.resource_version,
@@ -191,7 +191,7 @@ class ObjectWriter:
         )
 
     def merge(
-        self, mapping: RESTMapping, name: str, namespace: str, patch: Manifest
+        self, mapping: RESTMapping, name: str, patch: Manifest, *, namespace: str
     ) -> Awaitable[Manifest]:
         """Return a merge patch of one object. Awaiting it raises the client's errors."""
         return self.client.patch(
