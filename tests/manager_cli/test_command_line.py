@@ -77,7 +77,7 @@ def test_options_and_code_have_the_same_defaults() -> None:
 
 
 def test_flags_and_options_of_the_console_have_the_same_defaults() -> None:
-    of_other_flags = {"most_streams", "runs_folder"}
+    of_other_flags = {"most_streams", "runs_folder", "cloud_run"}
     for item in fields(ConsoleOptions):
         if item.name not in of_other_flags:
             default = option(f"console_{item.name}").default

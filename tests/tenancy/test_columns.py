@@ -122,7 +122,10 @@ async def test_15_4_kubectl_get_prints_valid_counts_with_zeros_and_a_message(
     async def registry() -> dict[str, str]:
         return await printed(environment, TenantRegistry, "registry", place)
 
-    shown = await world.eventually(registry, lambda cells: cells["FAILED"] == "2")
+    def counted(cells: dict[str, str]) -> bool:
+        return cells["FAILED"] == "2" and "rows are active" in cells["MESSAGE"]
+
+    shown = await world.eventually(registry, counted)
     assert {key: shown[key] for key in ("TEMPLATES", "DESIRED", "READY", "VALID")} == {
         "TEMPLATES": "1",
         "DESIRED": "2",
