@@ -1,1 +1,0 @@
-kubectl describe tenant tenant-01-web-app

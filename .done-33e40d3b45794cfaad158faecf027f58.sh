@@ -1,1 +1,0 @@
-export KUBECONFIG=/tmp/tmpdfgm5_ob/admin.kubeconfig

@@ -1,1 +1,0 @@
-until kubectl get configmap tenant-01-settings -o jsonpath='{.data.plan}' | grep gold; do sleep 1; done

@@ -1,1 +1,0 @@
-export KUBECONFIG=/tmp/tmpxk_txs9p/admin.kubeconfig

@@ -1,1 +1,0 @@
-until kubectl wait --for=condition=Available deployment/tenant-01-web; do sleep 1; done

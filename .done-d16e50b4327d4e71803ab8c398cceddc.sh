@@ -1,1 +1,0 @@
-kubectl delete deployment tenant-01-web
