@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.cluster import Cluster, ClusterOptions
 from ctrlruntime.envtest import Environment
 from ctrlruntime.resources import OWNER, OWNER_UID, Action, Desired, Owner, RemoteControl
+from tests.support.waiting import eventually
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 OWNED = Owner(gvk=GroupVersionKind("g", "v1", "Set"), namespace="default", name="a", uid="u1")
@@ -77,9 +77,7 @@ async def test_a_label_that_was_removed_by_hand_is_put_back(stand: Stand) -> Non
     uid = (await stand.read())["metadata"]["uid"]
     patch = {"metadata": {"labels": {"plane": None}}}
     await stand.client.patch(CONFIG_MAP, "c", patch, namespace="default")
-    async with asyncio.timeout(60):
-        while stand.control.look(desired()) is not None:  # noqa: ASYNC110 - the watch delivers it
-            await asyncio.sleep(0.01)
+    await eventually(lambda: stand.control.look(desired()) is None)
     await stand.control.ensure(desired(), OWNED)
     metadata = (await stand.read())["metadata"]
     assert (metadata["uid"], metadata["labels"]) == (uid, {"plane": "p1"})

@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
@@ -34,6 +35,7 @@ from manager.controllers.cosmos_options import CosmosOptions
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.rbac import audited, grant
 from tests.support.manager_harness import ManagerHarness
+from tests.support.waiting import eventually
 
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -195,23 +197,13 @@ class Place:
 
     async def gone(self, name: str = NAME) -> None:
         """Wait until there is no such set."""
-        end = asyncio.get_running_loop().time() + PATIENCE
-        while await self.get(name) is not None:
-            assert asyncio.get_running_loop().time() < end, f"{name} is still there"
-            await asyncio.sleep(0.05)
+        await eventually(partial(self.get, name), lambda found: found is None, timeout=PATIENCE)
 
     async def until_object(
         self, kind: RESTMapping, name: str, is_so: Callable[[Any], bool]
     ) -> Json:
         """An object (None if there is none), as soon as it is so."""
-        end = asyncio.get_running_loop().time() + PATIENCE
-        while True:
-            found = await self.object(kind, name)
-            if is_so(found):
-                return found
-            if asyncio.get_running_loop().time() > end:
-                raise AssertionError(f"{kind.gvk.kind} {name} is not as expected: {found}")
-            await asyncio.sleep(0.05)
+        return await eventually(partial(self.object, kind, name), is_so, timeout=PATIENCE)
 
     async def phase(self, phase: str, name: str = NAME) -> CosmosFullNode:
         """The set, once it is in that phase for its present generation."""
@@ -240,16 +232,13 @@ class Place:
         found = await self.client.list(POD, self.namespace)
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in found}
 
-    async def told(self, reason: str) -> None:
+    async def until_event(self, reason: str) -> None:
         """Wait for an event of that reason: events are sent in the background."""
-        found: set[str] = set()
-        end = asyncio.get_running_loop().time() + PATIENCE
-        while reason not in found:
-            if asyncio.get_running_loop().time() > end:
-                raise AssertionError(f"no event {reason}, only {sorted(found)}")
-            await asyncio.sleep(0.05)
-            events = await self.client.list(EVENT, self.namespace)
-            found = {item["reason"] for item in events}
+
+        async def reasons() -> set[str]:
+            return {item["reason"] for item in await self.client.list(EVENT, self.namespace)}
+
+        await eventually(reasons, lambda found: reason in found, timeout=PATIENCE)
 
     def requests(self, since: Mark) -> list[LogEntry]:
         """What the manager asked since then of this namespace, watches aside."""

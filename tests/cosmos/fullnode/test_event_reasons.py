@@ -87,7 +87,7 @@ async def test_a_claim_that_cannot_be_patched_is_an_event_and_tried_again(
     rule = proxy.add_rule(refusal)
     try:
         await place.edit(volumeClaimTemplate={"resources": {"requests": {"storage": "2Gi"}}})
-        await place.told("PVCPatchFailed")
+        await place.until_event("PVCPatchFailed")
         texts = {
             event["note"]
             for event in await place.client.list(EVENT, place.namespace)
@@ -111,11 +111,11 @@ async def test_where_a_disk_comes_from_is_an_event_and_where_it_does_not_too(
     await world.environment.install_crds(*SNAPSHOT_CRDS)
     named = {"apiGroup": SNAPSHOT.group, "kind": SNAPSHOT.kind, "name": "first"}
     await place.apply(place.node_set(replicas=1, volumeClaimTemplate={"dataSource": named}))
-    await place.told("DataSourceGetSnapshot")
+    await place.until_event("DataSourceGetSnapshot")
     core = {"kind": SNAPSHOT.kind, "name": "first"}
     other = {"hub-0": {"volumeClaimTemplate": _template(dataSource=core)}}
     await place.edit(instanceOverrides=other)
-    await place.told("DataSourceUnsupported")
+    await place.until_event("DataSourceUnsupported")
     assert await place.names(CLAIM) == []
     snapshot = {
         "apiVersion": SNAPSHOT.api_version,
@@ -131,7 +131,7 @@ async def test_where_a_disk_comes_from_is_an_event_and_where_it_does_not_too(
         instanceOverrides={"hub-0": {"volumeClaimTemplate": _template(autoDataSource=selector)}}
     )
     await place.edit(instanceOverrides={"hub-0": {"volumeClaimTemplate": {"dataSource": None}}})
-    await place.told("AutoDataSource")
+    await place.until_event("AutoDataSource")
     await place.until_object(CLAIM, "pvc-hub-0", lambda claim: claim is not None)
 
 

@@ -58,7 +58,7 @@ async def test_a_bad_image_halts_after_as_many_failed_pods_as_the_limit(
     assert condition(found) == ("True", "TooManyFailures")
     assert "the rollout is halted, 1 member failed: hub-" in found.status.rollout.blocked
     assert found.status.phase == "Progressing"
-    await place.told("RolloutHalted")
+    await place.until_event("RolloutHalted")
     await place.edit(strategy={"maxUnavailable": 6})  # there would be a budget for all
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
     await world.idle()

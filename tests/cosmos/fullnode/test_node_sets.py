@@ -212,7 +212,7 @@ async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, pl
     await place.until(lambda found: found.status.ready_replicas == 2)
     assert await place.names(CLAIM) == CLAIMS[:3], "later steps were taken too"
     assert (await place.uids())["hub-1"] == made["metadata"]["uid"]
-    await place.told("Error")
+    await place.until_event("Error")
 
     await place.client.delete(POD, "hub-1", namespace=place.namespace)
     await place.settled()
@@ -238,7 +238,7 @@ async def test_a_failure_that_passes_is_told_apart_and_keeps_no_step_from_being_
     finally:
         proxy.remove(rule)
     await place.settled()
-    await place.told("ErrorTransient")
+    await place.until_event("ErrorTransient")
 
 
 async def test_what_cannot_be_built_is_an_error_that_names_the_field(place: Place) -> None:
@@ -320,7 +320,7 @@ async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> No
     assert condition is not None
     assert condition.reason == "ImmutableFieldChanged"
     assert "storageClassName" in condition.message
-    await place.told("ImmutableFieldChanged")
+    await place.until_event("ImmutableFieldChanged")
     await place.edit(volumeClaimTemplate={"storageClassName": "standard"})
     await place.until(lambda found: _claims(found) == "True")
     assert await place.uids() == before
@@ -347,7 +347,7 @@ async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
     condition = find_condition(found.status.conditions, "CRDsAvailable")
     assert condition is not None
     assert condition.status == "False"
-    await place.told("AutoDataSourceFindSnapshot")
+    await place.until_event("AutoDataSourceFindSnapshot")
     assert await place.names(CLAIM) == []
 
     await world.environment.install_crds(*SNAPSHOT_CRDS)
@@ -370,7 +370,7 @@ async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
 async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -> None:
     source = {"kind": "PersistentVolumeClaim", "name": "template"}
     await place.apply(place.node_set(replicas=1, volumeClaimTemplate={"dataSource": source}))
-    await place.told("DataSourceGetPVC")
+    await place.until_event("DataSourceGetPVC")
     assert await place.names(CLAIM) == []
     await place.client.create(
         {
@@ -453,7 +453,7 @@ async def test_h_c5_a_template_that_shrinks_is_reported_and_the_claims_stay(plac
     assert "pvc-hub-0 has 2Gi, not 1Gi; pvc-hub-1 has 2Gi, not 1Gi" in condition.message
     claim = await place.object(CLAIM, CLAIMS[0])
     assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
-    await place.told("ImmutableFieldChanged")
+    await place.until_event("ImmutableFieldChanged")
     await place.edit(volumeClaimTemplate=disk)
     await place.until(lambda found: not is_reported(found))
 

@@ -111,7 +111,7 @@ async def test_h_c7_without_any_image_the_field_is_named(place: Place) -> None:
 
 async def test_h_c7_a_schedule_that_names_a_namespace_is_warned_about(place: Place) -> None:
     await place.apply(manifest(place, "scheduledvolumesnapshot"))
-    await place.told("DeprecatedField")
+    await place.until_event("DeprecatedField")
     found = await place.client.get(ScheduledVolumeSnapshot, "hourly", namespace=place.namespace)
     condition = find_condition(found.status.conditions, "DeprecatedFields")
     assert condition is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from apis.cosmos import ProbeStrategy
@@ -21,6 +23,11 @@ pytestmark = [
 def probed(pod: Json) -> list[str]:
     """Names of the containers with a readiness probe."""
     return [each["name"] for each in pod["spec"]["containers"] if "readinessProbe" in each]
+
+
+def has_probes(expected: list[str], pod: Json) -> bool:
+    """Whether there is a Pod, and its containers with a readiness probe are these."""
+    return pod is not None and probed(pod) == expected
 
 
 async def test_a_sentry_of_an_older_manager_keeps_its_pod_until_its_set_changes(
@@ -60,11 +67,7 @@ async def test_an_edit_of_the_strategy_rolls_sentries_there_and_back(place: Plac
     ):
         before = await place.uids()
         await place.edit(podTemplate={"probes": {"strategy": strategy}})
-        await place.until_object(
-            POD,
-            "hub-0",
-            lambda pod, expected=expected: pod is not None and probed(pod) == expected,  # type: ignore[misc]
-        )
+        await place.until_object(POD, "hub-0", partial(has_probes, expected))
         await place.settled()
         assert await place.uids() != before
 
