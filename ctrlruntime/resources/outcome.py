@@ -40,7 +40,7 @@ BELONGS: Final = "it belongs to "
 
 
 def taken(desired: Desired, outcome: Outcome, entry: Entry) -> Foreign:
-    """Return a conflict that came up in writing, as `diff` tells of one."""
+    """Return a conflict that came up in writing, as `diff` reports one."""
     holder = outcome.conflict.removeprefix(BELONGS)
     if outcome.reason is not None:
         holder = f"another manager in part ({outcome.conflict})"

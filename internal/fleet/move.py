@@ -117,7 +117,7 @@ def _of_registry(left: Manifest) -> str:
     return (
         f"the Tenant is made by {registry}, which would make it again from its row. Change the row, so that the "
         "query of a registry on the other data plane has it and this one has it no longer: its workload is deleted here, "
-        "and then made anew there. Nothing was changed"
+        "and then created again there. Nothing was changed"
     )
 
 

@@ -1,6 +1,6 @@
 """Mappings and templates beside the columns that a registry's table has, as its status lists them. Pure.
 
-Names are compared without case: not every database tells them apart.
+Names are compared without case: not every database distinguishes them.
 """
 
 from __future__ import annotations

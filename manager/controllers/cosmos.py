@@ -94,7 +94,7 @@ def access_of(parts: CosmosParts) -> tuple[PlainKind, ...]:
 
 
 def tracked_of(parts: CosmosParts) -> tuple[RESTMapping, ...]:
-    """Return the kinds whose metadata tells all that is wanted of them."""
+    """Return the kinds of which the metadata is all that is needed."""
     return (CONFIG_MAP, *(each.mapping for each in access_of(parts)))
 
 

@@ -102,7 +102,7 @@ class InstanceWriter:
 
 
 def _rolls(child: Child) -> bool:
-    """Whether the workload has begun to change, so that it no longer tells which version runs."""
+    """Whether the workload has begun to change, so that the version that runs no longer follows from it."""
     return child.subresource.kind is InstanceKubernetes and child.written
 
 

@@ -165,7 +165,7 @@ class FullNodeReconciler:
         return outcome
 
     def _explain(self, request: Request) -> Explain:
-        """Return what tells troubles of the hub from others, by an error of a step."""
+        """Return what distinguishes troubles of the hub from others, by an error of a step."""
         hub = self.reads.hub
         if hub is None:
             return lambda _error: None

@@ -75,7 +75,7 @@ async def take(
 ) -> Outcome:
     """Take all steps for one set. `held`: why changes of what works wait, in words. `record_fixes` records failed Pods.
 
-    `explain`: tells troubles of another cluster, where the objects are, from other failures.
+    `explain`: distinguishes troubles of another cluster, where the objects are, from other failures.
     """
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
