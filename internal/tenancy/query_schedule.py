@@ -15,6 +15,7 @@ from ctrlruntime.controller.reconcile import reconcile_context
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from internal.tenancy.queries import Queries, seconds_between
+from internal.tenancy.readings import is_same
 from internal.tenancy.registry_state import FIRST_RETRY, RegistryState
 from internal.tenancy.rows import mapping_problems
 from internal.tenancy.sources import SourceError
@@ -66,7 +67,8 @@ class QuerySchedule:
             await self._read_columns(request, registry, state)
         state.failures = 0
         state.query_due = self.monotonic() + period
-        state.replan |= state.synced.reading != reading or bool(state.synced.troubles)
+        if state.synced.troubles or not await is_same(state.synced.reading, reading):
+            state.replan = True
         state.synced.reading, state.synced.error = reading, None
 
     async def _read_columns(
