@@ -39,6 +39,8 @@ MANUAL = TerraformRuns(approval=PlanApproval.MANUAL)
 ONLY = TerraformRuns(operation=TerraformOperation.PLAN)
 REPAIR = DriftCheck(DAILY, TaskOperation.REPAIR)
 FROZEN = Waiting(Reason.FROZEN, "the freeze holds", None)
+CLOSED = Waiting(Reason.WINDOW, "no maintenance window is open", None)
+HOLDS = pytest.mark.parametrize("hold", [FROZEN, CLOSED], ids=["freeze", "window"])
 PLAN = MadePlan(content="run-1", add=1, change=2, link="https://hcp.example/run-1")
 DESTROYS = MadePlan(
     content="run-2", add=1, destroy=2, replace=1, destroys=("destroy a.b", "replace c.d")
@@ -306,23 +308,27 @@ async def test_an_approved_run_that_failed_is_tried_again_with_the_same_plan(wor
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_freeze_holds_an_approved_plan_and_not_the_planning(world: World) -> None:
+@HOLDS
+async def test_a_hold_stops_an_approved_plan_and_not_the_planning(
+    world: World, hold: Waiting
+) -> None:
     async with world.life() as life:
-        scene = Scene(world, life, hold=FROZEN)
+        scene = Scene(world, life, hold=hold)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
         status = (await world.read()).status
         assert status.waiting is not None
-        assert status.waiting.reason is WaitingReason.FROZEN
+        assert status.waiting.reason.value == hold.reason.value
         assert len(scene.inputs()) == 1
         scene.options["hold"] = None
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
-async def test_a_freeze_still_holds_a_run_that_may_apply_its_plan(world: World) -> None:
+@HOLDS
+async def test_a_hold_stops_a_run_that_may_apply_its_plan(world: World, hold: Waiting) -> None:
     async with world.life() as life:
-        scene = Scene(world, life, hold=FROZEN, terraform_runs=None)
+        scene = Scene(world, life, hold=hold, terraform_runs=None)
         await world.make()
         await scene.drive()
         assert scene.inputs() == []

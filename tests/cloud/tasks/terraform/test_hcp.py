@@ -7,9 +7,10 @@ from dataclasses import replace
 
 import pytest
 
-from apis.cloud import TaskOperation
+from apis.cloud import Instance, TaskOperation
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected
+from internal.cloud.terraform_types import TerraformTypes, parse_types
 from tests.cloud.servers.hcp import Run, Workspace
 from tests.cloud.servers.hcp.fake_service import Version
 from tests.cloud.servers.hcp.server import TOKEN
@@ -69,6 +70,40 @@ async def test_a_run_of_the_same_id_is_adopted_whatever_its_state(bench: HCPBenc
     with pytest.raises(TaskError, match="was discarded by a person"):
         await bench.apply()
     assert len(runs(bench)) == 1
+
+
+TYPES = """
+large:
+  module: {source: app.terraform.io/acme/large/google, outputs: [project_id]}
+  organization: acme
+  address: ADDRESS
+  projectId: prj-1
+  tokenFrom: {name: hcp, key: token}
+  workspace: ${namespace}-${instance}
+  terraformVersion: 1.9.8
+"""
+
+
+async def test_an_instance_of_a_type_runs_where_and_as_its_type_says(bench: HCPBench) -> None:
+    types = TerraformTypes(parse_types(TYPES.replace("ADDRESS", bench.server.url)))
+    terraform = {"terraform": {"type": "large"}}
+    spec = {"sourcegraphVersion": "5.1.0", "infrastructure": terraform}
+    found = types.settings_of(
+        Instance.from_manifest({"metadata": {"name": "acme", "namespace": "prod"}, "spec": spec})
+    )
+    assert found is not None
+    result = await bench.apply({"infrastructure": {"terraform": found.to_wire()}})
+    assert result.outputs == {
+        "project_id": "project_id of prod-acme",
+        "terraform_workspace": "acme/prod-acme",
+    }
+    made = workspace(bench, "prod-acme")
+    assert (made.project, made.attributes["terraform-version"]) == ("prj-1", "1.9.8")
+    [run] = runs(bench)
+    assert (
+        run.version.document()["module"]["instance"]["source"]
+        == "app.terraform.io/acme/large/google"
+    )
 
 
 async def test_the_workspace_is_made_and_kept_as_the_spec_says(bench: HCPBench) -> None:
