@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -130,12 +130,10 @@ async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else
     assert "hub-p2p-2" in overlay
     # A Pod that is replaced is not replaced again, and what is not about peers reaches all.
     await place.client.delete(POD, "hub-0", namespace=place.namespace)
-    await place.until(lambda found: found.status.ready_replicas == 2)
-    await place.until(lambda found: found.status.ready_replicas == 3)
+    await place.until_object(POD, "hub-0", _made_after(before["hub-0"]))
     await place.settled()
     await world.idle()
     replaced = await place.uids()
-    assert replaced["hub-0"] != before["hub-0"]
     assert replaced["hub-1"] == before["hub-1"]
     await place.edit(chain={"config": {"maxInboundPeers": 7}})
     await renewed(place, replaced)
@@ -374,6 +372,18 @@ async def test_a_pod_that_has_ended_is_made_anew(place: Place) -> None:
 
 def _new(found: CosmosFullNode) -> bool:
     return found.status.observed_generation == found.metadata.generation
+
+
+def _made_after(uid: str) -> Callable[[Any], bool]:
+    """Holds for a Pod that is ready and not the one of that UID."""
+
+    def is_so(pod: dict[str, Any] | None) -> bool:
+        if pod is None or pod["metadata"]["uid"] == uid:
+            return False
+        conditions = pod.get("status", {}).get("conditions", [])
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+    return is_so
 
 
 def _image(pod: dict[str, Any], container: str = "node") -> str:
