@@ -286,7 +286,9 @@ class FleetPlanner:
 
     def _values_removed(self, planned: PlannedTenant, context: Context, owner: Owner) -> None:
         name = secret_name(planned.owner.name)
-        entry = self.tenants.targets.local.kinds.get(SECRET.gvk, name, namespace=owner.namespace)
+        entry = self.tenants.kinds.targets.local.kinds.get(
+            SECRET.gvk, name, namespace=owner.namespace
+        )
         if entry is not None:
             write = PlannedWrite(
                 operation=Operation.DELETE,

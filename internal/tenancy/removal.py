@@ -6,7 +6,7 @@ from datetime import datetime
 from functools import partial
 
 from apis.hub_condition import ClusterTrouble
-from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.resources import Owner, Ownership
@@ -22,19 +22,20 @@ from internal.tenancy.policies import (
     orphan_patch,
 )
 from internal.tenancy.pools import Job, WorkerPools
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.removal_decisions import (
     Action,
     Decision,
     LiveObject,
     Place,
     Reason,
-    Unreadable,
     Wanted,
     decide,
     pending,
     place_of,
 )
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
+from internal.tenancy.tenant_kinds import unreadable
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +89,12 @@ class Removed:
 class Scope:
     """Whose objects, as whom they are removed, and what must not show in messages.
 
-    `applied` are the keys of the status. `protects` takes the kind and name of an object that nothing
-    may be written to. `user` is the account to impersonate, None for the manager.
+    `applied` are the keys of the status. `user` is the account to impersonate, None for the manager.
     """
 
     owner: Owner
     applied: Collection[ResourceKey]
     reason: OrphanReason
-    protects: Callable[[GroupKind, str], bool]
     user: str | None = None
     hidden: Mapping[str, str] = field(default_factory=dict, repr=False)
 
@@ -105,24 +104,27 @@ class Remover:
     """Removes objects of tenants."""
 
     targets: TargetClusters
+    privileges: Privileges
+    """Whose protected objects are neither deleted nor released."""
     pools: WorkerPools
     clock: Callable[[], datetime]
 
     async def remove(
         self,
         wanted: Wanted,
-        observe: Callable[[], list[Found]],
         scope: Scope,
         *,
-        unreadable: Unreadable,
+        observe: Callable[[], list[Found]] | None = None,
     ) -> Removed:
         """Decide and carry out until nothing is left to do in this pass.
 
-        `observe` returns the objects that record the tenant as their owner, from the cache. Raises what
-        leaves the server's answer open; its refusals are part of the result.
+        `observe` returns the objects that record the tenant as their owner; by default all that the caches have.
+        Raises what leaves the server's answer open; its refusals are part of the result.
         """
         await load()
         result = Removed()
+        observe = observe or partial(owned_objects, self.targets, scope.owner)
+        unread = unreadable(self.targets)
         targets = self.targets.impersonating(scope.user)
         tried: set[Place] = set()
         refused: dict[Place, str] = {}
@@ -133,7 +135,7 @@ class Remover:
                 [self._look(item, scope) for item in found.values()],
                 scope.applied,
                 refused=refused,
-                unreadable=unreadable,
+                unreadable=unread,
             )
             todo = [
                 (item, found[place_of(item.key)])
@@ -207,7 +209,7 @@ class Remover:
             uid=entry.uid,
             foreign=standing is Ownership.FOREIGN,
             recorded=standing is Ownership.OURS,
-            protected=scope.protects(mapping.gvk.group_kind, entry.name),
+            protected=self.privileges.protects(mapping.gvk.group_kind, entry.name),
             written=entry.owned is not None or key in scope.applied,
             released=is_orphaned(entry.labels),
             policy=policy,

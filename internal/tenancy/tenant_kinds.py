@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import TransportError
 from ctrlruntime.resources import ObjectKey
 from internal.tenancy.builder import Build, BuiltResource
-from internal.tenancy.children import ChildKinds
+from internal.tenancy.children import ChildKinds, Trouble
 from internal.tenancy.labels import KINDS, kinds_of, parse_kinds
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.privileges import Privileges
@@ -18,31 +18,52 @@ from internal.tenancy.removal_view import applied_keys, applied_kinds
 from internal.tenancy.target_clusters import KindMappings, TargetCluster, TargetClusters
 
 
-async def mappings_of(
-    tenant: Tenant,
-    annotations: Mapping[str, str],
-    user: Hashable,
-    targets: TargetClusters,
-    privileges: Privileges,
-) -> KindMappings:
-    """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched for `user` and its first list here."""
-    named = kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
-    possible = targets.possible({gvk.group_kind for gvk in named})
-    found: dict[str, dict[GroupVersionKind, RESTMapping | None]] = {}
-    for target in targets:
-        applied = applied_kinds(tenant.status, target.name)
-        kinds = frozenset(
-            gvk
-            for gvk in named
-            if gvk.group_kind in applied
-            or (target.name in possible[gvk.group_kind] and privileges.allows(gvk.group_kind))
-        )
-        target.kinds.use(user, kinds)
-        await target.kinds.release_unused()
-        found[target.name] = {
-            gvk: await _mapping_in(target, gvk, user, applied, privileges) for gvk in sorted(kinds)
-        }
-    return found
+@dataclass(frozen=True, slots=True)
+class TenantKinds:
+    """The kinds that tenants may have objects of: where they are served, and whether they can be read."""
+
+    targets: TargetClusters
+    privileges: Privileges
+
+    async def mappings(
+        self, tenant: Tenant, annotations: Mapping[str, str], user: Hashable
+    ) -> KindMappings:
+        """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched for `user` and its first list here."""
+        privileges = self.privileges
+        named = kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
+        possible = self.targets.possible({gvk.group_kind for gvk in named})
+        found: dict[str, dict[GroupVersionKind, RESTMapping | None]] = {}
+        for target in self.targets:
+            applied = applied_kinds(tenant.status, target.name)
+            kinds = frozenset(
+                gvk
+                for gvk in named
+                if gvk.group_kind in applied
+                or (target.name in possible[gvk.group_kind] and privileges.allows(gvk.group_kind))
+            )
+            target.kinds.use(user, kinds)
+            await target.kinds.release_unused()
+            found[target.name] = {
+                gvk: await _mapping_in(target, gvk, user, applied, privileges)
+                for gvk in sorted(kinds)
+            }
+        return found
+
+    def lag(self, mappings: KindMappings) -> bool:
+        """Whether a kind is missing that discovery may not show yet."""
+        local = self.targets.local
+        return None in mappings[local.name].values() and local.kinds.discovery_lags()
+
+    def troubles(self, tenant: Tenant) -> list[Trouble]:
+        """Return why kinds that something was applied of cannot be read: what is left of it is not known."""
+        applied = applied_kinds(tenant.status)
+        kinds = self.targets.local.kinds.unreadable()
+        return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
+
+    def forget(self, user: Hashable) -> None:
+        """Forget a tenant that is gone: it needs no kind any more."""
+        for target in self.targets:
+            target.kinds.leave(user)
 
 
 async def _mapping_in(

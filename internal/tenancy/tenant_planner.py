@@ -26,7 +26,6 @@ from internal.tenancy.naming import LOCAL
 from internal.tenancy.outcome import State
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
 from internal.tenancy.preview import with_metadata
-from internal.tenancy.privileges import Privileges
 from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.removal import Found, Remover, Scope, owned_objects
 from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted, place_of
@@ -34,8 +33,8 @@ from internal.tenancy.removal_decisions import Reason as RemovalReason
 from internal.tenancy.removal_view import applied_keys, wanted_by_deleted, wanted_by_living
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.sync_planner import Objects
-from internal.tenancy.target_clusters import KindMappings, TargetClusters, any_mapping
-from internal.tenancy.tenant_kinds import explained, mappings_of, unreadable
+from internal.tenancy.target_clusters import KindMappings, any_mapping
+from internal.tenancy.tenant_kinds import TenantKinds, explained
 from internal.tenancy.variables import (
     Variables,
     VariablesError,
@@ -73,9 +72,8 @@ class TenantPlanner:
     control: DryRunControl
     applier: Applier
     remover: Remover
-    targets: TargetClusters
+    kinds: TenantKinds
     renderer: Renderer
-    privileges: Privileges
     templates: Objects
     definitions: Definitions
     grouping: Grouping
@@ -91,9 +89,7 @@ class TenantPlanner:
         """Plan a tenant that stays or is to be made."""
         tenant = planned.tenant
         context = context_of(tenant, self._values(tenant, planned.sensitive))
-        mappings = await mappings_of(
-            tenant, planned.annotations, planned.request, self.targets, self.privileges
-        )
+        mappings = await self.kinds.mappings(tenant, planned.annotations, planned.request)
         try:
             made, variables = await self._build(tenant, planned.sensitive, mappings)
         except (VariablesError, GraphError) as error:
@@ -122,9 +118,7 @@ class TenantPlanner:
         """Plan the objects of a tenant that goes, by `verb`; `kept` are taken over by others."""
         tenant = planned.tenant
         context = context_of(tenant, self._values(tenant, planned.sensitive))
-        mappings = await mappings_of(
-            tenant, planned.annotations, planned.request, self.targets, self.privileges
-        )
+        mappings = await self.kinds.mappings(tenant, planned.annotations, planned.request)
         if self._intent is None:
             definition = await self.definitions.of(Tenant.mapping())
             removed = definition.removes(APPROVE_DELETION)
@@ -165,7 +159,7 @@ class TenantPlanner:
             if hook.id in tenant.status.completed_hooks:
                 continue
             built = await build_hook(
-                tenant, hook, variables, self.renderer, lookup, self.privileges
+                tenant, hook, variables, self.renderer, lookup, self.kinds.privileges
             )
             resource = built.resource.id
             if built.desired is None:
@@ -201,8 +195,8 @@ class TenantPlanner:
     ) -> tuple[Build, Variables]:
         variables = variables_of(tenant, self._values(tenant, sensitive))
         lookup = partial(any_mapping, mappings)
-        made = await build(tenant, variables, self.renderer, lookup, self.privileges)
-        return explained(made, self.targets), variables
+        made = await build(tenant, variables, self.renderer, lookup, self.kinds.privileges)
+        return explained(made, self.kinds.targets), variables
 
     # -- what is applied -------------------------------------------------------------------------
 
@@ -273,16 +267,14 @@ class TenantPlanner:
         self.writes.clear()
         removed = await self.remover.remove(
             wanted,
-            lambda: self._remaining(planned.owner, kept),
             Scope(
                 owner=planned.owner,
                 applied=applied_keys(planned.tenant.status),
                 reason=reason,
                 user=impersonated(planned.tenant),
-                protects=self.privileges.protects,
                 hidden=context.hidden,
             ),
-            unreadable=unreadable(self.targets),
+            observe=lambda: self._remaining(planned.owner, kept),
         )
         decided = {place_of(item.key): item for item in removed.done}
         for write in self.writes:
@@ -301,7 +293,7 @@ class TenantPlanner:
     def _remaining(self, owner: Owner, kept: frozenset[Place]) -> list[Found]:
         """Return the owner's objects but for those that the plan has removed."""
         gone = {_place(each) for each in self.writes}
-        found = owned_objects(self.targets, owner)
+        found = owned_objects(self.kinds.targets, owner)
         return [each for each in found if each.place not in gone and each.place not in kept]
 
 

@@ -1,15 +1,13 @@
 """Reconciles one Tenant: render, apply, wait, remove what is no longer wanted, report."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 from pydantic import ValidationError
 
-from apis.hub_condition import report_hub
 from apis.tenancy import HookMoment, Tenant
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.annotations import is_paused, requested
+from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.reconcile import Result, reconcile_context
 from ctrlruntime.queue import Request
@@ -17,7 +15,6 @@ from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
 from internal.tenancy.applier import Applier, ApplyResult
 from internal.tenancy.builder import Build
-from internal.tenancy.children import Trouble
 from internal.tenancy.conflict_waiters import Claims
 from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
@@ -25,39 +22,27 @@ from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
 from internal.tenancy.hooks import HookResult, Hooks, Stopped, unreadable_hooks
 from internal.tenancy.labels import FINALIZER, hands_over
-from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing, tell
+from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
-    HOOK_FAILED,
     VARIABLES_ERROR,
     Failure,
     is_under_way,
-    refuse,
-    report_conversions,
-    report_hook,
-    report_removals,
-    report_teardown,
-    summarize,
 )
 from internal.tenancy.policies import OrphanReason
-from internal.tenancy.privileges import Privileges
 from internal.tenancy.pruning_holds import PruningHolds
-from internal.tenancy.removal import Removed, Remover, Scope, owned_objects
+from internal.tenancy.removal import Removed, Remover, Scope
 from internal.tenancy.removal_decisions import Intent, Wanted
 from internal.tenancy.removal_view import (
     applied_keys,
-    applied_kinds,
-    pending_removals,
-    remembered_ids,
-    still_there,
     wanted_by_deleted,
     wanted_by_living,
 )
 from internal.tenancy.replacement_marks import predecessors_of
 from internal.tenancy.reports import TenantReports
-from internal.tenancy.target_clusters import KindMappings, TargetClusters
+from internal.tenancy.target_clusters import KindMappings
 from internal.tenancy.tenant_builds import TenantBuilds
-from internal.tenancy.tenant_kinds import mappings_of, unreadable
+from internal.tenancy.tenant_kinds import TenantKinds
 from internal.tenancy.variables import Variables, VariablesError
 
 FIRST_RETRY = 2.0
@@ -118,13 +103,11 @@ class TenantReconciler:
 
     stores: TenancyStores
     writers: Writers
-    targets: TargetClusters
-    privileges: Privileges
+    kinds: TenantKinds
     content: TenantContent
     changes: ObjectChanges
     waits: TenantWaits
     reports: TenantReports
-    clock: Callable[[], datetime]
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
@@ -160,17 +143,19 @@ class TenantReconciler:
         self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
     ) -> Result | None:
         try:
-            mappings = await self._mappings(tenant, entry, request)
+            mappings = await self.kinds.mappings(tenant, entry.annotations, request)
             await self.content.generated.ensure(tenant, entry, owner.predecessors)
             made, variables = await self.content.builds.of(tenant, entry, mappings)
         except VariablesError as error:
             self.waits.grants.forget(request)
-            await self._refuse(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
+            await self.reports.refused(tenant, entry, Failure(VARIABLES_ERROR, str(error)))
             return Result(requeue_after=self.waits.retries.when(request))
         except GraphError as error:
             self.waits.grants.forget(request)
             degraded = "DependencyCycle" if error.cyclic else DEPENDENCY_ERROR
-            await self._refuse(tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded))
+            await self.reports.refused(
+                tenant, entry, Failure(DEPENDENCY_ERROR, str(error), degraded)
+            )
             return None
         hooks = await self._before_create(tenant, owner, entry, mappings)
         if hooks.stopped is not None:
@@ -185,10 +170,8 @@ class TenantReconciler:
         walked.troubles += removed.troubles
         wait = self.waits.debounce.remaining(request, pending=is_under_way(walked.outcomes))
         if wait <= 0:
-            await self._report(tenant, entry, made, walked, removed, hooks.completed)
-        local = self.targets.local
-        lags = None in mappings[local.name].values() and local.kinds.discovery_lags()
-        return self._next(tenant, request, walked, wait, lags=lags)
+            await self.reports.applied(tenant, entry, made, walked, removed, hooks.completed)
+        return self._next(tenant, request, walked, wait, lags=self.kinds.lag(mappings))
 
     # -- hooks -------------------------------------------------------------------------------
 
@@ -224,19 +207,8 @@ class TenantReconciler:
         completed: Sequence[str],
     ) -> Result | None:
         """Record the hook that nothing goes on without; the end of its Job starts another pass."""
-        status = report_hook(
-            tenant.status, stopped.reason, stopped.message, entry.generation, self.clock()
-        )
-        status.completed_hooks = sorted({*status.completed_hooks, *completed})
-        status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
-        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
-        if stopped.reason == HOOK_FAILED:
-            self.reports.refused(tenant, Failure(stopped.reason, stopped.message), status)
+        await self.reports.stopped(tenant, entry, stopped, completed)
         return Result(requeue_after=self.waits.retries.when(request)) if stopped.retry else None
-
-    async def _mappings(self, tenant: Tenant, entry: Entry, request: Request) -> KindMappings:
-        """How the kinds of the tenant are served, each watched and its first list here."""
-        return await mappings_of(tenant, entry.annotations, request, self.targets, self.privileges)
 
     # -- what is no longer wanted ------------------------------------------------------------
 
@@ -269,16 +241,13 @@ class TenantReconciler:
     ) -> Removed:
         removed = await self.changes.remover.remove(
             wanted,
-            lambda: owned_objects(self.targets, owner),
             Scope(
                 owner=owner,
                 applied=applied_keys(tenant.status),
                 reason=reason,
                 user=impersonated(tenant),
-                protects=self.privileges.protects,
                 hidden=hidden,
             ),
-            unreadable=unreadable(self.targets),
         )
         self.reports.removed(tenant, removed)
         return removed
@@ -295,7 +264,7 @@ class TenantReconciler:
         self.changes.pruning.record(request)
         if FINALIZER not in entry.finalizers:
             return None
-        mappings = await self._mappings(tenant, entry, request)
+        mappings = await self.kinds.mappings(tenant, entry.annotations, request)
         intent = await self.changes.intents.of(entry)
         runs_hooks = intent is Intent.DELETE and not hands_over(entry.annotations)
         hooks = HookResult()
@@ -308,7 +277,7 @@ class TenantReconciler:
             tenant, owner, wanted, OrphanReason.TENANT_DELETED, hidden=_names_hidden(tenant)
         )
         unseen = {
-            trouble.grant for trouble in self._out_of_sight(tenant) if trouble.grant is not None
+            trouble.grant for trouble in self.kinds.troubles(tenant) if trouble.grant is not None
         }
         grants = unseen | denied(tenant, removed)
         again = self.waits.grants.report(request, template_of(tenant), grants, unseen=unseen)
@@ -319,69 +288,11 @@ class TenantReconciler:
                     return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
             await self.writers.patcher.remove_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None
-        await self._report_teardown(tenant, entry, removed, grants, hooks.completed)
+        await self.reports.leaving(tenant, entry, removed, grants, hooks.completed)
         if (removed.refused or removed.troubles) and not grants:
             return Result(requeue_after=self.waits.retries.when(request))
         # Otherwise the next object to go, or a right that is granted, starts another pass.
         return None if again is None else Result(requeue_after=again)
-
-    def _out_of_sight(self, tenant: Tenant) -> list[Trouble]:
-        """Why kinds that something was applied of cannot be read: what is left of it is not known."""
-        applied = applied_kinds(tenant.status)
-        kinds = self.targets.local.kinds.unreadable()
-        return [trouble for gvk, trouble in kinds.items() if gvk.group_kind in applied]
-
-    async def _report_teardown(
-        self,
-        tenant: Tenant,
-        entry: Entry,
-        removed: Removed,
-        grants: set[Grant],
-        hooks: Sequence[str],
-    ) -> None:
-        """Record what keeps the tenant, which rights are missing, and the hooks that have run."""
-        now = self.clock()
-        removals = pending_removals(tenant.status, removed.decisions, now)
-        status = report_teardown(tenant.status, removals, entry.generation, now)
-        status.completed_hooks = sorted({*status.completed_hooks, *hooks})
-        tell(status.conditions, grants, entry.generation, now)
-        report_hub(status.conditions, removed.troubles, entry.generation, now, used=False)
-        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
-
-    # -- telling ---------------------------------------------------------------------------
-
-    async def _refuse(self, tenant: Tenant, entry: Entry, failure: Failure) -> None:
-        """Nothing could be done for the tenant: say why."""
-        status = refuse(tenant.status, failure, entry.generation, self.clock())
-        status.last_handled_reconcile = requested(entry.annotations)
-        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
-        self.reports.refused(tenant, failure, status)
-
-    async def _report(
-        self,
-        tenant: Tenant,
-        entry: Entry,
-        made: Build,
-        walked: ApplyResult,
-        removed: Removed,
-        hooks: Sequence[str],
-    ) -> None:
-        now = self.clock()
-        removals = pending_removals(tenant.status, removed.decisions, now)
-        status = summarize(tenant.status, walked.outcomes, entry.generation, now, removals)
-        report_removals(status, removals, entry.generation, now)
-        report_conversions(status, made.lost(), entry.generation, now)
-        status.applied_resources = sorted(
-            {*status.applied_resources, *still_there(removed.decisions)}
-        )
-        status.retained_resource_ids = remembered_ids(tenant, removed.decisions)
-        status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
-        status.completed_hooks = sorted({*status.completed_hooks, *hooks})
-        status.last_handled_reconcile = requested(entry.annotations)
-        tell(status.conditions, walked.missing, entry.generation, now)
-        report_hub(status.conditions, walked.troubles, entry.generation, now, used=walked.further)
-        await self.writers.statuses.write(Tenant.mapping(), entry, tenant.status, status)
-        self.reports.walked(tenant, walked.outcomes, status)
 
     def _next(
         self, tenant: Tenant, request: Request, walked: ApplyResult, wait: float, *, lags: bool
@@ -411,8 +322,7 @@ class TenantReconciler:
         self.changes.intents.forget(request)
         self.changes.pruning.record(request)
         self.waits.forget(request)
-        for target in self.targets:
-            target.kinds.leave(request)
+        self.kinds.forget(request)
         self.reports.gone(request)
 
 

@@ -53,6 +53,7 @@ from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.template_revisions import TemplateRevisions
 from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_counts import TenantCounting
+from internal.tenancy.tenant_kinds import TenantKinds
 from internal.tenancy.tenant_reconciler import (
     ObjectChanges,
     TenantContent,
@@ -166,8 +167,7 @@ def _tenant_reconciler(
     return TenantReconciler(
         stores=parts.stores,
         writers=parts.writers,
-        targets=targets,
-        privileges=privileges,
+        kinds=TenantKinds(targets, privileges),
         content=TenantContent(
             generated=GeneratedValues(parts.informers.values.informer, parts.manager.client),
             builds=TenantBuilds(parts.renderer, values, targets, privileges),
@@ -175,7 +175,7 @@ def _tenant_reconciler(
         ),
         changes=ObjectChanges(
             applier=_applier(parts),
-            remover=Remover(targets, parts.writers.pools, utc_now),
+            remover=Remover(targets, privileges, parts.writers.pools, utc_now),
             intents=intents,
             pruning=pruning,
         ),
@@ -184,8 +184,9 @@ def _tenant_reconciler(
             grants=parts.records.grants,
             debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
         ),
-        reports=TenantReports(parts.manager.recorder, parts.metrics),
-        clock=utc_now,
+        reports=TenantReports(
+            parts.writers.statuses, parts.manager.recorder, parts.metrics, utc_now
+        ),
     )
 
 

@@ -43,6 +43,7 @@ from internal.tenancy.secrets import WatchedSecrets
 from internal.tenancy.sources import Sources, SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
+from internal.tenancy.tenant_kinds import TenantKinds
 from internal.tenancy.tenant_planner import TenantPlanner
 from internal.tenancy.values import SECRET, SensitiveValues
 from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
@@ -157,13 +158,13 @@ class _Parts:
             clock=utc_now,
         )
         values = SensitiveValues(self.values.informer)
+        kinds = TenantKinds(self._targets(control), self.options.privileges)
         tenants = TenantPlanner(
             control=control,
             applier=self._applier(control),
-            remover=Remover(self._targets(control), self._pools, utc_now),
-            targets=self._targets(control),
+            remover=Remover(kinds.targets, kinds.privileges, self._pools, utc_now),
+            kinds=kinds,
             renderer=self.renderer,
-            privileges=self.options.privileges,
             templates=self.templates,
             definitions=definitions,
             grouping=grouping,
