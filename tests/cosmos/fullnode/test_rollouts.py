@@ -375,7 +375,7 @@ def _new(found: CosmosFullNode) -> bool:
 
 
 def _made_after(uid: str) -> Callable[[Any], bool]:
-    """Holds for a Pod that is ready and not the one of that UID."""
+    """Return whether a Pod is ready and not the one of that UID."""
 
     def is_so(pod: dict[str, Any] | None) -> bool:
         if pod is None or pod["metadata"]["uid"] == uid:
