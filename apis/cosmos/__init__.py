@@ -2,48 +2,45 @@
 
 from .common import GROUP, VERSION, Metadata
 from .cosmosfullnode import (
-    AdditionalPod,
+    CosmosFullNode,
+    CosmosFullNodeSpec,
+    Disable,
+    FullNodeType,
+    InstanceOverride,
+    Ordinals,
+)
+from .fullnode_chain import (
     App,
-    AutoDataSource,
-    BuilderChanges,
     Chain,
     ChainVersion,
     Comet,
-    CosmosFullNode,
-    CosmosFullNodeSpec,
-    CosmosFullNodeStatus,
     DatabaseBackend,
-    DataSource,
-    DataSourceFailure,
-    Disable,
-    FullNodePhase,
-    FullNodeType,
-    HeightDriftMitigation,
-    InstanceOverride,
     KeyCase,
     LogFormat,
     LogLevel,
-    NodeService,
-    Ordinals,
-    PeerRollout,
-    PeerSettings,
-    PodTemplate,
-    Probes,
-    ProbeStrategy,
     Pruning,
     PruningStrategy,
-    PVCAutoScale,
-    PVCAutoScaleRequest,
+    TxIndexer,
+)
+from .fullnode_disks import (
+    AutoDataSource,
+    DataSource,
+    DataSourceFailure,
     RetentionPolicy,
+    VolumeClaimTemplate,
+)
+from .fullnode_pods import AdditionalPod, PodTemplate, Probes, ProbeStrategy
+from .fullnode_rollout import BuilderChanges, PeerRollout, PeerSettings, Strategy
+from .fullnode_selfheal import HeightDriftMitigation, PVCAutoScale, SelfHeal
+from .fullnode_services import NodeService, ServiceOverride
+from .fullnode_status import (
+    CosmosFullNodeStatus,
+    FullNodePhase,
+    PVCAutoScaleRequest,
     RolloutStatus,
     ScheduledSnapshotStatus,
-    SelfHeal,
     SelfHealingStatus,
-    ServiceOverride,
-    Strategy,
     SyncInfo,
-    TxIndexer,
-    VolumeClaimTemplate,
 )
 from .scheduledvolumesnapshot import (
     FullNodeRef,

@@ -6,9 +6,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from ctrlruntime.api import ApiModel
+from ctrlruntime.api import ApiModel, Int32
 
-__all__ = ["GROUP", "VERSION", "Metadata", "NonEmpty"]
+__all__ = ["GROUP", "VERSION", "Count", "Height", "Metadata", "NonEmpty"]
 
 GROUP = "cosmos.ctrlruntime.dev"
 VERSION = "v1"
@@ -25,3 +25,8 @@ class Metadata(ApiModel):
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 """A text that is not blank."""
+
+Count = Annotated[Int32, Field(ge=0)]
+"""A number of things."""
+Height = Annotated[int, Field(ge=0)]
+"""Height of a block."""
