@@ -34,41 +34,38 @@ from .fleetrollout import (
     WaveApproval,
 )
 from .instance import (
-    GCP,
-    GKE,
-    AssignedChange,
-    AssignedVersion,
-    Bundle,
-    ChildSummary,
-    Cluster,
-    ClusterValues,
     CustomDomain,
     Debug,
-    DiskPolicy,
-    DriftAction,
-    DriftDetection,
-    EnvironmentFrom,
-    GCPStatus,
-    GKEPool,
-    HelmChart,
-    Infrastructure,
     Instance,
     InstanceSpec,
-    InstanceStatus,
     Invariant,
     ManagedSMTP,
-    NamedResource,
+    ReleaseChannel,
+    UpgradeSettings,
+)
+from .instance_cluster import Bundle, Cluster, ClusterValues, DiskPolicy, HelmChart
+from .instance_infrastructure import (
+    GCP,
+    GKE,
+    EnvironmentFrom,
+    GKEPool,
+    Infrastructure,
     PrivateCodeHost,
     PrivateCodeHostAWS,
     PrivateDNS,
     PrivateDNSRoute,
     PrivateLink,
-    ReleaseChannel,
     TerraformModule,
-    TerraformOperation,
-    TerraformRuns,
     TerraformSettings,
-    UpgradeSettings,
+)
+from .instance_runs import DriftAction, DriftDetection, TerraformOperation, TerraformRuns
+from .instance_status import (
+    AssignedChange,
+    AssignedVersion,
+    ChildSummary,
+    GCPStatus,
+    InstanceStatus,
+    NamedResource,
 )
 from .instanceinvariants import InstanceInvariants, InstanceInvariantsSpec
 from .instancekubernetes import InstanceKubernetes, InstanceKubernetesSpec

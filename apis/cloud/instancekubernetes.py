@@ -10,7 +10,7 @@ from ctrlruntime.api import ApiModel, Resource
 
 from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
-from .instance import Cluster
+from .instance_cluster import Cluster
 
 __all__ = ["InstanceKubernetes", "InstanceKubernetesSpec"]
 

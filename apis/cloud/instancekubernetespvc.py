@@ -11,7 +11,7 @@ from ctrlruntime.api import ApiModel, Duration, Resource
 
 from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
-from .instance import DiskPolicy
+from .instance_cluster import DiskPolicy
 
 __all__ = ["InstanceKubernetesPVC", "InstanceKubernetesPVCSpec"]
 

@@ -10,7 +10,8 @@ from ctrlruntime.api import ApiModel, ListMap, Resource
 
 from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
-from .instance import CustomDomain, Infrastructure
+from .instance import CustomDomain
+from .instance_infrastructure import Infrastructure
 
 __all__ = ["InstanceTerraform", "InstanceTerraformSpec"]
 

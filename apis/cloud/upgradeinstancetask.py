@@ -11,7 +11,8 @@ from ctrlruntime.api import CEL, ApiModel, Resource
 
 from .columns import progress_columns
 from .common import GROUP, VERSION, TaskStatus
-from .instance import Cluster, UpgradeSettings
+from .instance import UpgradeSettings
+from .instance_cluster import Cluster
 
 __all__ = ["UpgradeInstanceTask", "UpgradeInstanceTaskSpec"]
 
