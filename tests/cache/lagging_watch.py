@@ -17,7 +17,7 @@ class LaggingWatch:
 
     def __init__(self, informer: Informer) -> None:
         self._informer = informer
-        self._overlay = informer._ledger
+        self._overlay = informer._overlay
         self._observe, self._bookmark = self._overlay.observe, self._overlay.bookmark
         self._held: list[Callable[[], None]] = []
         self._overlay.observe = self._hold_event  # type: ignore[method-assign]
@@ -32,7 +32,7 @@ class LaggingWatch:
     def _deliver(self, scope: str, entry: Entry, deleted: bool) -> None:
         event = self._observe(scope, entry, deleted=deleted)
         if event is not None:
-            self._informer._emit(event)
+            self._informer._handlers.emit(event)
 
     def release(self) -> None:
         """Let through what was held back, in its order, and what comes from now on."""
