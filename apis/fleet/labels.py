@@ -21,6 +21,9 @@ __all__ = [
     "MOVING_TO",
     "PARALLEL_PREFIX",
     "PLANE_NAMESPACE",
+    "ROW",
+    "ROW_GONE",
+    "ROW_PRESENT",
     "TARGET_NAMESPACE",
     "WORKERS_LEASE",
 ]
@@ -41,6 +44,13 @@ MOVING_TO: Final = f"{GROUP}/moving-to"
 """Annotation of a Tenant that `manager fleet move` moves: the id of the data plane that it goes to."""
 MOVED_FROM: Final = f"{GROUP}/moved-from"
 """Annotation of a Tenant that was moved: the id of the data plane that it came from."""
+ROW: Final = f"{GROUP}/row"
+"""Annotation of a Tenant that moves and that a registry made: whether that registry still has its row. It is
+written by the registry, which does not delete the Tenant from then on."""
+ROW_PRESENT: Final = "present"
+"""Value of ROW: the row is active, so the Tenant is as it would be without the move."""
+ROW_GONE: Final = "gone"
+"""Value of ROW: without the move the Tenant would be deleted."""
 PARALLEL_PREFIX: Final = f"parallel.{GROUP}/"
 """Prefix of the label on a hub namespace that lets the stack of a target namespace write there; the
 target namespace's name follows."""

@@ -371,6 +371,8 @@ class TenantRegistryStatus(ApiModel):
     removals_pending: Int32 = 0
     """Tenants with an object that is still to be removed, tenants whose deletion is paused, and tenants
     that go once their replacements are ready."""
+    moving: Int32 | None = None
+    """Tenants that are not deleted when their rows go, as they move to other data planes; absent if there are none."""
     rows: RowCounts = Field(default_factory=RowCounts)
     """What the last successful query found."""
     columns: Annotated[list[str], ListSet(), Field(max_length=100)] = Field(default_factory=list)

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from apis.fleet.labels import ROW_GONE, ROW_PRESENT
 from internal.tenancy.deletion_guard import Guard, Held, guarded
 from internal.tenancy.naming import IllegalName, tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
@@ -50,6 +51,19 @@ class Replacement:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Move:
+    """A tenant that moves to another data plane: it stays, whatever becomes of its row, until the move ends.
+
+    `row` is what is to be recorded of its row, `recorded` what is. `to` is empty once the move was given up.
+    """
+
+    tenant: str
+    to: str
+    row: str
+    recorded: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
     """What other registries of the namespace have to do with this one.
 
@@ -64,11 +78,15 @@ class Elsewhere:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Departures:
-    """The decision. `unpaired` are tenants that stay and still record a replacement."""
+    """The decision. `unpaired` are tenants that stay and still record a replacement.
+
+    `moves` are tenants that move to other data planes, those whose rows are gone among them.
+    """
 
     deletes: tuple[Delete, ...] = ()
     replacements: tuple[Replacement, ...] = ()
     unpaired: tuple[str, ...] = ()
+    moves: tuple[Move, ...] = ()
     held: Held | None = None
     override_used: bool = False
 
@@ -128,7 +146,11 @@ class _Decision:
         self.pairs_made = frozenset((item.uid, item.template) for item in known)
 
     def made(self) -> Departures:
-        leaving = [found for item in self.living if (found := self._leaving(item)) is not None]
+        going = [found for item in self.living if (found := self._leaving(item)) is not None]
+        leaving = [item for item in going if not item.leaver.tenant.moving_to]
+        moves = self._moves({item.name for item in going})
+        staying = {item.tenant for item in moves if item.to and item.row == ROW_GONE}
+        self.living = [item for item in self.living if item.name not in staying]
         candidates = self._candidates(leaving) if any(item.waits for item in leaving) else []
         decided = _decided(leaving, candidates)
         held, kept, used = self._guarded(leaving, decided)
@@ -160,9 +182,26 @@ class _Decision:
                 for item in sorted(waits, key=lambda each: each.name)
             ),
             unpaired=self._unpaired({item.name for item in (*gone, *waits)}),
+            moves=moves,
             held=held,
             override_used=used,
         )
+
+    def _moves(self, going: set[str]) -> tuple[Move, ...]:
+        """Return the tenants that move; of a row in doubt what was recorded stays."""
+        found = []
+        for tenant in sorted(self.living, key=lambda each: each.name):
+            if not tenant.moving_to and not tenant.row:
+                continue
+            row = ROW_GONE if tenant.name in going else ROW_PRESENT
+            if tenant.uid in self.reading.held:
+                row = tenant.row or row
+            if not tenant.moving_to:
+                row = ""
+            found.append(
+                Move(tenant=tenant.name, to=tenant.moving_to, row=row, recorded=tenant.row)
+            )
+        return tuple(found)
 
     def _leaving(self, tenant: ExistingTenant) -> _Leaving | None:
         """Return what there is to decide on a tenant; None if it is wanted, or its row is in doubt."""

@@ -13,6 +13,7 @@ from internal.tenancy.deletion_guard import Guard, Held
 from internal.tenancy.departures import (
     Delete,
     Elsewhere,
+    Move,
     Replacement,
     decide_departures,
     is_same_pair,
@@ -61,11 +62,18 @@ class Plan:
     unpaired: tuple[str, ...] = ()
     unchanged: tuple[DesiredTenant, ...] = ()
     """Tenants that are as they should be."""
+    moves: tuple[Move, ...] = ()
+    """Tenants that move to other data planes."""
 
     @property
     def replaced(self) -> tuple[Replacement, ...]:
         """The replacements that the guard does not hold."""
         return tuple(item for item in self.replacements if not item.held)
+
+    @property
+    def moving(self) -> tuple[Move, ...]:
+        """The tenants that are not deleted, as they move to other data planes."""
+        return tuple(item for item in self.moves if item.to)
 
     def missing(self, templates: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the tenants that are wanted and do not exist, by template."""
@@ -121,6 +129,7 @@ def plan(
             for tenant in sorted(kept, key=lambda item: item.name)
             if not tenant.deleting and tenant.name not in outdated
         ),
+        leaving.moves,
     )
 
 

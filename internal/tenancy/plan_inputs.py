@@ -30,7 +30,8 @@ class ExistingTenant:
     `sensitive` is the content of its Secret, None when there is none. `intact` is false when its
     spec was edited by hand. `deleting` tenants only keep their name taken. `created` is its
     creationTimestamp. `replaced_by` are the names that it records as its replacements, and with
-    `handing_over` it was decided that it goes once they are ready.
+    `handing_over` it was decided that it goes once they are ready. `moving_to` is the data plane that it
+    moves to, and `row` what was recorded of its row since then.
     """
 
     name: str
@@ -45,6 +46,8 @@ class ExistingTenant:
     state: TenantState = TenantState.PENDING
     replaced_by: frozenset[str] = frozenset()
     handing_over: bool = False
+    moving_to: str = ""
+    row: str = ""
     paused: bool = False
     labels: Mapping[str, str] = field(default_factory=dict)
     change: Change | None = None

@@ -112,7 +112,9 @@ class RegistryReconciler:
         await self.reports.record_removals(registry, entry, planned.allowed)
         await self.reports.announce(registry, entry, planned.whole)
         state.released = planned.whole.released(state.released)
+        unmarked = await self.tenants.record_moves(planned.allowed, owner)
         allowed, unrecorded = await self.tenants.record_replacements(planned.allowed, owner)
+        unrecorded += unmarked
         invalid = await self.planner.invalid(planned, registry)
         held, unsaved = await self.planner.record(planned)
         held_back = frozenset(invalid) | frozenset(held)

@@ -10,6 +10,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from apis.fleet.labels import MOVING_TO
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
@@ -29,6 +30,7 @@ from internal.tenancy.registry_teardown import (
     Teardown,
     decide_fate,
     is_protected,
+    moving_tenants,
     teardown_status,
 )
 from internal.tenancy.value_secrets import ValueSecrets
@@ -68,6 +70,7 @@ class RegistryRemoval:
             living = [item for item in tenants if item.deletion_timestamp is None]
             frozen = self._frozen(entry, living)
             refused = [frozen] if frozen else await self._delete_all(living, owner)
+            refused += [] if frozen else moving_tenants(living)
             tenants = self._held_by(owner)
         if not tenants:
             mapping = TenantRegistry.mapping()
@@ -130,7 +133,8 @@ class RegistryRemoval:
                 raise outcome
 
     async def _delete_all(self, tenants: Sequence[Entry], owner: Owner) -> list[str]:
-        """Delete tenants. Returns what was refused, one sentence each."""
+        """Delete tenants but for those that move. Returns what was refused, one sentence each."""
+        tenants = [item for item in tenants if not item.annotations.get(MOVING_TO)]
         kind, mapping = Tenant.gvk().group_kind, Tenant.mapping()
         delete = self.writers.control.delete
         jobs = [Job(kind, partial(delete, mapping, item, owner)) for item in tenants]

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from apis.fleet.labels import ROW_GONE
 from apis.tenancy import RowCounts, TenantRegistryStatus
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api.conditions import (
@@ -14,7 +15,7 @@ from ctrlruntime.api.conditions import (
     new_condition,
     set_condition,
 )
-from internal.tenancy.departures import Replacement
+from internal.tenancy.departures import Move, Replacement
 from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
 from internal.tenancy.rows import Reading
@@ -25,6 +26,7 @@ from internal.tenancy.write_back import WriteBackOutcome
 MOST_LISTED = 5
 MOST_AWAITED = 3
 STATES_WRITTEN = "StatesWritten"
+MOVE_PENDING = "MovePending"
 REPLACEMENT_FAILED = "ReplacementFailed"
 
 
@@ -73,10 +75,14 @@ def registry_status(
         status.referencing_templates = synced.templates
         status.desired = synced.plan.desired
         status.rows = _rows(synced.reading)
+        status.moving = len(synced.plan.moving) or None
     changed = status != previous
     conditions = _conditions(synced)
     if replaced or find_condition(status.conditions, REMOVAL_PENDING) is not None:
         conditions.append(removal_condition(replaced))
+    moving = () if synced.plan is None else synced.plan.moving
+    if moving or find_condition(status.conditions, MOVE_PENDING) is not None:
+        conditions.append(move_condition(moving))
     if synced.write_back is not None:
         conditions.append(write_back_condition(synced.write_back))
     for condition in conditions:
@@ -162,6 +168,29 @@ def removal_condition(replaced: Sequence[Replacement]) -> Condition:
         "NothingPending",
         message or "No tenant waits for another one.",
     )
+
+
+def move_condition(moving: Sequence[Move]) -> Condition:
+    """Which tenants stay although their rows may be gone, those whose rows are gone first, and the ways out."""
+    ordered = sorted(moving, key=lambda item: (item.row != ROW_GONE, item.tenant))
+    head = "1 tenant moves" if len(ordered) == 1 else f"{len(ordered)} tenants move"
+    message = list_sentences(
+        f"{head} to another data plane and stay until `manager fleet move` ends, or gives up with --abort",
+        [_moves(item) for item in ordered],
+    )
+    gone = bool(ordered) and ordered[0].row == ROW_GONE
+    return _condition(
+        MOVE_PENDING,
+        bool(ordered),
+        "RowGone" if gone else "RowPresent",
+        "NothingMoves",
+        message or "No tenant moves to another data plane.",
+    )
+
+
+def _moves(item: Move) -> str:
+    row = "is gone" if item.row == ROW_GONE else "is still here"
+    return f"{item.tenant!r}, whose row {row}, to data plane {item.to}"
 
 
 def _has_failed(item: Replacement) -> bool:

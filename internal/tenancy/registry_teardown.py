@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from apis.fleet.labels import MOVING_TO
 from apis.tenancy import TenantRegistryStatus
 from ctrlruntime.api.conditions import new_condition, set_condition, shorten
 from ctrlruntime.cache.entry import Entry
@@ -96,6 +97,15 @@ def waiting_message(tenant: Entry) -> str:
         if condition.get("type") == REMOVAL_PENDING and condition.get("status") == "True":
             return str(condition.get("message", "")).rstrip(".")
     return ""
+
+
+def moving_tenants(tenants: Sequence[Entry]) -> list[str]:
+    """Return which tenants stay until their move to another data plane has ended, one phrase each."""
+    return [
+        f"{item.name} (it moves to another data plane: run `manager fleet move` again, or with --abort)"
+        for item in tenants
+        if item.annotations.get(MOVING_TO)
+    ]
 
 
 def _held(tenants: Sequence[Entry]) -> str:

@@ -166,6 +166,7 @@ class SyncPlanner:
             replacements=tuple(
                 item for item in made.replacements if template_of(item.tenant) not in paused
             ),
+            moves=tuple(item for item in made.moves if template_of(item.tenant) not in paused),
         )
         waiting = Counter(item.template.name for item in made.creates)
         waiting.update(item.tenant.template.name for item in made.updates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
+from apis.fleet.labels import MOVING_TO
 from apis.tenancy import Tenant
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
@@ -14,6 +15,7 @@ from ctrlruntime.resources import Desired, Owner
 from internal.tenancy.awaited_tenants import AwaitedTenants
 from internal.tenancy.departures import Delete
 from internal.tenancy.deps import Writers
+from internal.tenancy.move_marks import MoveMarks
 from internal.tenancy.neighbours import taking_over
 from internal.tenancy.plan import Plan
 from internal.tenancy.plan_inputs import DesiredTenant
@@ -47,6 +49,11 @@ class TenantWriter:
         creates = tuple(item for item in allowed.creates if item.name not in held_back)
         return replace(allowed, creates=creates), [item.message for item in failures]
 
+    async def record_moves(self, allowed: Plan, owner: Owner) -> list[str]:
+        """Record the rows of tenants that move. Returns what could not be recorded, one sentence each."""
+        marks = MoveMarks(self.tenants, self.writers.patcher, self.writers.pools)
+        return await marks.write(owner.namespace, allowed.moves)
+
     async def carry_out(
         self, made: Plan, builder: TenantBuilder, owner: Owner, held_back: frozenset[str]
     ) -> list[str]:
@@ -76,6 +83,8 @@ class TenantWriter:
     async def _delete(self, delete: Delete, owner: Owner) -> str:
         entry = self.tenants.get(delete.name, namespace=owner.namespace)
         if entry is None or entry.deletion_timestamp is not None:
+            return ""
+        if entry.annotations.get(MOVING_TO):  # since the plan was made
             return ""
         if not await self.writers.control.delete(Tenant.mapping(), entry, owner):
             return f"tenant {delete.name!r} was not deleted: it is not the registry's"

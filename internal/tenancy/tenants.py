@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from apis.fleet.labels import MOVING_TO, ROW
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.entry import Entry, Key
@@ -190,6 +191,8 @@ class ExistingTenants:
             state=state_of(entry),
             replaced_by=replaced_by(entry.annotations),
             handing_over=hands_over(entry.annotations),
+            moving_to=entry.annotations.get(MOVING_TO, ""),
+            row=entry.annotations.get(ROW, ""),
             paused=is_paused(entry.annotations),
             labels=entry.labels,
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),

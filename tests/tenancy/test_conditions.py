@@ -601,6 +601,7 @@ TYPES = {
         "TenantsSynced",
         "Paused",
         "RemovalPending",
+        "MovePending",
         "StatesWritten",
     },
     TenantTemplate: {"Valid", "VariablesKnown", "Applied", "Paused"},
