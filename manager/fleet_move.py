@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,19 +21,27 @@ from ctrlruntime.controller.annotations import PAUSED
 from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key
 from internal.fleet.hub import parallel_label
 from internal.fleet.move import (
-    MoveRefused,
-    MoveState,
-    Step,
     copied,
     handed_over,
     next_step,
+    next_step_back,
     paused_source,
+    unrecorded,
+)
+from internal.fleet.move_state import (
+    MoveRefused,
+    MoveState,
+    Step,
+    annotations_of,
+    is_of_registry,
     uid_of,
 )
 from internal.fleet.plane_check import identify
+from internal.fleet.registry_move import marked, recorded
 from internal.fleet.targets import TRUE
 from internal.tenancy.policies import is_orphaned
 from manager.cluster_flags import hub_options, talk
+from manager.fleet_move_reads import other_registry, same_values
 from manager.plane_clients import connect_plane
 from manager.plane_objects import ON_HUB
 
@@ -51,6 +60,9 @@ HubObject = tuple[RESTMapping, Manifest]
 @click.option("--from", "source", required=True, help="Target namespace of its data plane.")
 @click.option("--to", "target", required=True, help="Target namespace of the other data plane.")
 @click.option("--timeout", default=300.0, help="Seconds to wait for the stacks.", show_default=True)
+@click.option(
+    "--abort", is_flag=True, help="Give a move up, before anything of the hub was handed over."
+)
 def move(
     kubeconfig: Path | None,
     context: str | None,
@@ -59,10 +71,13 @@ def move(
     source: str,
     target: str,
     timeout: float,
+    abort: bool,
 ) -> None:
     """Move a TENANT to another data plane; what it has on the hub stays, and nothing rolls.
 
     The stacks of both data planes have to run. A move that was interrupted goes on when the same command is run again.
+    The row of a Tenant that a registry made is yours to move: when the command waits for that, take it out of the view
+    of the one data plane and into that of the other.
     What is on the data plane itself (ConfigMaps that no workload reads, for instance) is created again on the other one.
     """
 
@@ -74,16 +89,23 @@ def move(
             moving = Move(hub, left, made, *ids, target, tenant, namespace)
             try:
                 async with asyncio.timeout(timeout):
-                    await moving.run()
+                    await moving.run(next_step_back if abort else next_step)
             except TimeoutError:
                 raise click.ClickException(
-                    f"not moved within {timeout:g} s, last: {moving.last.value}; look at the stacks in {source} and "
-                    f"{target}, and run this again"
+                    f"not moved within {timeout:g} s, last: {moving.last.value}; {_advice(moving.last, source, target)}, "
+                    "and run this again"
                 ) from None
             except MoveRefused as error:
                 raise click.ClickException(f"Tenant {namespace}/{tenant}: {error}") from None
 
     talk(kubeconfig, context, conversation)
+
+
+def _advice(last: Step, source: str, target: str) -> str:
+    """Return what to do where a move did not get beyond a step."""
+    if last in {Step.AWAIT_LEAVING, Step.AWAIT_ROW}:
+        return "the Tenant stays until then; look at the row and at both registries"
+    return f"look at the stacks in {source} and {target}"
 
 
 async def _connect(hub: Client, namespace: str) -> Client:
@@ -110,16 +132,16 @@ class Move:
     namespace: str
     last: Step = Step.PAUSE
 
-    async def run(self) -> None:
-        """Go on until the Tenant is moved. Raises MoveRefused and the client's errors."""
+    async def run(self, decide: Callable[[MoveState], Step]) -> None:
+        """Go on until the Tenant is moved, or the move given up. Raises MoveRefused and the client's errors."""
         reported: Step | None = None
         while True:
             state, objects = await self._observe()
-            self.last = next_step(state)
+            self.last = decide(state)
             if self.last is not reported:
                 click.echo(f"{time.strftime('%H:%M:%S')} {self.last.value}")
                 reported = self.last
-            if self.last is Step.DONE:
+            if self.last in {Step.DONE, Step.ABORTED}:
                 return
             await self._carry_out(self.last, state, objects)
 
@@ -135,31 +157,29 @@ class Move:
             [_owner_uid(each) for _, each in objects],
             [uid for _, each in adopted if (uid := _owner_uid(each)) or not _is_retained(each)],
         )
+        if left is not None and is_of_registry(left):
+            state = await self._with_registry(state, left)
         return state, objects
+
+    async def _with_registry(self, state: MoveState, left: Manifest) -> MoveState:
+        """Return the state with what matters of a Tenant that a registry made."""
+        if MOVING_TO not in annotations_of(left):
+            return replace(state, other=await other_registry(self.made, left))
+        if state.made is None:
+            return state
+        same = await same_values(self.left, left, self.made, state.made)
+        return replace(state, same_values=same)
 
     async def _carry_out(self, step: Step, state: MoveState, objects: list[HubObject]) -> None:
         try:
-            match step:
-                case Step.PAUSE:
-                    await self._check_grants(objects)
-                    assert state.left is not None  # noqa: S101 - the step's condition
-                    await self._patch(self.left, paused_source(state.left, self.target_id))
-                case Step.COPY:
-                    assert state.left is not None  # noqa: S101 - the step's condition
-                    await self.made.create(copied(state.left, self.source_id))
-                case Step.HAND_OVER:
-                    await self._hand_over(objects, state)
-                case Step.RESUME:
-                    await self._patch(self.made, _RESUMED)
-                case Step.DELETE:
-                    assert state.left is not None  # noqa: S101 - the step's condition
-                    await self.left.delete(
-                        TENANT, self.name, namespace=self.namespace, uid=uid_of(state.left)
-                    )
-                case Step.RELEASE:
-                    await self._patch(self.left, _WITHOUT_PAUSE)
-                case _:
-                    await asyncio.sleep(PERIOD)
+            if state.left is not None and await self._write_left(step, state.left, objects):
+                return
+            if state.made is not None and await self._write_made(step, state.made, objects):
+                return
+            if step is Step.COPY and state.left is not None:
+                await self.made.create(copied(state.left, self.source_id))
+                return
+            await asyncio.sleep(PERIOD)
         except (AlreadyExists, Conflict):
             return  # not what was observed: observe again
         except NotFound as error:
@@ -169,13 +189,52 @@ class Move:
                 f"the other data plane has no place for it ({error.message}); create the namespace there"
             ) from error
 
-    async def _hand_over(self, objects: list[HubObject], state: MoveState) -> None:
-        assert state.made is not None  # noqa: S101 - the step's condition
+    async def _write_left(self, step: Step, left: Manifest, objects: list[HubObject]) -> bool:
+        """Carry out a step that changes the Tenant that is left. Return whether it is one."""
+        match step:
+            case Step.RECORD:
+                await self._check_grants(objects)
+                await self._patch(self.left, recorded(left, self.target_id))
+            case Step.PAUSE:
+                await self._check_grants(objects)
+                await self._patch(self.left, paused_source(left, self.target_id))
+            case Step.DELETE:
+                await self._delete(self.left, left)
+            case Step.RELEASE:
+                await self._patch(self.left, _WITHOUT_PAUSE)
+            case Step.UNRECORD:
+                await self._patch(self.left, unrecorded(left))
+            case _:
+                return False
+        return True
+
+    async def _write_made(self, step: Step, made: Manifest, objects: list[HubObject]) -> bool:
+        """Carry out a step that changes the new Tenant, or gives objects to it. Return whether it is one."""
+        match step:
+            case Step.MARK:
+                await self._check_grants(objects)
+                await self._patch(self.made, marked(made, self.source_id))
+            case Step.HAND_OVER:
+                await self._hand_over(objects, made)
+            case Step.RESUME:
+                await self._patch(self.made, _RESUMED)
+            case Step.UNMARK:
+                await self._patch(self.made, marked(made, None))
+            case Step.DROP_COPY:
+                await self._delete(self.made, made)
+            case _:
+                return False
+        return True
+
+    async def _delete(self, plane: Client, found: Manifest) -> None:
+        await plane.delete(TENANT, self.name, namespace=self.namespace, uid=uid_of(found))
+
+    async def _hand_over(self, objects: list[HubObject], made: Manifest) -> None:
         owner = Owner(
             gvk=Tenant.gvk(),
             namespace=self.namespace,
             name=self.name,
-            uid=uid_of(state.made),
+            uid=uid_of(made),
             cluster=self.target_id,
         )
         for mapping, found in objects:
@@ -223,7 +282,7 @@ _RESUMED: Final[Manifest] = {"metadata": {"annotations": {PAUSED: None, MOVING_T
 
 
 def _annotation(found: Manifest, name: str) -> str:
-    return str((found["metadata"].get("annotations") or {}).get(name, ""))
+    return str(annotations_of(found).get(name, ""))
 
 
 def _owner_uid(found: Manifest) -> str:

@@ -8,61 +8,37 @@ one has the objects of the hub, `fleet.ctrlruntime.dev/moved-from` on the new on
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Any
 
-from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO
+from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO, ROW
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.controller.annotations import PAUSED, is_paused
-from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey
+from ctrlruntime.resources import OWNER, OWNER_UID
 from ctrlruntime.resources.ownership import Owner
+from internal.fleet.move_state import (
+    MoveRefused,
+    MoveState,
+    Step,
+    annotations_of,
+    has_condition,
+    is_adopted,
+    is_deleting,
+    is_of_registry,
+)
+from internal.fleet.registry_move import (
+    check_abort,
+    check_other_registry,
+    is_marked,
+    next_step_of_row,
+)
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-
-
-class Step(StrEnum):
-    """What is to be done next; the value is reported."""
-
-    PAUSE = "pausing the Tenant on its data plane"
-    AWAIT_PAUSE = "waiting until its stack has stopped work on it"
-    COPY = "creating it on the other data plane, paused"
-    HAND_OVER = "handing its objects of the hub over"
-    RESUME = "letting the other stack reconcile it"
-    AWAIT_ADOPTION = "waiting until the other stack has adopted its objects"
-    DELETE = "deleting the Tenant that is left"
-    RELEASE = "letting the former stack remove what is on its data plane"
-    AWAIT_END = "waiting until the Tenant that is left is gone"
-    DONE = "moved"
-
-
-class MoveRefused(Exception):
-    """A move cannot be made; nothing was changed by the step."""
-
-
-@dataclass(frozen=True, slots=True)
-class MoveState:
-    """What there is of one Tenant."""
-
-    source: str
-    """The id of the data plane that it leaves."""
-    target: str
-    """The id of the data plane that it goes to."""
-    left: Manifest | None
-    """The Tenant on the one."""
-    made: Manifest | None
-    """The Tenant on the other."""
-    left_owners: Sequence[str] = ()
-    """For each object of the hub that records the former Tenant, the UID of its owner; may be empty."""
-    made_owners: Sequence[str] = ()
-    """The same of the new one."""
 
 
 def next_step(state: MoveState) -> Step:
     """Return what is to be done next. Raises MoveRefused, with what to do."""
     left, made = state.left, state.made
-    if made is not None and _annotations(made).get(MOVED_FROM) != state.source:
+    of_rows = left is not None and is_of_registry(left)
+    if made is not None and not is_marked(state, made) and not of_rows:
         raise MoveRefused(
             "the other data plane has a Tenant of this name that was not moved from here; rename or delete one of the two"
         )
@@ -70,62 +46,94 @@ def next_step(state: MoveState) -> Step:
         if made is None:
             raise MoveRefused("neither data plane has such a Tenant; check name and namespace")
         return _finish(state, made)
-    annotations = _annotations(left)
+    annotations = annotations_of(left)
     if MOVING_TO not in annotations:
-        _check_movable(left, made)
-        return Step.PAUSE
-    if annotations[MOVING_TO] != state.target:
-        raise MoveRefused(
-            f"it is being moved to data plane {annotations[MOVING_TO]}; let that move end first"
-        )
-    if left["metadata"].get("deletionTimestamp"):
-        return Step.RELEASE if is_paused(annotations) else Step.AWAIT_END
-    if not _has_condition(left, "Paused"):
+        _check_movable(state, left)
+        return Step.RECORD if of_rows else Step.PAUSE
+    _check_target(state, left)
+    if is_deleting(left):
+        return _end(state, left)
+    if of_rows:
+        return next_step_of_row(state, left)
+    if not has_condition(left, "Paused"):
         return Step.AWAIT_PAUSE
     if made is None:
         return Step.COPY
     step = _finish(state, made)
     if step is not Step.DONE:
         return step
-    return Step.DELETE if _is_adopted(made, state.made_owners) else Step.AWAIT_ADOPTION
+    return Step.DELETE if is_adopted(made, state.made_owners) else Step.AWAIT_ADOPTION
+
+
+def next_step_back(state: MoveState) -> Step:
+    """Return what is next to give a move up. Raises MoveRefused once objects of the hub were handed over."""
+    left, made = state.left, state.made
+    if left is None:
+        raise MoveRefused("it is not on the data plane any more; to have it back, move it back")
+    if MOVING_TO not in annotations_of(left):
+        return Step.ABORTED
+    _check_target(state, left)
+    if is_deleting(left) or state.made_owners:
+        raise MoveRefused(
+            "objects of the hub were handed over already; run the command without --abort, and move it back then"
+        )
+    if is_of_registry(left):
+        check_abort(left)
+        unmark = made is not None and is_marked(state, made)
+        return Step.UNMARK if unmark else Step.UNRECORD
+    if made is not None and is_marked(state, made):
+        return Step.DROP_COPY
+    return Step.UNRECORD
 
 
 def _finish(state: MoveState, made: Manifest) -> Step:
     """Return what is left to do for the new Tenant before its stack reconciles it."""
-    if MOVING_TO not in _annotations(made):
+    if MOVING_TO not in annotations_of(made):
         return Step.DONE
     return Step.HAND_OVER if state.left_owners else Step.RESUME
 
 
-def _check_movable(left: Manifest, made: Manifest | None) -> None:
-    if made is not None:
+def _end(state: MoveState, left: Manifest) -> Step:
+    """Return what is next for a Tenant that is being deleted, perhaps by someone else and too early."""
+    if not is_paused(annotations_of(left)):
+        return Step.AWAIT_END
+    follows = state.made is not None and is_marked(state, state.made)
+    if follows and state.left_owners and has_condition(left, "Paused"):
+        return Step.HAND_OVER
+    return Step.RELEASE
+
+
+def _check_target(state: MoveState, left: Manifest) -> None:
+    recorded = annotations_of(left)[MOVING_TO]
+    if recorded != state.target:
+        raise MoveRefused(f"it is being moved to data plane {recorded}; let that move end first")
+
+
+def _check_movable(state: MoveState, left: Manifest) -> None:
+    if is_deleting(left):
+        raise MoveRefused("the Tenant is being deleted")
+    if is_paused(annotations_of(left)):
+        raise MoveRefused(f"the Tenant is paused; remove its annotation {PAUSED} first")
+    for field, why in _NOT_MOVABLE.items():
+        if left["spec"].get(field):
+            raise MoveRefused(f"its spec.{field} {why}")
+    if is_of_registry(left):
+        check_other_registry(state, left)
+        return
+    if annotations_of(left).get(OWNER) or left["metadata"].get("ownerReferences"):
+        raise MoveRefused(
+            "the Tenant has an owner that is no registry and would make it again; remove it there"
+        )
+    if state.made is not None:
         raise MoveRefused(
             "it was moved before and is on both data planes; delete one of the two Tenants"
         )
-    if left["metadata"].get("deletionTimestamp"):
-        raise MoveRefused("the Tenant is being deleted")
-    if _annotations(left).get(OWNER) or left["metadata"].get("ownerReferences"):
-        raise MoveRefused(_of_registry(left))
-    if is_paused(_annotations(left)):
-        raise MoveRefused(f"the Tenant is paused; remove its annotation {PAUSED} first")
 
 
-def _of_registry(left: Manifest) -> str:
-    """Return what to do for a Tenant that a registry makes."""
-    key = OwnerKey.parse(_annotations(left).get(OWNER, ""))
-    registry = "a registry" if key is None else f"the registry {key.namespace}/{key.name}"
-    return (
-        f"the Tenant is made by {registry}, which would make it again from its row. Change the row, so that the "
-        "query of a registry on the other data plane has it and this one has it no longer: its workload is deleted here, "
-        "and then created again there. Nothing was changed"
-    )
-
-
-def _is_adopted(made: Manifest, owners: Sequence[str]) -> bool:
-    """Whether the new Tenant was reconciled, and has all objects of the hub that record it."""
-    status = made.get("status") or {}
-    reconciled = status.get("observedGeneration") == made["metadata"]["generation"]
-    return reconciled and not _has_condition(made, "Paused") and set(owners) <= {uid_of(made)}
+_NOT_MOVABLE = {
+    "generate": "would be drawn anew on the other data plane; give the values to the row, or to a Secret of your own",
+    "hooks": "would run again on the other data plane, and those of a deletion here; remove them from it, or from its template, first",
+}
 
 
 def paused_source(left: Manifest, target: str) -> Manifest:
@@ -135,10 +143,17 @@ def paused_source(left: Manifest, target: str) -> Manifest:
     return {"metadata": {"resourceVersion": version, "annotations": annotations}}
 
 
+def unrecorded(left: Manifest) -> Manifest:
+    """Return the patch that gives the move of a Tenant, as it was read, up."""
+    version = left["metadata"]["resourceVersion"]
+    annotations = dict.fromkeys((MOVING_TO, PAUSED, ROW))
+    return {"metadata": {"resourceVersion": version, "annotations": annotations}}
+
+
 def copied(left: Manifest, source: str) -> Manifest:
     """Return the Tenant for the other data plane: labels, annotations and spec, paused as the one that is left is."""
     metadata = left["metadata"]
-    annotations = {key: value for key, value in _annotations(left).items() if key != LAST_APPLIED}
+    annotations = {key: value for key, value in annotations_of(left).items() if key != LAST_APPLIED}
     return {
         "apiVersion": left["apiVersion"],
         "kind": left["kind"],
@@ -166,18 +181,3 @@ def handed_over(found: Manifest, owner: Owner) -> Manifest:
             "annotations": {OWNER: owner.key, OWNER_UID: None},
         }
     }
-
-
-def uid_of(manifest: Manifest) -> str:
-    """Return the UID of an object."""
-    return str(manifest["metadata"]["uid"])
-
-
-def _annotations(manifest: Manifest) -> Mapping[str, str]:
-    found: Mapping[str, Any] = manifest["metadata"].get("annotations") or {}
-    return found
-
-
-def _has_condition(manifest: Manifest, kind: str) -> bool:
-    conditions = (manifest.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == kind and each["status"] == "True" for each in conditions)

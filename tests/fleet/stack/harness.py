@@ -160,14 +160,16 @@ class Fleet:
                 probe_period=probe_period,
             )
             hub = await add_hub(manager, self.hub.environment.config(self.hub_user), stack)
-            add_tenancy(manager, tenancy(), hub)
+            add_tenancy(manager, tenancy(self.folder), hub)
             async with manager.running():
                 yield manager
 
 
-def tenancy() -> TenancyOptions:
-    """Options of the tenancy system that let templates make Namespaces."""
-    return TenancyOptions(allow_foreign_namespaces=frozenset({"own"}), status_period=0.1)
+def tenancy(root: Path | None = None) -> TenancyOptions:
+    """Options of the tenancy system that let templates make Namespaces; `root` has the files of registries."""
+    return TenancyOptions(
+        allow_foreign_namespaces=frozenset({"own"}), status_period=0.1, sqlite_root=root
+    )
 
 
 @contextlib.asynccontextmanager

@@ -2,104 +2,41 @@
 
 from __future__ import annotations
 
-import asyncio
-import base64
-import contextlib
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
-from apis.fleet.labels import (
-    DATA_PLANE,
-    KUBECONFIG_KEY,
-    KUBECONFIG_SECRET,
-    MOVED_FROM,
-    MOVING_TO,
-    PARALLEL_PREFIX,
-)
+from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO, PARALLEL_PREFIX
 from ctrlruntime.controller.annotations import PAUSED
-from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.resources import OWNER
-from internal.fleet.move import MoveRefused, MoveState, Step, copied, next_step
+from internal.fleet.move import copied, next_step, next_step_back
+from internal.fleet.move_state import MoveRefused, MoveState, Step
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
     NAMESPACE,
     Fleet,
-    Server,
     config_map,
     deployment,
     entry,
-    fleet,
     read,
     ready,
     tenant,
 )
-
-MOVER = "mover"
-"""User of the command, on every server."""
-LONG = 120.0
+from tests.fleet.stack.move_harness import crash_until_done, hub_state, run, two_planes
 
 
 @pytest.fixture
 async def servers(tmp_path: Path) -> AsyncIterator[Fleet]:
     """Two data planes, both stacks running, and a Tenant with a workload on the first."""
-    users = ("admin", "manager", MOVER)
-    async with fleet(tmp_path, planes=2, users=users, plane_users=users) as made:
-        for number, plane in enumerate(made.planes):
-            await _target(made.hub, f"plane-{number}", plane)
-        grants = {f"{PARALLEL_PREFIX}plane-{number}": "true" for number in (0, 1)}
-        await made.hub.client.patch(NAMESPACE, "default", {"metadata": {"labels": grants}})
-        async with contextlib.AsyncExitStack() as stacks:
-            for plane in made.planes:
-                await stacks.enter_async_context(made.running(plane))
-            retained = entry("kept", "ConfigMap", data={"k": "v"}) | {"deletionPolicy": "Retain"}
-            resources = (deployment(config="kept"), retained, config_map("notes"))
-            await made.plane.client.create(tenant(*resources))
-            await ready(made.plane)
-            yield made
-
-
-async def _target(hub: Server, name: str, plane: Server) -> None:
-    metadata = {"name": name, "labels": {DATA_PLANE: "true"}}
-    await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    text = plane.environment.kubeconfig(MOVER).read_bytes()
-    secret = {"apiVersion": "v1", "kind": "Secret"}
-    metadata = {"name": KUBECONFIG_SECRET, "namespace": name}
-    data = {KUBECONFIG_KEY: base64.b64encode(text).decode()}
-    await hub.client.create({**secret, "metadata": metadata, "data": data})
-
-
-async def begin(servers: Fleet, source: str = "plane-0", target: str = "plane-1") -> ChildProcess:
-    """Start the command."""
-    command = [sys.executable, "-m", "manager", "fleet", "move", "acme", "--timeout=100"]
-    command += ["--from", source, "--to", target]
-    command += ["--kubeconfig", str(servers.hub.environment.kubeconfig(MOVER))]
-    log = servers.folder / "move.log"
-    log.write_text("")
-    return await ChildProcess.start(command, log=log, ready=False)
-
-
-async def run(servers: Fleet, **planes: str) -> tuple[int, str]:
-    """Run the command to its end."""
-    process = await begin(servers, **planes)
-    code = await asyncio.wait_for(process.wait(), LONG)
-    return code, process.log_tail()
-
-
-async def hub_state(servers: Fleet) -> dict[str, tuple[str, Any]]:
-    """UID and spec of what the Tenant has on the hub: where neither changes, nothing rolls."""
-    found = {}
-    for kind in (DEPLOYMENT, CONFIG_MAP):
-        for each in await servers.hub.client.list(kind, "default"):
-            metadata = each["metadata"]
-            if DATA_PLANE in (metadata.get("labels") or {}):
-                found[f"{kind.gvk.kind} {metadata['name']}"] = (metadata["uid"], each.get("spec"))
-    return found
+    async with two_planes(tmp_path) as made:
+        retained = entry("kept", "ConfigMap", data={"k": "v"}) | {"deletionPolicy": "Retain"}
+        resources = (deployment(config="kept"), retained, config_map("notes"))
+        await made.plane.client.create(tenant(*resources))
+        await ready(made.plane)
+        yield made
 
 
 async def check_moved(servers: Fleet, before: dict[str, tuple[str, Any]]) -> None:
@@ -140,34 +77,10 @@ async def test_a_move_that_is_killed_at_every_write_ends_the_same(
     first: str, servers: Fleet
 ) -> None:
     before = await hub_state(servers)
-    kills = 0
-    order: tuple[Literal["before", "after"], ...] = (
-        ("before", "after") if first == "before" else ("after", "before")
-    )
-    for life in range(60):
-        if not await killed_at_a_write(servers, order[life % 2]):
-            break
-        kills += 1
+    kills = await crash_until_done(servers, first)
     # pause, copy, two objects of the hub, resume, delete, release
     assert kills >= 7
     await check_moved(servers, before)
-
-
-async def killed_at_a_write(servers: Fleet, when: Literal["before", "after"]) -> bool:
-    """Kill the command at its first write, on whatever server. Return False if it had nothing to write."""
-    process = await begin(servers)
-    rules = [
-        (proxy, proxy.add(Kill(pid=process.pid, when=when), Match(user=MOVER, verb="write")))
-        for proxy in (each.environment.proxy for each in (servers.hub, *servers.planes))
-    ]
-    try:
-        code = await asyncio.wait_for(process.wait(), LONG)
-    finally:
-        for proxy, rule in rules:
-            proxy.remove(rule)
-        await process.stop(grace=0)
-    assert code in {0, -9}, process.log_tail()
-    return code == -9
 
 
 async def test_a_move_to_where_the_other_stack_may_not_write_is_refused_with_the_command(
@@ -205,10 +118,10 @@ def manifest(**metadata: object) -> dict[str, Any]:
         ({"annotations": {PAUSED: "true"}}, "is paused"),
         ({"annotations": {MOVING_TO: "elsewhere"}}, "being moved to data plane elsewhere"),
         ({"deletionTimestamp": "2026-01-01T00:00:00Z"}, "is being deleted"),
-        ({"ownerReferences": [{"kind": "TenantRegistry"}]}, "made by a registry"),
+        ({"ownerReferences": [{"kind": "TenantRegistry"}]}, "has an owner that is no registry"),
         (
             {"annotations": {OWNER: "TenantRegistry.tenancy.ctrlruntime.dev/shop/orders"}},
-            "made by the registry shop/orders, .* Change the row",
+            "no TenantTemplate web that can be read; apply it there",
         ),
     ],
 )
@@ -217,6 +130,42 @@ def test_what_cannot_be_moved_is_refused_with_the_reason(
 ) -> None:
     with pytest.raises(MoveRefused, match=message):
         next_step(MoveState("a", "b", manifest(**metadata), None))
+
+
+@pytest.mark.parametrize("field", ["hooks", "generate"])
+def test_a_tenant_whose_hooks_or_drawn_values_would_come_twice_is_refused(field: str) -> None:
+    left = manifest()
+    left["spec"][field] = {"password": {}} if field == "generate" else [{"id": "dump"}]
+    with pytest.raises(MoveRefused, match=f"its spec.{field} would"):
+        next_step(MoveState("a", "b", left, None))
+
+
+def test_a_move_can_be_given_up_until_something_was_handed_over() -> None:
+    left = manifest(annotations={MOVING_TO: "b", PAUSED: "true"})
+    assert next_step_back(MoveState("a", "b", left, None)) is Step.UNRECORD
+    made = copied(left, "a")
+    assert next_step_back(MoveState("a", "b", left, made, ["u"])) is Step.DROP_COPY
+    assert next_step_back(MoveState("a", "b", manifest(), None)) is Step.ABORTED
+    with pytest.raises(MoveRefused, match="handed over already"):
+        next_step_back(MoveState("a", "b", left, made, ["u"], [""]))
+    with pytest.raises(MoveRefused, match="being moved to data plane b"):
+        next_step_back(MoveState("a", "c", left, made))
+    with pytest.raises(MoveRefused, match="not on the data plane any more"):
+        next_step_back(MoveState("a", "b", None, made))
+
+
+async def test_a_move_that_is_given_up_leaves_the_tenant_at_work(servers: Fleet) -> None:
+    before = await hub_state(servers)
+    live = await read(servers.plane)
+    assert live is not None
+    moved = {"metadata": {"annotations": {MOVING_TO: servers.planes[1].id, PAUSED: "true"}}}
+    await servers.plane.client.patch(type(live), "acme", moved, namespace="default")
+    code, text = await run(servers, "--abort")
+    assert (code, "not moved" in text) == (0, True), text
+    left = await ready(servers.plane)
+    assert not {PAUSED, MOVING_TO} & (left.metadata.annotations or {}).keys()
+    assert await read(servers.planes[1]) is None
+    assert await hub_state(servers) == before
 
 
 def test_nothing_is_handed_over_before_the_former_stack_has_stopped() -> None:
