@@ -27,7 +27,7 @@ async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World
 async def test_15_4_kubectl_get_prints_ready_desired_phase_and_message(place: Place) -> None:
     environment = place.world.environment
     await place.apply(place.node_set(replicas=0))
-    empty = await place.until(lambda each: bool(each.status.status))
+    empty = await place.settled()
     shown = await printed(environment, CosmosFullNode, NAME, place.namespace)
     assert (shown["READY"], shown["DESIRED"]) == ("0", "0")
     assert (shown["PHASE"], shown["MESSAGE"]) == (empty.status.phase, empty.status.status)
