@@ -31,9 +31,10 @@ class CrashHarness:
 
     async def calm(self, holds: Holds) -> None:
         """A manager that nobody kills, until all is as it should be."""
+        before = self._requests()
         process = await self.born()
         try:
-            await self._until(process, holds)
+            await self._until(process, holds, before)
         finally:
             await process.stop()
 
@@ -48,6 +49,7 @@ class CrashHarness:
 
     async def _short(self, holds: Holds, when: str) -> bool:
         """True if it was killed; False if all was done and it had nothing to write."""
+        before = self._requests()
         process = await self.born()
         killed = asyncio.Event()
         rule = self.proxy.add(
@@ -56,7 +58,7 @@ class CrashHarness:
             notify=lambda *_: killed.set(),
         )
         try:
-            await self._until(process, holds, killed)
+            await self._until(process, holds, before, killed)
             if not killed.is_set():
                 return False
             assert await process.wait() == -9
@@ -65,16 +67,27 @@ class CrashHarness:
             self.proxy.remove(rule)
             await process.stop(grace=0)
 
+    def _requests(self) -> int:
+        """How many all managers have sent."""
+        return self.proxy.log.counts().select(user=self.user).total
+
     async def _until(
-        self, process: ChildProcess, holds: Holds, killed: asyncio.Event | None = None
+        self,
+        process: ChildProcess,
+        holds: Holds,
+        before: int,
+        killed: asyncio.Event | None = None,
     ) -> None:
-        """Until it is killed, or all holds and it has asked for nothing for a while."""
+        """Until it is killed, or all holds and it has asked for nothing for a while, after it has asked for something.
+
+        `before`: how many requests there were before it began.
+        """
         loop = asyncio.get_running_loop()
         end, quiet_since, asked = loop.time() + self.patience, loop.time(), -1
         while killed is None or not killed.is_set():
             assert loop.time() < end, f"{await self.shown()}\n{process.log_tail()}"
-            seen = self.proxy.log.counts().select(user=self.user).total
-            if seen != asked or not await holds():
+            seen = self._requests()
+            if seen != asked or seen == before or not await holds():
                 asked, quiet_since = seen, loop.time()
             elif loop.time() - quiet_since > self.quiet:
                 return
