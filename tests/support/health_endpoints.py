@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from ctrlruntime.json import Json
+from tests.support.ports import held
 
 FOUND = {"metric": {"job": "shop"}, "value": [1.0, "0.07"]}
 
@@ -29,6 +31,7 @@ class Checks:
     posted: list[Any] = field(default_factory=list)
     tokens: set[str] = field(default_factory=set)
     _runner: web.AppRunner | None = None
+    _held: socket.socket | None = None
 
     @property
     def requests(self) -> int:
@@ -45,6 +48,7 @@ class Checks:
             yield self
         finally:
             await self.close()
+            self._release()
 
     async def open(self) -> None:
         """Listen, after a close on the same port."""
@@ -56,12 +60,19 @@ class Checks:
         site = web.TCPSite(self._runner, "127.0.0.1", self.port, reuse_address=True)
         await site.start()
         self.port = self._runner.addresses[0][1]
+        self._release()
 
     async def close(self) -> None:
         """Refuse connections from now on."""
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
+            self._held = held(self.port)
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def _query(self, request: web.Request) -> web.Response:
         self.queries.append(request.query["query"])

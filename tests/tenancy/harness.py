@@ -51,6 +51,7 @@ from tests.audit.request_recorder import Audited, RequestRecorder
 from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
 from tests.support.manager_harness import ManagerHarness, make_manager
+from tests.support.ports import held
 from tests.support.work import is_busy
 from tests.tenancy.servers import EMBEDDED, REAL
 from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
@@ -212,8 +213,9 @@ class World(ManagerHarness):
         server = self.environment.backend.server
         server.options = replace(server.options, port=server.port)
         await server.stop()
-        await asyncio.sleep(seconds)
-        await server.start()
+        with held(server.port):
+            await asyncio.sleep(seconds)
+            await server.start()
 
     async def _is_admitted(self) -> bool:
         """Whether the server knows the manager's rights (again)."""

@@ -7,6 +7,7 @@ import base64
 import contextlib
 import itertools
 import os
+import socket
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
@@ -53,6 +54,7 @@ from internal.fleet.stack_builder import (
 from manager.controllers.fleet import OperatorOptions, add_operator
 from tests.support import waiting
 from tests.support.manager_harness import make_manager
+from tests.support.ports import held
 
 LONG = float(os.environ.get("FLEET_TEST_WAIT", "90"))
 """Seconds that nothing takes, not even on a busy machine."""
@@ -120,6 +122,8 @@ class DataPlane:
     port: int
     client: Client
     renewals: int = 0
+    _held: socket.socket | None = None
+    """Its port, while it is off the network."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -137,6 +141,7 @@ class DataPlane:
                 yield plane
             finally:
                 await plane.stop()
+                plane._release()
 
     async def prepare(self) -> None:
         """Install what config/data-plane has."""
@@ -146,11 +151,19 @@ class DataPlane:
     async def stop(self) -> None:
         """Take it off the network."""
         await self.proxy.stop()
+        self._release()
+        self._held = held(self.port)
+
+    def _release(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
 
     async def restart(self, *, upstream: str = "") -> None:
         """Put it, or another server, back at its address."""
         self.proxy = Proxy(upstream or self.server.url, ProxyOptions(port=self.port))
         await self.proxy.start()
+        self._release()
 
     async def identity(self) -> str:
         """Its id."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +29,7 @@ from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.support import waiting
 from tests.support.manager_harness import make_manager
+from tests.support.ports import held
 
 T = TypeVar("T")
 
@@ -54,6 +56,8 @@ class Server:
     environment: Environment
     id: str = ""
     """UID of kube-system."""
+    _port: socket.socket | None = None
+    """Its port, while it is stopped."""
 
     @property
     def client(self) -> Client:
@@ -95,11 +99,14 @@ class Server:
         server = self.environment.backend.server
         server.options = replace(server.options, port=server.port)
         await server.stop()
+        self._port = held(server.port)
 
     async def restart(self) -> None:
         """Have it answer again."""
         assert isinstance(self.environment.backend, EmbeddedBackend)
         await self.environment.backend.server.start()
+        if self._port is not None:
+            self._port.close()
 
 
 @contextlib.asynccontextmanager
