@@ -17,6 +17,7 @@ from internal.cloud.admission import shrinking_waves
 from manager.controllers.cloud_admission import add_cloud_admission, webhooks
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
+from tests.webhook.patient import patient
 
 pytestmark = pytest.mark.criterion("RO-FLEET-ADMISSION")
 
@@ -38,7 +39,8 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
 ) -> None:
     client = environment.client()
     await environment.install_crds(FleetRollout, Instance)
-    await hooks.install(*webhook_configurations(webhooks(), validating_name="cloud-admission"))
+    configurations = webhook_configurations(webhooks(), validating_name="cloud-admission")
+    await hooks.install(*patient(configurations))
     manager = make_manager(environment.config("manager"), webhook=hooks.options)
     add_cloud_admission(manager)
 

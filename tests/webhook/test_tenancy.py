@@ -20,6 +20,7 @@ from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
+from tests.webhook.patient import patient
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
 
@@ -84,7 +85,7 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
 ) -> None:
     client = environment.client()
     await environment.install_crds(*KINDS)
-    configurations = webhook_configurations(webhooks(), validating_name=namespace)
+    configurations = patient(webhook_configurations(webhooks(), validating_name=namespace))
     await hooks.install(*configurations)
     await client.create(template(namespace, resource("a", dependIds=["a"]), name="early"))
     async with running(environment, hooks):

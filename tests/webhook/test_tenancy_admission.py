@@ -6,6 +6,7 @@ import contextlib
 import secrets
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,13 +15,16 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Invalid
+from ctrlruntime.client.openapi import OpenAPISchemas
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
+from manager.controllers import tenancy
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
+from tests.webhook.patient import SECONDS, patient
 
 KINDS = (TenantRegistry, TenantTemplate, Tenant)
 GROUP = "tenancy.ctrlruntime.dev"
@@ -72,12 +76,17 @@ class Admission:
 
 
 @pytest.fixture
-async def admission(environment: Environment, hooks: LocalWebhooks) -> AsyncIterator[Admission]:
+async def admission(
+    environment: Environment, hooks: LocalWebhooks, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Admission]:
+    # A schema that a busy machine serves too late would be unknown, and nothing refused for it.
+    patient_schemas = partial(OpenAPISchemas, timeout=SECONDS / 2)
+    monkeypatch.setattr(tenancy, "OpenAPISchemas", patient_schemas)
     namespace = f"admit-{secrets.token_hex(4)}"
     admin, seen = environment.client(), list[str]()
     await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}})
     await environment.install_crds(*KINDS)
-    await hooks.install(*webhook_configurations(webhooks(), validating_name=namespace))
+    await hooks.install(*patient(webhook_configurations(webhooks(), validating_name=namespace)))
     manager = make_manager(environment.config("manager"), webhook=hooks.options)
     add_tenancy(manager, TenancyOptions(webhooks=True))
     client = Client.connect(environment.config("admin"), on_warning=seen.append)
@@ -423,12 +432,10 @@ async def test_registries_that_could_never_be_queried_are_refused(admission: Adm
 
 async def test_schemas_are_fetched_for_reviews_alone_and_once(environment: Environment) -> None:
     """Nothing is fetched before a review, nothing again while the server's documents stay as they are."""
-    from ctrlruntime.client.openapi import OpenAPISchemas
-
     now = 0.0
     async with environment.client() as client:
         counted = _Counting(client)
-        schemas = OpenAPISchemas(counted, lambda: now)  # type: ignore[arg-type]
+        schemas = OpenAPISchemas(counted, lambda: now, timeout=SECONDS)  # type: ignore[arg-type]
         assert counted.paths == []
         first = await schemas.of("apps", "v1")
         assert first is not None
