@@ -37,6 +37,7 @@ from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
 from tests.cloud.rbac import embedded
 from tests.support.manager_harness import ManagerHarness
+from tests.support.waiting import TIMEOUT
 
 KINDS = (
     Instance,
@@ -178,7 +179,7 @@ class Stage(ManagerHarness):
             return None
 
     async def there(
-        self, kind: str, name: str = "src-1", timeout: float = 60.0
+        self, kind: str, name: str = "src-1", timeout: float = TIMEOUT
     ) -> Resource[Any, Any]:
         """The object, as soon as it is there."""
         return await self.until(kind, lambda found: found is not None, name, timeout)
@@ -188,7 +189,7 @@ class Stage(ManagerHarness):
         kind: str,
         is_so: Callable[[Any], bool],
         name: str = "src-1",
-        timeout: float = 60.0,
+        timeout: float = TIMEOUT,
     ) -> Resource[Any, Any]:
         """The object, as soon as it is so."""
         found = await self._until(kind, is_so, name, timeout)
@@ -208,7 +209,7 @@ class Stage(ManagerHarness):
                 raise AssertionError(f"{kind} {name} is not as expected: {shown}")
             await asyncio.sleep(0.02)
 
-    async def gone(self, kind: str, name: str = "src-1", timeout: float = 60.0) -> None:
+    async def gone(self, kind: str, name: str = "src-1", timeout: float = TIMEOUT) -> None:
         await self._until(kind, lambda found: found is None, name, timeout)
 
     async def phase(self, phase: str, name: str = "src-1") -> Resource[Any, Any]:
@@ -228,7 +229,7 @@ class Stage(ManagerHarness):
 
     async def upgrade(self, to: str, *, other_than: tuple[str, ...] = ()) -> str:
         """The name of the upgrade to a version, as soon as there is one."""
-        end = asyncio.get_running_loop().time() + 30
+        end = asyncio.get_running_loop().time() + TIMEOUT
         while asyncio.get_running_loop().time() < end:
             for item in await self.upgrades():
                 if item.spec.to_version == to and item.metadata.name not in other_than:

@@ -26,6 +26,7 @@ from internal.cloud.tasks.task import Retries
 from tests.cloud.instance.harness import NAMESPACE, Stage, instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
 from tests.cloud.tasks.kubeconfigs import inline
+from tests.support.waiting import TIMEOUT
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
@@ -105,7 +106,7 @@ async def restored(stage: Stage, name: str, **data: str) -> None:
     async def is_restored() -> bool:
         return await data_of(stage, name) == data
 
-    await eventually_holds(is_restored, timeout=60.0)
+    await eventually_holds(is_restored, timeout=TIMEOUT)
 
 
 async def runs(stage: Stage) -> int:
@@ -136,7 +137,7 @@ async def test_a_deleted_config_map_of_an_instance_is_noticed_and_repaired(
         await stage.phase("Ready")
 
         assert await drift_events(stage) == [f"ConfigMap {NAMESPACE}/web was deleted."]
-        await eventually_holds(lambda: is_ready(stage), timeout=30.0)
+        await eventually_holds(lambda: is_ready(stage), timeout=TIMEOUT)
         assert await runs(stage) == 2
 
 
@@ -159,7 +160,7 @@ async def test_an_edited_object_is_put_back_and_what_others_add_is_left(tmp_path
         assert stage.writes(before) == []
         await edit(stage, "web", data={"a": "edited"})
         await restored(stage, "web", a="1", theirs="x")
-        await eventually_holds(lambda: is_ready(stage), timeout=30.0)
+        await eventually_holds(lambda: is_ready(stage), timeout=TIMEOUT)
         assert await runs(stage) == 2
 
 
@@ -226,7 +227,7 @@ async def patched(stage: Stage, kind: GroupVersionKind, name: str, status: Manif
 
 async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
     async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        async with asyncio.timeout(60.0):
+        async with asyncio.timeout(2 * TIMEOUT):
             while await runs(stage) < 4:
                 if await data_of(stage, "web") == {"a": "1"}:
                     await edit(stage, "web", data={"a": "theirs"})
@@ -274,8 +275,11 @@ async def test_in_another_cluster_drift_is_repaired_within_the_period(
                 return bool(found["data"] == {"a": "1"})
             return False
 
-        await eventually_holds(is_restored, timeout=60.0)
-        assert (await stage.read("InstanceKubernetes")).status.succeeded.slot
+        await eventually_holds(is_restored, timeout=TIMEOUT)
+        repaired = await stage.until(
+            "InstanceKubernetes", lambda found: found.status.succeeded.slot
+        )
+        assert repaired.status.succeeded.slot
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tests.cloud.instance.e2e_harness import Theatre
 from tests.cloud.instance.harness import Stage, instance
 from tests.cloud.instance.local_stage import local_stage
 from tests.cloud.test_plan_command import in_file, run_plan
+from tests.support.waiting import eventually
 
 SMALL: dict[str, Any] = {"module": {"source": "./modules/small", "version": "1.0.0"}}
 LARGE: dict[str, Any] = {"module": {"source": "./modules/large", "inputs": {"replicas": 3}}}
@@ -137,6 +138,7 @@ async def test_a_changed_module_runs_for_the_instances_of_its_type(
         return module is not None and module.version == "1.1.0"
 
     await theatre.until("InstanceTerraform", has_newer)
+    await eventually(lambda: len(built(theatre)) > 2)
     await theatre.phase("Ready")
     await theatre.idle()
     assert built(theatre)[2:] == [("src-1", "./modules/small")]

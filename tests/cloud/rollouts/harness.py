@@ -179,14 +179,17 @@ class Fleet(ManagerHarness):
     async def reaches(self, phase: str, name: str = "release", **fields: int) -> FleetRolloutStatus:
         """Wait until a rollout is in a phase, for its present generation."""
 
+        reached: list[FleetRolloutStatus] = []
+
         async def holds() -> bool:
             found = await self.client.get(FleetRollout, name, namespace=NAMESPACE)
             current = found.status.observed_generation == found.metadata.generation
             same = all(getattr(found.status, key) == value for key, value in fields.items())
+            reached[:] = [found.status]
             return current and found.status.phase == phase and same
 
         await self.wait(holds, f"{name} reaches {phase} {fields}")
-        return await self.status(name)
+        return reached[0]
 
     async def wait(self, holds: Callable[[], Any], what: str) -> None:
         """Wait until something `holds`; `what` is in the error."""

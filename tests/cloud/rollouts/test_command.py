@@ -57,6 +57,7 @@ async def test_status_shows_the_priority(fleet: Fleet) -> None:
     await fleet.roll_out(priority="High")
     await fleet.roll_out(name="ordinary", selector={"instance-type": "none"})
     await fleet.reaches("Complete")
+    await fleet.reaches("Pending", "ordinary")
     header, *rows = (await command(fleet, "status")).splitlines()
     place = header.split().index("PRIORITY")
     assert {row.split()[0]: row.split()[place] for row in rows} == {

@@ -97,8 +97,8 @@ async def test_a_change_of_the_spec_wins(stage: Stage) -> None:
     await stage.roll_out()
     await stage.edit("Instance", {"sourcegraphVersion": "5.2.4"})
     await stage.upgrade("5.2.4")
-    await stage.idle()
-    assert (await stage.read("Instance")).status.assigned_version is None
+    found = await stage.until("Instance", lambda found: found.status.assigned_version is None)
+    assert found.status.assigned_version is None
 
 
 async def test_an_assignment_that_cannot_be_read_is_ignored(stage: Stage) -> None:

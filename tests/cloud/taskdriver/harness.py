@@ -141,7 +141,7 @@ class World:
             for kind in KINDS:
                 cache.declare(kind)
             await cache.start()
-            await cache.wait_synced(10.0)
+            await cache.wait_synced(60.0)
             recorder = EventRecorder(recording, "taskdriver-test", now=self.clock)
             woken: list[RunOwner] = []
             registry = CollectorRegistry()
@@ -160,7 +160,7 @@ class World:
             try:
                 yield Life(self, cache, Tools(**settings), registry, woken)
             finally:
-                await recorder.stop(10.0)
+                await recorder.stop(60.0)
                 await cache.stop()
 
 
