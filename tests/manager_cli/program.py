@@ -56,7 +56,7 @@ class Program:
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 await asyncio.shield(self._reading)
         finally:
             await end_process(self._process)

@@ -82,7 +82,7 @@ async def staged(env: Environment) -> AsyncIterator[Stage]:
         cache = Cache(client)
         cache.declare(CONFIG_MAP, namespaces=["default"], labels=SELECTOR, track_manager="manager")
         await cache.start()
-        await cache.wait_synced(10.0)
+        await cache.wait_synced(60.0)
         yield Stage(env, cache, owner)
         await cache.stop()
 

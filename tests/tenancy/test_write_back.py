@@ -393,6 +393,7 @@ async def test_1_a_registry_writes_states_back_and_without_it_never_writes(world
     await fleet.patch(TenantRegistry, "registry", {"spec": {"source": {"writeBack": write_back}}})
     await world.eventually(lambda: settled(fleet, {"a": "Ready", "b": "Ready"}))
     await fleet.until(TenantRegistry, "registry", "StatesWritten", "True", "Written")
+    await world.rest(1.0)
     before = await fleet.get(TenantRegistry.mapping(), "registry")
     await world.rest(2.0)
     after = await fleet.get(TenantRegistry.mapping(), "registry")
