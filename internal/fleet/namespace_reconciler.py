@@ -35,7 +35,7 @@ class NamespaceReconciler:
     known: KnownTargets
     warn: Callable[[Entry, str], None]
     """Records a Warning event on a namespace."""
-    _warned: set[tuple[str, str]] = field(default_factory=set)
+    _warned: set[tuple[str, str]] = field(default_factory=set, init=False)
 
     async def reconcile(self, request: Request) -> Result | None:
         """Raise the client's errors of the hub."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 
+from apis.operations import EXEMPT
 from apis.tenancy import TenantRegistry
 from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
@@ -21,7 +22,9 @@ from internal.tenancy.earlier_content import earlier_content
 from internal.tenancy.held_changes import window_hold, without_held
 from internal.tenancy.labels import RESUMED_AT
 from internal.tenancy.plan import Plan
-from internal.tenancy.registry_state import RegistryState
+from internal.tenancy.policies import ALLOW_DELETE
+from internal.tenancy.registry_state import PlannedFor, RegistryState
+from internal.tenancy.removal_window import recent_of
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.rows import Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
@@ -122,9 +125,19 @@ class RegistryPlanner:
         """Return the templates that must not be rolled out, with the first reason."""
         return await self.blueprints.invalid(planned.templates, registry)
 
-    def is_staging(self, request: Request) -> bool:
-        """Return whether a rollout of the registry's templates is not complete, or may still halt."""
-        return self.rollouts.is_staging(request, self.clocks.now())
+    def is_due(
+        self, request: Request, registry: TenantRegistry, entry: Entry, state: RegistryState
+    ) -> bool:
+        """Return whether to plan again, and record what the next plan is made with."""
+        now = self.clocks.now()
+        given = tuple(entry.annotations.get(name) for name in (ALLOW_DELETE, EXEMPT))
+        inputs = PlannedFor(entry.generation, given, recent_of(registry, now).rows)
+        state.replan |= self.rollouts.is_staging(request, now)
+        return state.needs_plan(inputs, self.clocks.monotonic())
+
+    def retry(self, state: RegistryState, refused: Sequence[str]) -> None:
+        """Schedule another plan if something could not be written."""
+        state.record_refusals(refused, self.clocks.monotonic())
 
     def forget(self, request: Request) -> None:
         """Forget a registry that is gone."""

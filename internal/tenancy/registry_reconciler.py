@@ -5,24 +5,29 @@ from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from apis.operations import EXEMPT
 from apis.tenancy import TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
-from internal.tenancy.deps import Clocks, TenancyStores, Writers
+from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.labels import FINALIZER
 from internal.tenancy.neighbours import owner_of
-from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.registry_planner import RegistryPlanner
 from internal.tenancy.registry_removal import RegistryRemoval
 from internal.tenancy.registry_reports import RegistryReports
-from internal.tenancy.registry_state import PlannedFor, RegistryState
-from internal.tenancy.removal_window import recent_of
+from internal.tenancy.registry_state import RegistryState
 from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.write_back import WriteBacks
+
+
+@dataclass(frozen=True, slots=True)
+class RegistryRows:
+    """The rows of registries: when they are read, and the states that are written back to them."""
+
+    schedule: QuerySchedule
+    write_backs: WriteBacks
 
 
 @dataclass(slots=True)
@@ -34,14 +39,12 @@ class RegistryReconciler:
 
     stores: TenancyStores
     writers: Writers
-    schedule: QuerySchedule
+    rows: RegistryRows
     planner: RegistryPlanner
     tenants: TenantWriter
     removal: RegistryRemoval
     reports: RegistryReports
-    clocks: Clocks
-    write_backs: WriteBacks
-    _states: dict[Request, RegistryState] = field(default_factory=dict)
+    _states: dict[Request, RegistryState] = field(default_factory=dict, init=False)
 
     def replan(self, request: Request) -> None:
         """Templates or tenants changed: compare again with the last rows at the next pass."""
@@ -68,7 +71,7 @@ class RegistryReconciler:
             await self.writers.statuses.pause(TenantRegistry.mapping(), entry)
             return None
         if entry.deletion_timestamp is not None:
-            self.write_backs.forget(request)
+            self.rows.write_backs.forget(request)
             return await self.removal.tear_down(entry)
         try:
             registry = entry.typed(TenantRegistry)
@@ -79,20 +82,16 @@ class RegistryReconciler:
         if not await self.writers.patcher.add_finalizer(mapping, entry, FINALIZER):
             return None
         state = self._state(request)
-        await self.schedule.query_if_due(request, registry, entry, state)
+        await self.rows.schedule.query_if_due(request, registry, entry, state)
         await self._sync_if_due(request, registry, entry, state)
-        self.write_backs.offer(request, registry, state.synced.reading)
-        state.synced.write_back = self.write_backs.outcome(request)
+        self.rows.write_backs.offer(request, registry, state.synced.reading)
+        state.synced.write_back = self.rows.write_backs.outcome(request)
         return await self.reports.report(request, state)
 
     async def _sync_if_due(
         self, request: Request, registry: TenantRegistry, entry: Entry, state: RegistryState
     ) -> None:
-        recent_rows = recent_of(registry, self.clocks.now()).rows
-        given = tuple(entry.annotations.get(name) for name in (ALLOW_DELETE, EXEMPT))
-        inputs = PlannedFor(entry.generation, given, recent_rows)
-        state.replan |= self.planner.is_staging(request)
-        if not state.needs_plan(inputs, self.clocks.monotonic()):
+        if not self.planner.is_due(request, registry, entry, state):
             return
         state.replan = False
         try:
@@ -120,7 +119,7 @@ class RegistryReconciler:
         held_back = frozenset(invalid) | frozenset(held)
         refused = await self.tenants.carry_out(allowed, planned.builder, owner, held_back)
         refused += [f"template {name!r} is not rolled out: {why}" for name, why in held.items()]
-        state.record_refusals([*unrecorded, *unsaved, *refused], self.clocks.monotonic())
+        self.planner.retry(state, [*unrecorded, *unsaved, *refused])
         skipped = [f"template {name!r} is not rolled out: {why}" for name, why in invalid.items()]
         state.synced.troubles = [*planned.troubles, *unrecorded, *unsaved, *skipped, *refused]
         await self.tenants.secrets.clean(owner, planned.whole)
@@ -130,9 +129,9 @@ class RegistryReconciler:
 
     async def _forget(self, request: Request) -> None:
         self.removal.forget_gone()
-        self.write_backs.forget(request)
+        self.rows.write_backs.forget(request)
         if self._states.pop(request, None) is not None:
-            await self.schedule.forget(request)
+            await self.rows.schedule.forget(request)
         self.reports.forget(request)
         self.tenants.forget(request)
         self.planner.forget(request)

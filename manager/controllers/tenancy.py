@@ -40,7 +40,7 @@ from internal.tenancy.queries import Queries
 from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.registry_planner import RegistryPlanner
-from internal.tenancy.registry_reconciler import RegistryReconciler
+from internal.tenancy.registry_reconciler import RegistryReconciler, RegistryRows
 from internal.tenancy.registry_removal import RegistryRemoval
 from internal.tenancy.registry_reports import RegistryReports
 from internal.tenancy.removal import Remover
@@ -50,6 +50,7 @@ from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.template_health import TemplateHealth
 from internal.tenancy.template_reconciler import TemplateReconciler
+from internal.tenancy.template_reports import TemplateReports
 from internal.tenancy.template_revisions import TemplateRevisions
 from internal.tenancy.tenant_builds import TenantBuilds
 from internal.tenancy.tenant_counts import TenantCounting
@@ -209,14 +210,17 @@ def _applier(parts: TenancyParts) -> Applier:
 
 def _add_template_controller(parts: TenancyParts) -> None:
     reconciler = TemplateReconciler(
-        stores=parts.stores,
-        statuses=parts.writers.statuses,
-        blueprints=parts.blueprints,
-        records=parts.records,
-        metrics=parts.metrics,
-        recorder=parts.manager.recorder,
-        clocks=parts.clocks,
-        status_period=parts.options.status_period,
+        parts.stores,
+        parts.blueprints,
+        parts.records.tally,
+        TemplateReports(
+            statuses=parts.writers.statuses,
+            records=parts.records,
+            metrics=parts.metrics,
+            recorder=parts.manager.recorder,
+            clocks=parts.clocks,
+            status_period=parts.options.status_period,
+        ),
     )
     templates = parts.stores.templates
     (
@@ -274,7 +278,10 @@ def _registry_reconciler(
     return RegistryReconciler(
         stores=stores,
         writers=writers,
-        schedule=QuerySchedule(queries, recorder, time.monotonic),
+        rows=RegistryRows(
+            QuerySchedule(queries, recorder, time.monotonic),
+            _write_backs(parts, signals, queries),
+        ),
         planner=_registry_planner(parts, signals, queries.types, holds),
         tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(
@@ -289,8 +296,6 @@ def _registry_reconciler(
             clocks=parts.clocks,
             status_period=parts.options.status_period,
         ),
-        clocks=parts.clocks,
-        write_backs=_write_backs(parts, signals, queries),
     )
 
 

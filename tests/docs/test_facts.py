@@ -53,6 +53,7 @@ from internal.tenancy import (
     rows,
     statuses,
     template_reconciler,
+    template_reports,
     write_back,
 )
 from internal.tenancy import (
@@ -278,7 +279,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 
 
 SPOKEN = (
-    outcome, registry_status, template_reconciler, statuses, deletion_guard, plan, errors, queries,
+    outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
     hub_condition, applier, hub, state_writer, write_back,
 )  # fmt: skip
@@ -325,7 +326,7 @@ def test_events_are_those_of_the_code() -> None:
         query_schedule,
         registry_planner,
         registry_reports,
-        template_reconciler,
+        template_reports,
         reports,
     ):
         for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text())):

@@ -15,7 +15,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate, TenantTemplateS
 from ctrlruntime.api.conditions import find_condition
 from internal.tenancy.compiled_templates import Verdict
 from internal.tenancy.tally import Counts
-from internal.tenancy.template_reconciler import RegistryProblem, template_status
+from internal.tenancy.template_reports import RegistryProblem, template_status
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import World, config_map, is_ready
 from tests.tenancy.test_messages import NOW

@@ -582,6 +582,7 @@ PLACES = (
     "statuses.py",
     "registry_status.py",
     "template_reconciler.py",
+    "template_reports.py",
     "queries.py",
     "sources/errors.py",
 )
