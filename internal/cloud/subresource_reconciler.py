@@ -51,26 +51,31 @@ async def _no_drift(_resource: object) -> str:
     return ""
 
 
+@dataclass(frozen=True, slots=True)
+class TaskReads(Generic[R]):
+    """What a pass reads besides the object and its instance."""
+
+    definitions: Definitions
+    """Which CRDs are being deleted."""
+    task: Callable[[], TaskDefinition] | None = None
+    """The definition of the task to use now; None: the subresource's own."""
+    config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
+    """The texts of a ConfigMap by namespace and name; None if there is none."""
+    drift: Callable[[R], Awaitable[str]] = _no_drift
+    """Return what differs from what the last run left; empty: nothing."""
+
+
 @dataclass(slots=True)
 class SubresourceReconciler(Generic[R]):
     """Drives the task of each object of one kind. Reads the object and its instance from the cache."""
 
     subresource: Subresource[R]
     tools: Tools
-    definitions: Definitions
-    """Which CRDs are being deleted."""
+    reads: TaskReads[R]
     ready: Callable[[], Awaitable[object]] = _at_once
     """Waited for before anything is granted: the limiter has counted the runs."""
-    config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
-    """The texts of a ConfigMap by namespace and name; None if there is none."""
-    definition: Callable[[], TaskDefinition] | None = None
-    """The definition of the task to use now; None: the subresource's own."""
-    gone: Callable[[Request], None] = lambda _request: None
-    """Receives objects that no longer exist."""
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds changes from outside."""
-    drift: Callable[[R], Awaitable[str]] = _no_drift
-    """Return what differs from what the last run left; empty: nothing."""
     control: Control | None = None
     """Restores the metadata of Secrets with outputs; None: they are left as they are."""
 
@@ -84,7 +89,6 @@ class SubresourceReconciler(Generic[R]):
         cache = self.tools.client.cache
         entry = cache.entry(kind, request.name, namespace=request.namespace)
         if entry is None:
-            self.gone(request)
             self.holds.record(request, 0)
             return None
         manifest = entry.decode()
@@ -102,7 +106,7 @@ class SubresourceReconciler(Generic[R]):
             return Result(requeue_after=AT_ONCE)
         await self.ready()
         leaving = await self._leaving(resource, instance)
-        drift = "" if deleting else await self.drift(resource)
+        drift = "" if deleting else await self.reads.drift(resource)
         options = replace(self._options(resource, instance, hold, leaving), drift=drift)
         if self.control is not None and resource.status.outputs_secret_name and not deleting:
             await keep_outputs_metadata(self.control, resource, options.instance)
@@ -136,7 +140,7 @@ class SubresourceReconciler(Generic[R]):
         check, bad_schedule = self._drift_check(instance)
         frozen = self.holds.waiting(request, annotations)
         return EnsureOptions(
-            definition=sub.definition if self.definition is None else self.definition(),
+            definition=sub.definition if self.reads.task is None else self.reads.task(),
             resource=resource,
             instance=instance.name if instance is not None else instance_name(resource),
             instance_uid=_instance_uid(resource, instance),
@@ -178,7 +182,7 @@ class SubresourceReconciler(Generic[R]):
         if resource.metadata.deletion_timestamp is None:
             return Leaving.TEAR_DOWN
         kinds = (self.subresource.kind.mapping(), Instance.mapping())
-        if await self.definitions.any_removes(kinds, APPROVE_DELETION):
+        if await self.reads.definitions.any_removes(kinds, APPROVE_DELETION):
             return Leaving.RELEASE
         if instance is None:
             return self._leaving_without_instance(resource)
@@ -210,7 +214,7 @@ class SubresourceReconciler(Generic[R]):
         """Those that there are; the task reports which it misses."""
         namespace = resource.metadata.namespace or ""
         names = self.subresource.config_maps(resource)
-        found = {name: self.config_map(namespace, name) for name in names}
+        found = {name: self.reads.config_map(namespace, name) for name in names}
         return {name: texts for name, texts in found.items() if texts is not None}
 
     def _named(self, resource: R) -> Entry | None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -38,7 +38,7 @@ from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 from internal.cloud.runs import RunProvider
 from internal.cloud.subresource import Subresource
-from internal.cloud.subresource_reconciler import SubresourceReconciler
+from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
 from internal.cloud.taskdriver.writes import SECRET
@@ -229,18 +229,18 @@ def _add_subresource_controller(
     holds: ChangeHolds,
     drift: WorkloadDrift,
 ) -> None:
+    task = partial(parts.definitions, item.definition.name)
+    reads: TaskReads[Any] = TaskReads(parts.crds, task, parts.bundles.texts)
+    if item.kind is InstanceKubernetes:
+        reads = replace(reads, drift=drift.of)
     reconciler = SubresourceReconciler(
         item,
         tools,
-        parts.crds,
+        reads,
         ready=keeper.ready,
-        config_map=parts.bundles.texts,
-        definition=partial(parts.definitions, item.definition.name),
         holds=holds,
         control=_control_of(parts, item.kind),
     )
-    if item.kind is InstanceKubernetes:
-        reconciler.drift = drift.of
     queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
         _builder_of(parts, item.kind)

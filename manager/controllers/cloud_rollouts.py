@@ -15,8 +15,11 @@ from ctrlruntime.controller.predicates import entries_of, more_than_status_chang
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from internal.cloud.labels import FIELD_MANAGER
+from internal.cloud.rollouts.assigner import Assigner
+from internal.cloud.rollouts.fleet_reader import FleetReader
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
+from internal.cloud.rollouts.reports import RolloutReports
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.cloud_parts import CloudParts
 from manager.controllers.error_status import with_error_status
@@ -39,12 +42,12 @@ def add_rollout_controller(
     )
     judged = RequestSource("health checks of rollouts")
     reconciler = FleetRolloutReconciler(
-        rollouts=rollouts,
-        instances=parts.store_of(Instance),
-        patcher=parts.patcher,
-        metrics=RolloutMetrics(manager.metrics.registry),
+        fleet=FleetReader(rollouts, parts.store_of(Instance)),
+        assigner=Assigner(parts.patcher, manager.recorder),
+        reports=RolloutReports(
+            parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)
+        ),
         clock=clock,
-        recorder=manager.recorder,
         holds=holds,
         checks=add_health_checks(
             manager,

@@ -32,7 +32,7 @@ MODULES = {
     ),
     "fleet conditions": ("internal/fleet/status.py", "internal/fleet/hub.py"),
     "events of the other systems": (
-        "internal/cloud/rollouts/reconciler.py",
+        "internal/cloud/rollouts/assigner.py",
         "internal/cosmos/fullnode/events.py",
         "internal/cosmos/selfheal/events.py",
         "internal/cosmos/snapshots/events.py",

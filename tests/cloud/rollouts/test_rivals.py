@@ -15,8 +15,11 @@ from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Change, ChangeKind
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.rollouts.assigner import Assigner
+from internal.cloud.rollouts.fleet_reader import FleetReader
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
+from internal.cloud.rollouts.reports import RolloutReports
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
@@ -69,13 +72,12 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
         async with manager.running():
             await eventually(lambda: rollouts.get("release", namespace=NAMESPACE))
             reconciler = FleetRolloutReconciler(
-                rollouts=rollouts,
-                instances=instances,
-                patcher=parts.patcher,
-                metrics=RolloutMetrics(manager.metrics.registry),
+                fleet=FleetReader(rollouts, instances, Intruder(another_manager_assigns)),
+                assigner=Assigner(parts.patcher, manager.recorder),
+                reports=RolloutReports(
+                    parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)
+                ),
                 clock=utc_now,
-                recorder=manager.recorder,
-                yielder=Intruder(another_manager_assigns),
             )
             await reconciler.reconcile(Request("release", namespace=NAMESPACE))
         for name in names:

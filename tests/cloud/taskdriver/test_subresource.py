@@ -18,7 +18,7 @@ from ctrlruntime.resources.revision import REVISION
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY, RUNS_FINALIZER, SUPERSEDED
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
-from internal.cloud.subresource_reconciler import SubresourceReconciler
+from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.taskdriver.inputs import spec_revision, typed
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
 
@@ -35,7 +35,7 @@ async def reconcile(
 ) -> Result | None:
     """Pass until nothing is due at once."""
     reconciler = SubresourceReconciler(
-        subresource(kind), life.tools, Definitions(life.tools.client.live)
+        subresource(kind), life.tools, TaskReads(Definitions(life.tools.client.live))
     )
     for _ in range(30):
         result = await reconciler.reconcile(request)
@@ -179,7 +179,9 @@ async def reconcile_upgrade(life: Life, name: str) -> None:
     await life.seen(name, UpgradeInstanceTask)
     once = replace(PLAIN, once=True)
     sub = replace(subresource(UpgradeInstanceTask), definition=once)
-    reconciler = SubresourceReconciler(sub, life.tools, Definitions(life.tools.client.live))
+    reconciler = SubresourceReconciler(
+        sub, life.tools, TaskReads(Definitions(life.tools.client.live))
+    )
     for _ in range(30):
         result = await reconciler.reconcile(Request(name, namespace=NAMESPACE))
         if result is None or not result.requeue_after or result.requeue_after >= 1.0:

@@ -1,0 +1,64 @@
+"""Writes the versions that rollouts assign onto instances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from apis.cloud import FleetRolloutSpec, Instance
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.rollout import Assignment
+from internal.cloud.labels import RELEASE_ASSIGNMENT
+from internal.cloud.release_assignment import (
+    ReleaseAssignment,
+    format_assignment,
+    recorded_assignment,
+)
+from internal.cloud.rollouts.reports import ACTION
+
+
+@dataclass(frozen=True, slots=True)
+class Assigner:
+    """Assigns versions to instances. Raises the client's errors but for those of instances that changed."""
+
+    patcher: ObjectPatcher
+    recorder: EventRecorder
+
+    async def assign(
+        self, entry: Entry, spec: FleetRolloutSpec, change: Assignment, found: Entry
+    ) -> None:
+        """Write a version onto an instance and record an event, unless the instance changed meanwhile."""
+        assignment = ReleaseAssignment(
+            rollout=entry.name,
+            version=change.version,
+            spec_version=str((found.field("spec") or {}).get("sourcegraphVersion", "")),
+            change=change.change,
+            priority=spec.priority,
+        )
+        if not await self._write(assignment, found):
+            return
+        text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
+        self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
+
+    async def reprioritize(self, spec: FleetRolloutSpec, found: Entry) -> None:
+        """Give an assignment the priority that the rollout has now."""
+        assignment = recorded_assignment(found.annotations)
+        if assignment is not None:
+            await self._write(replace(assignment, priority=spec.priority), found)
+
+    async def _write(self, assignment: ReleaseAssignment, found: Entry) -> bool:
+        """Write an assignment, unless the instance is no longer as `found`, on which was decided. True if it was written.
+
+        Another manager may have changed it since, and the cache may know: it must not be changed twice.
+        """
+        fields = {
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
+            "resourceVersion": found.resource_version,
+        }
+        try:
+            await self.patcher.patch_metadata(Instance.mapping(), found, fields)
+        except (Conflict, NotFound):
+            return False  # its event brings the rollout back
+        return True
