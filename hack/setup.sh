@@ -64,7 +64,7 @@ apt_install() {
 # without ensurepip, and so without working venv, unless python3-venv is installed.
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-/usr/bin/python3.11 python3.11 /usr/bin/python3 python3}; do
+  for candidate in ${PYTHON:-/usr/bin/python3.11 python3.11 /usr/bin/python3 python3 python3.12 python3.13 python3.14}; do
     if command -v "$candidate" >/dev/null && "$candidate" -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
       command -v "$candidate"
       return
@@ -112,8 +112,9 @@ fetch() {
 # install_kept: from what is kept. Hashes are checked again.
 install_kept() {
   (unset PIP_FIND_LINKS && pip install --no-compile --require-hashes --no-index --find-links "$wheels" -r "$lock") || return
-  # On all cores; not the client that is imported by a few kubeconfigs only, which is as much as all others.
-  python -m compileall -q -j 0 -x '/(kubernetes_asyncio|mypy|mypyc)/' "$venv/lib" >/dev/null || true
+  # On all cores; not the client that is imported by a few kubeconfigs only, which is as much as all others. Where there
+  # is no /dev/shm, the modules are compiled as they are imported.
+  python -m compileall -q -j 0 -x '/(kubernetes_asyncio|mypy|mypyc)/' "$venv/lib" >/dev/null 2>&1 || true
 }
 
 make_environment() {
