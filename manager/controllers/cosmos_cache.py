@@ -8,7 +8,7 @@ from ctrlruntime.controller.predicates import more_than_status_changed
 from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
-from internal.cosmos.fullnode.objects import OF_OWNER
+from internal.hub.owner_index import OF_OWNER
 from manager.controllers.cosmos_parts import POD, CosmosParts
 
 NAME = "cosmoscache"

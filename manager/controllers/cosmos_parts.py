@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client import Counter
 
@@ -15,11 +15,11 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
-from internal.cosmos.labels import FIELD_MANAGER
+from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.workload import WorkloadControl
-from manager.controllers.cosmos_objects import ObjectCluster
 from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.object_cluster import ObjectCluster
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
+SELECTED: Final = f"{CREATED_BY}={FIELD_MANAGER}"
+"""Labels of everything that is watched: what others run in the cluster is not read."""
 
 
 @dataclass(slots=True)
@@ -62,7 +64,7 @@ def _conflicts(manager: Manager) -> Counter:
 
 def declare_parts(manager: Manager, options: CosmosOptions, hub: Hub | None = None) -> CosmosParts:
     """Declare what is read. `hub`: where objects are, if the manager's own cluster is a data plane."""
-    objects = ObjectCluster(manager, hub)
+    objects = ObjectCluster(manager, hub, field_manager=FIELD_MANAGER, selected=SELECTED)
     node_sets = manager.cache.declare(CosmosFullNode)
     control = objects.control(node_sets.informer.store)
     statuses = StatusClient(

@@ -13,13 +13,13 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from internal.cosmos.cache.cosmos_cache import CosmosCache, wall_clock
-from internal.cosmos.fullnode.objects import OF_OWNER
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
 from internal.cosmos.selfheal.heights import HeightHealing
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.selfheal.reconciler import SelfHealReconciler
 from internal.cosmos.workload.claims import StorageClasses
+from internal.hub.owner_index import OF_OWNER
 from manager.controllers.cosmos_parts import CosmosParts
 
 NAME = "cosmosselfheal"

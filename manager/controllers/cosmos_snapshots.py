@@ -37,8 +37,8 @@ from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
-from manager.controllers.cosmos_objects import SELECTED, recorded_owner
-from manager.controllers.cosmos_parts import POD, CosmosParts
+from internal.hub.owner_index import recorded_owner
+from manager.controllers.cosmos_parts import POD, SELECTED, CosmosParts
 from manager.controllers.cosmos_wiring import (
     absence_of,
     enqueue_at_definitions,

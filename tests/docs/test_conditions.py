@@ -24,7 +24,7 @@ MODULES = {
     ),
     "cosmos conditions": (
         "apis/hub_condition.py",
-        "internal/cosmos/hub_view.py",
+        "internal/hub/view.py",
         "internal/cosmos/fullnode/phase.py",
         "internal/cosmos/fullnode/status.py",
         "internal/cosmos/snapshots/conditions.py",

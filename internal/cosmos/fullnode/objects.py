@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
@@ -20,11 +19,9 @@ from ctrlruntime.resources import (
 )
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.hub_removal import delete_owned, release_owned
 from internal.cosmos.labels import FIELD_MANAGER
-
-OF_OWNER: Final = "controller"
-"""Index: `<kind>/<namespace>/<name>` of an object's controller."""
+from internal.hub.owner_index import OF_OWNER
+from internal.hub.removal import delete_owned, release_owned
 
 
 @dataclass(frozen=True, slots=True)

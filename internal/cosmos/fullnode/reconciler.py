@@ -28,8 +28,8 @@ from internal.cosmos.fullnode.removal import Finish, Removal
 from internal.cosmos.fullnode.status import earlier_heights, next_heights, ready_count, synced
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls, Outcome
-from internal.cosmos.hub_view import HubView
 from internal.cosmos.times import Times
+from internal.hub.view import HubView
 
 
 class NodeSets(Protocol):

@@ -21,7 +21,6 @@ from ctrlruntime.schedule import BadSchedule, Schedule, parse
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.metadata import node_ordinals
-from internal.cosmos.hub_view import HubView
 from internal.cosmos.labels import PAUSE_FINALIZER, claim_name, pod_name
 from internal.cosmos.snapshots.facts import Facts, Made, Node, Paused
 from internal.cosmos.snapshots.machine import IDLE
@@ -31,6 +30,7 @@ from internal.cosmos.snapshots.retention import Kept
 from internal.cosmos.snapshots.snapshot_builder import source_label
 from internal.cosmos.volumesnapshots import error_of, is_ready, made_at, status_of, taken_at
 from internal.cosmos.workload.rollout import compute_rollout
+from internal.hub.view import HubView
 
 PAUSES: Final = "pauses"
 """Index of sets of nodes: the keys that nodes of theirs are down for."""

@@ -14,13 +14,13 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from internal.cosmos.datasource import CLAIM
-from internal.cosmos.hub_removal import delete_owned, release_owned
-from internal.cosmos.hub_view import HubView
 from internal.cosmos.labels import FINALIZER
 from internal.cosmos.reading import read_status
 from internal.cosmos.snapshots.conditions import lose_hub
 from internal.cosmos.statefuljob.job_builder import JOB
 from internal.cosmos.statefuljob.reconciler import StatefulJobReconciler, owner_value
+from internal.hub.removal import delete_owned, release_owned
+from internal.hub.view import HubView
 
 CLEANING: Final = 3.0
 """Seconds until objects of the hub are looked at again that are being deleted, or were not read yet."""

@@ -1,70 +1,55 @@
-"""Where the objects of the cosmos system are: the manager's own cluster, or the hub of a data plane."""
+"""Where the objects of a system are: the manager's own cluster, or the hub of a data plane."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.selectors import LabelSelector, label_text
+from ctrlruntime.client.selectors import LabelSelector
 from ctrlruntime.cluster import Cluster, ClusterRef, ClusterSet
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.handlers import MapFunc, enqueue_map_func
 from ctrlruntime.controller.predicates import Predicate
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Control, OwnerKey, RemoteControl
-from internal.cosmos.fullnode.objects import OF_OWNER
-from internal.cosmos.hub_view import HubView
-from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
+from ctrlruntime.resources import Control, RemoteControl
+from internal.hub.owner_index import (
+    OF_OWNER,
+    owner_index,
+    recorded_owner,
+    recorded_owner_index,
+)
+from internal.hub.view import HubView
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
 
-OURS = {CREATED_BY: FIELD_MANAGER}
-"""Labels of everything that is watched: what others run in the cluster is not read."""
-SELECTED: Final = label_text(OURS) or ""
-"""The same as a selector."""
-
-
-def owner_index(entry: Entry) -> Sequence[str]:
-    """Index function of OF_OWNER: by owner references."""
-    return [
-        f"{reference.kind}/{entry.namespace}/{reference.name}"
-        for reference in entry.owners
-        if reference.controller
-    ]
-
-
-def recorded_owner_index(data_plane: str, entry: Entry) -> Sequence[str]:
-    """Index function of OF_OWNER on the hub, with the data plane's id: by the recorded key."""
-    key = OwnerKey.of(entry)
-    if key is None or key.cluster != data_plane or key.namespace != entry.namespace:
-        return ()
-    return (f"{key.kind.partition('.')[0]}/{key.namespace}/{key.name}",)
-
-
-def recorded_owner(kind: type[Resource[Any, Any]], entry: Entry) -> Iterable[Request]:
-    """Return a request for the object of a kind that an object of the hub records as its owner."""
-    key = OwnerKey.of(entry)
-    if key is None or key.kind != str(kind.gvk().group_kind):
-        return ()
-    return (Request(key.name, namespace=key.namespace),)
-
 
 class ObjectCluster:
-    """Reads, writes and watches what CosmosFullNodes, StatefulJobs and ScheduledVolumeSnapshots have."""
+    """Reads, writes and watches what the objects of a system have."""
 
-    def __init__(self, manager: Manager, hub: Hub | None = None) -> None:
-        """`hub`: the objects are there, and the manager's own cluster is a data plane."""
+    def __init__(
+        self,
+        manager: Manager,
+        hub: Hub | None = None,
+        *,
+        field_manager: str,
+        selected: LabelSelector | None = None,
+    ) -> None:
+        """`hub`: the objects are there, and the manager's own cluster is a data plane.
+
+        `selected`: labels of everything that has an owner, so that what others run in the cluster is not read.
+        """
         self._manager = manager
+        self._field_manager = field_manager
+        self._selected = selected
         self._hub = hub
         self._informers: list[Informer] = []
         self.owner_index: IndexFn = (
@@ -118,12 +103,12 @@ class ObjectCluster:
             return bool(owners.count("uid", uid))
 
         if self._hub is None:
-            return Control(self._manager.cache, field_manager=FIELD_MANAGER, alive=alive)
+            return Control(self._manager.cache, field_manager=self._field_manager, alive=alive)
         return RemoteControl(
             self._hub.cluster,
             owner_cluster=self._hub.data_plane,
             labels=self._hub.labels,
-            field_manager=FIELD_MANAGER,
+            field_manager=self._field_manager,
             alive=alive,
         )
 
@@ -151,8 +136,8 @@ class ObjectCluster:
         """Request that a kind is watched whose objects have owners: those of this system alone."""
         return self.declare(
             mapping,
-            labels=SELECTED,
-            track_manager=FIELD_MANAGER,
+            labels=self._selected,
+            track_manager=self._field_manager,
             metadata_only=metadata_only,
             indexes={OF_OWNER: self.owner_index},
         )
@@ -167,12 +152,12 @@ class ObjectCluster:
         predicates: Sequence[Predicate] = (),
     ) -> None:
         """Have a controller of `kind` follow the objects of another kind that it owns."""
-        labels, indexes = SELECTED, {OF_OWNER: self.owner_index}
+        labels, indexes = self._selected, {OF_OWNER: self.owner_index}
         if self._hub is None:
             builder.owns(
                 mapping,
                 labels=labels,
-                track_manager=FIELD_MANAGER,
+                track_manager=self._field_manager,
                 metadata_only=metadata_only,
                 indexes=indexes,
                 predicates=predicates,
@@ -182,7 +167,7 @@ class ObjectCluster:
             mapping,
             enqueue_map_func(partial(recorded_owner, kind), cluster=""),
             labels=labels,
-            track_manager=FIELD_MANAGER,
+            track_manager=self._field_manager,
             metadata_only=metadata_only,
             indexes=indexes,
             predicates=predicates,
@@ -204,7 +189,7 @@ class ObjectCluster:
             mapping,
             enqueue_map_func(fn, cluster=""),
             labels=labels,
-            track_manager=FIELD_MANAGER,
+            track_manager=self._field_manager,
             predicates=predicates,
             optional=optional,
             cluster=self.watched,

@@ -1,0 +1,1 @@
+"""What systems share whose objects are on the hub of a data plane."""
