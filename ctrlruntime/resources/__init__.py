@@ -27,6 +27,7 @@ from ctrlruntime.resources.ownership import (
 )
 from ctrlruntime.resources.readiness import Readiness, assess
 from ctrlruntime.resources.remote_control import RemoteControl
+from ctrlruntime.resources.remote_placement import RemotePlacement
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
 
 __all__ = [
@@ -54,6 +55,7 @@ __all__ = [
     "Readiness",
     "Reason",
     "RemoteControl",
+    "RemotePlacement",
     "SetPolicy",
     "SetResult",
     "Settled",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -16,6 +15,7 @@ from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff
 from ctrlruntime.resources.outcome import Outcome
 from ctrlruntime.resources.ownership import Owner, OwnershipResult
+from ctrlruntime.resources.remote_placement import RemotePlacement
 
 
 class RemoteControl(Control):
@@ -38,16 +38,14 @@ class RemoteControl(Control):
     ) -> None:
         """`owner_cluster`: the id of the owners' cluster; `labels`: of every object; the rest as for a Control."""
         super().__init__(cluster, field_manager=field_manager, alive=alive)
-        self._owner_cluster = owner_cluster
-        self._labels = dict(labels)
+        self._placement = RemotePlacement(owner_cluster=owner_cluster, labels=dict(labels))
 
     def recorded(self, owner: Owner) -> Owner:
         """Return the owner with the id of its cluster."""
-        return replace(owner, cluster=self._owner_cluster)
+        return self._placement.owner(owner)
 
     def _placed(self, desired: Desired) -> Desired:
-        labels = {**desired.labels, **self._labels}
-        return replace(desired, reference=False, labels=labels)
+        return self._placement.desired(desired)
 
     def judge(self, entry: Entry, owner: Owner) -> OwnershipResult:
         """Whose `entry` is."""
