@@ -10,6 +10,7 @@ from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from manager.controllers.cloud_options import Provider, RunsOptions
+from manager.controllers.object_cluster import ObjectCluster
 from manager.own_image import NoImage, OwnImageUnknown, own_image
 
 
@@ -17,8 +18,8 @@ from manager.own_image import NoImage, OwnImageUnknown, own_image
 class ProviderPlugin:
     """A provider of runs, as its module registers it."""
 
-    make: Callable[[RunsOptions, Manager], RunProvider]
-    """Returns the provider; raises NoImage."""
+    make: Callable[[RunsOptions, Manager, ObjectCluster], RunProvider]
+    """Returns the provider, with the cluster of the runs and of the Secrets that they read; raises NoImage."""
     permissions: Sequence[Permission] = ()
     """Rights in the cluster that it needs, besides Secrets."""
 
@@ -37,9 +38,9 @@ def plugin_of(provider: Provider) -> ProviderPlugin:
     return plugin
 
 
-def make_provider(options: RunsOptions, manager: Manager) -> RunProvider:
-    """Return the provider that the options name. Raises NoImage."""
-    return plugin_of(options.provider).make(options, manager)
+def make_provider(options: RunsOptions, manager: Manager, objects: ObjectCluster) -> RunProvider:
+    """Return the provider that the options name. `objects`: where runs are. Raises NoImage."""
+    return plugin_of(options.provider).make(options, manager, objects)
 
 
 async def with_own_image(options: RunsOptions, config: Config, namespace: str) -> RunsOptions:

@@ -28,6 +28,7 @@ from internal.cloud.concurrency import ConcurrencyChecker
 from internal.cloud.pace import Pace
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.writes import RunCluster
 
 SECONDS = (1, 5, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400)
 SHOWN = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED)
@@ -199,3 +200,10 @@ class Tools:
     """Whether the provider tells of changes (`RunProvider.subscribe` said so)."""
     clock: Callable[[], datetime] = utc_now
     pace: Pace = field(default_factory=Pace)
+    run_cluster: RunCluster | None = None
+    """Where runs and the Secrets with their outputs are; None: with the objects."""
+
+    @property
+    def runs(self) -> RunCluster:
+        """Where runs and the Secrets with their outputs are."""
+        return self.run_cluster or RunCluster(client=self.client.live)

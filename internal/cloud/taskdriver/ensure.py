@@ -20,6 +20,7 @@ from apis.cloud import (
     WaitingReason,
 )
 from apis.cloud import Waiting as TaskWaiting
+from apis.hub_condition import report_hub
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
 from ctrlruntime.client.errors import NotFound
@@ -68,6 +69,7 @@ from internal.cloud.taskdriver.writes import (
     OutputsRefused,
     keep_outputs,
     remove_finalizer,
+    remove_outputs,
     write_status,
 )
 from internal.cloud.tasks.task import Supersede, TaskDefinition
@@ -121,6 +123,8 @@ class EnsureOptions(Generic[R]):
     """Whether a version of the instance runs, which a run may change."""
     priority: TaskPriority = TaskPriority.NORMAL
     """How early the next run gets a place."""
+    on_hub: bool = False
+    """Whether runs are on a hub, which takes them: the status shows it once there is one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +236,7 @@ class _Pass(Generic[R]):
         try:
             decision = await self._keep_outputs(await self._decide())
             summarize(self.s, decision.status)
+            self._summarize_hub(decision.status)
             written = await write_status(
                 self.tools.patcher,
                 self.tools.client.cache,
@@ -257,6 +262,11 @@ class _Pass(Generic[R]):
             self.tools.limiter.hold(self.claim)
             return True
         return False
+
+    def _summarize_hub(self, status: TaskStatus) -> None:
+        if self.options.on_hub:
+            used = status.run is not None
+            report_hub(status.conditions, (), self.s.generation, self.s.now, used=used)
 
     # -- looking and deciding ----------------------------------------------------------------------
 
@@ -329,7 +339,7 @@ class _Pass(Generic[R]):
             return decision
         try:
             name = await keep_outputs(
-                self.tools.client.live, self.options.resource, self.s.instance, outputs
+                self.tools.runs, self.options.resource, self.s.instance, outputs
             )
         except OutputsRefused as error:
             return not_kept(self.s, str(error))
@@ -355,6 +365,7 @@ class _Pass(Generic[R]):
             if started.state.finished:
                 return s.pace.at_once  # no change of it will be reported any more
         if decision.let_go:
+            await remove_outputs(self.tools.runs, self.options.resource)
             self.tools.limiter.release(s.owner)
             self.tools.metrics.forget(s.definition.name, s.owner.uid)
             await remove_finalizer(
@@ -403,7 +414,7 @@ class _Pass(Generic[R]):
         found = list(self.options.secrets)
         for name in self.options.secret_names:
             try:
-                secret = await self.tools.client.live.get(
+                secret = await self.tools.runs.client.get(
                     SECRET, name, namespace=self.s.owner.namespace
                 )
             except NotFound:
@@ -431,6 +442,7 @@ class _Pass(Generic[R]):
             traceparent=run.traceparent,
             approval=s.plans.approval,
             plan=_earlier_plan(run, status),
+            data_plane=self.tools.runs.data_plane,
         )
         return RunRequest(
             run_id=run.run_id,

@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from apis.cloud import TaskStatus
@@ -13,7 +14,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.patches import difference
-from ctrlruntime.resources import OWNER_UID, Control, Desired, Owner
+from ctrlruntime.resources import OWNER, OWNER_UID, Control, Desired, Owner, RemotePlacement
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
@@ -28,27 +29,57 @@ def secret_name(object_name: str) -> str:
     return f"{object_name}-outputs"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunCluster:
+    """Where runs execute, and where Secrets with their outputs are."""
+
+    client: Client
+    """Live: Secrets are not watched for this."""
+    placement: RemotePlacement | None = None
+    """The objects that drive the runs are in another cluster; None: in this one."""
+
+    @property
+    def data_plane(self) -> str:
+        """The id of the data plane that the objects are on; empty: they are in this cluster."""
+        return "" if self.placement is None else self.placement.owner_cluster
+
+    def body(self, desired: Desired, owner: Owner) -> Manifest:
+        """Return an object as it is written for an owner."""
+        placement = self.placement
+        return desired.body(owner) if placement is None else placement.body(desired, owner)
+
+    def is_recorded(self, found: Manifest, owner: Owner) -> bool:
+        """Whether an object of another cluster than its owner's has the owner's key.
+
+        One that has an earlier UID was not collected there when its owner went.
+        """
+        if self.placement is None:
+            return False
+        recorded = (found["metadata"].get("annotations") or {}).get(OWNER)
+        return recorded == self.placement.owner(owner).key
+
+
 async def keep_outputs(
-    client: Client,
+    runs: RunCluster,
     resource: Resource[Any, TaskStatus],
     instance: str,
     outputs: Mapping[str, str],
 ) -> str:
     """Make the Secret say exactly this. Returns its name, empty if there is nothing to keep.
 
-    Raises OutputsRefused, and what the client raises. `client` has to be live: Secrets are not
-    watched for this.
+    Raises OutputsRefused, and what the client raises.
     """
+    client = runs.client
     name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
     try:
         found: Manifest | None = await client.get(SECRET, name, namespace=namespace)
     except NotFound:
         found = None
-    if found is not None and not _is_ours(found, resource):
+    if found is not None and not _is_ours(runs, found, resource):
         if not outputs:
             return ""
         raise OutputsRefused(
-            f"The Secret {name} exists and belongs to someone else; rename or delete it, so that "
+            f"The Secret {name} exists and belongs to {_holder(found)}; rename or delete it, so that "
             "the outputs can be kept there."
         )
     if not outputs:
@@ -57,13 +88,26 @@ async def keep_outputs(
         return ""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in outputs.items()}
     if found is None:
-        made = _record(resource, instance).body(Owner.of(resource))
+        made = runs.body(_record(resource, instance), Owner.of(resource))
         await _create(client, {**made, "type": "Opaque", "data": data})
     elif found.get("data", {}) != data:
         gone = dict.fromkeys(set(found.get("data") or {}) - set(data))
         patch = {"metadata": {"uid": found["metadata"]["uid"]}, "data": {**data, **gone}}
         await client.patch(SECRET, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
     return name
+
+
+async def remove_outputs(runs: RunCluster, resource: Resource[Any, TaskStatus]) -> None:
+    """Delete the Secret of an object in another cluster; in its own the garbage collector does. Raises what the client raises."""
+    if runs.placement is None:
+        return
+    name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
+    try:
+        found = await runs.client.get(SECRET, name, namespace=namespace, metadata_only=True)
+    except NotFound:
+        return
+    if _is_ours(runs, found, resource):
+        await _delete(runs.client, found)
 
 
 async def keep_outputs_metadata(
@@ -93,12 +137,19 @@ def _record(resource: Resource[Any, TaskStatus], instance: str) -> Desired:
     )
 
 
-def _is_ours(found: Manifest, resource: Resource[Any, TaskStatus]) -> bool:
-    """By owner reference, or by the record of it if that was taken off."""
+def _is_ours(runs: RunCluster, found: Manifest, resource: Resource[Any, TaskStatus]) -> bool:
+    """By owner reference, or by the record of it if that was taken off; in another cluster by the key."""
+    if runs.is_recorded(found, Owner.of(resource)):
+        return True
     metadata, uid = found["metadata"], resource.metadata.uid
     references = metadata.get("ownerReferences") or ()
     recorded = (metadata.get("annotations") or {}).get(OWNER_UID)
     return recorded == uid or any(item["uid"] == uid for item in references)
+
+
+def _holder(found: Manifest) -> str:
+    """Return the recorded owner of a Secret, in words."""
+    return (found["metadata"].get("annotations") or {}).get(OWNER) or "someone else"
 
 
 async def _create(client: Client, manifest: Manifest) -> None:

@@ -8,16 +8,17 @@ from internal.cloud.runs import RunProvider
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns, metadata_token
 from internal.cloud.runs.secrets import secrets_of
 from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.runs import ProviderPlugin
 from manager.own_image import NoImage
 
 
-def make(options: RunsOptions, manager: Manager) -> RunProvider:
+def make(options: RunsOptions, manager: Manager, objects: ObjectCluster) -> RunProvider:
     """Return the provider. Raises NoImage."""
     return CloudRunRuns(
         cloud_run_options(options),
         metadata_token(time.monotonic),
-        secrets_of(manager.live_client),
+        secrets_of(objects.live_client),
         fence=manager.fence,
     )
 

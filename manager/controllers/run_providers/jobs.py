@@ -6,13 +6,19 @@ from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.runs import ProviderPlugin
 from manager.own_image import NoImage
 
 
-def make(options: RunsOptions, manager: Manager) -> RunProvider:
+def make(options: RunsOptions, _manager: Manager, objects: ObjectCluster) -> RunProvider:
     """Return the provider. Raises NoImage."""
-    return JobRuns(manager.live_client, job_options(options), cache=manager.cache)
+    return JobRuns(
+        objects.live_client,
+        job_options(options),
+        cache=objects.cache,
+        placement=objects.placement,
+    )
 
 
 def job_options(options: RunsOptions) -> JobOptions:

@@ -8,10 +8,11 @@ from internal.cloud.runs import RunProvider
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.runs.secrets import secrets_of
 from manager.controllers.cloud_options import RunsOptions
+from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.runs import ProviderPlugin
 
 
-def make(options: RunsOptions, manager: Manager) -> RunProvider:
+def make(options: RunsOptions, _manager: Manager, objects: ObjectCluster) -> RunProvider:
     """Return the provider."""
     local = LocalOptions(
         folder=options.folder,
@@ -20,7 +21,7 @@ def make(options: RunsOptions, manager: Manager) -> RunProvider:
     )
     if options.command:
         local = replace(local, command=options.command)
-    return LocalRuns(local, secrets=secrets_of(manager.live_client))
+    return LocalRuns(local, secrets=secrets_of(objects.live_client))
 
 
 PLUGIN: Final = ProviderPlugin(make=make)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.resources import Owner, RemotePlacement
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import wire
 from internal.cloud.runs.provider import RunOwner, RunRequest
@@ -48,22 +49,24 @@ _MESSAGE: Final = "/dev/termination-log"
 _READ_ONLY: Final = 0o444
 
 
-def job_of(request: RunRequest, options: JobOptions) -> Manifest:
+def job_of(
+    request: RunRequest, options: JobOptions, placement: RemotePlacement | None = None
+) -> Manifest:
     """One Pod, once.
 
     Its own deadline is the run's: of a Pod that the Job ends nothing would be left to tell what it was at.
-    The Job's is for Pods that never get to a node.
+    The Job's is for Pods that never get to a node. `placement`: the Job is in another cluster than its owner.
     """
     given = request.input
     owner = given.owner
-    labels = _labels(request)
+    labels = _labels(request, placement)
     annotations = {label_keys.OWNER: f"{owner.api_version} {owner.kind} {owner.name}"}
     metadata = {
         "name": request.run_id,
         "namespace": owner.namespace,
         "labels": labels,
-        "annotations": annotations,
-        "ownerReferences": [_reference(owner)],
+        "annotations": annotations | _records(owner, placement),
+        **_references(owner, placement),
     }
     template = {
         "metadata": {
@@ -88,7 +91,13 @@ def job_of(request: RunRequest, options: JobOptions) -> Manifest:
     }
 
 
-def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Manifest:
+def input_of(
+    request: RunRequest,
+    job: Manifest,
+    data: str,
+    seal_key: str,
+    placement: RemotePlacement | None = None,
+) -> Manifest:
     """Return the Secret that goes with the Job. `data` is the input as JSON."""
     metadata = job["metadata"]
     return {
@@ -97,7 +106,7 @@ def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Ma
         "metadata": {
             "name": metadata["name"],
             "namespace": metadata["namespace"],
-            "labels": _labels(request),
+            "labels": _labels(request, placement),
             "ownerReferences": [job_reference(job)],
         },
         "type": "Opaque",
@@ -106,33 +115,42 @@ def input_of(request: RunRequest, job: Manifest, data: str, seal_key: str) -> Ma
     }
 
 
-def edited_metadata(job: Manifest, owner: RunOwner) -> Manifest:
+def edited_metadata(
+    job: Manifest, owner: RunOwner, placement: RemotePlacement | None = None
+) -> Manifest:
     """Return what of the metadata of a run's Job was changed by hand, as a patch of it; empty: nothing.
 
     The template of its Pod cannot be changed, and has the same labels and annotation.
     """
     metadata, template = job["metadata"], _template(job)
+    annotations = _chosen(template.get("annotations"), (label_keys.OWNER,))
+    wanted = {
+        "labels": _chosen(template.get("labels"), _label_names(placement)),
+        "annotations": annotations | _records(owner, placement),
+    }
     found: Manifest = {}
-    for field_name, names in (("labels", _LABELS), ("annotations", (label_keys.OWNER,))):
-        made, now = template.get(field_name) or {}, metadata.get(field_name) or {}
-        lost = {name: made[name] for name in names if name in made and now.get(name) != made[name]}
+    for field_name, made in wanted.items():
+        now = metadata.get(field_name) or {}
+        lost = {name: value for name, value in made.items() if now.get(name) != value}
         if lost:
             found[field_name] = lost
     references = metadata.get("ownerReferences") or []
-    if _reference(owner) not in references:
+    if placement is None and _reference(owner) not in references:
         others = [each for each in references if each["uid"] != owner.uid]
         found["ownerReferences"] = [*others, _reference(owner)]
     return found
 
 
-def edited_input(secret: Manifest, job: Manifest) -> Manifest:
+def edited_input(
+    secret: Manifest, job: Manifest, placement: RemotePlacement | None = None
+) -> Manifest:
     """Return what of the metadata of a run's Secret was changed by hand, as a patch of it.
 
     Empty: nothing, or the Secret is not that of the Job.
     """
     metadata, made = secret["metadata"], _template(job).get("labels") or {}
     labels, references = metadata.get("labels") or {}, metadata.get("ownerReferences") or []
-    wanted = {name: made[name] for name in _LABELS if name in made}
+    wanted = _chosen(made, _label_names(placement))
     uid = job["metadata"]["uid"]
     marks = (label_keys.RUN_ID, label_keys.OWNER_UID)
     if not any(each["uid"] == uid for each in references) and any(
@@ -188,7 +206,30 @@ def owner_from(metadata: Manifest) -> RunOwner | None:
     )
 
 
-def _labels(request: RunRequest) -> dict[str, str]:
+def _chosen(found: Mapping[str, str] | None, names: Sequence[str]) -> dict[str, str]:
+    return {name: found[name] for name in names if name in found} if found else {}
+
+
+def _label_names(placement: RemotePlacement | None) -> tuple[str, ...]:
+    return _LABELS if placement is None else (*_LABELS, *placement.labels)
+
+
+def _records(owner: RunOwner, placement: RemotePlacement | None) -> dict[str, str]:
+    """Return the annotations that name an owner in another cluster, which no reference can."""
+    return {} if placement is None else placement.records(as_owner(owner))
+
+
+def _references(owner: RunOwner, placement: RemotePlacement | None) -> Manifest:
+    return {"ownerReferences": [_reference(owner)]} if placement is None else {}
+
+
+def as_owner(owner: RunOwner) -> Owner:
+    """Return the owner of a run as objects record it."""
+    gvk = GroupVersionKind.parse(owner.api_version, owner.kind)
+    return Owner(gvk=gvk, namespace=owner.namespace, name=owner.name, uid=owner.uid)
+
+
+def _labels(request: RunRequest, placement: RemotePlacement | None) -> dict[str, str]:
     given = request.input
     labels = {
         label_keys.TASK: given.task,
@@ -197,7 +238,7 @@ def _labels(request: RunRequest) -> dict[str, str]:
     }
     if len(given.instance) <= _LABEL_LENGTH:  # names may be longer than labels
         labels[label_keys.INSTANCE] = given.instance
-    return labels
+    return labels if placement is None else labels | dict(placement.labels)
 
 
 def _reference(owner: RunOwner) -> Manifest:

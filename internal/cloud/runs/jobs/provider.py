@@ -13,6 +13,7 @@ from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEve
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
+from ctrlruntime.resources import RemotePlacement
 from internal.cloud import labels as label_keys
 from internal.cloud.runs.jobs.manifest import (
     JOB,
@@ -45,7 +46,8 @@ class JobRuns:
     """Each run is a Job of its name in the namespace of the object that drives it, which owns it.
 
     Reads go to the server, so that what is returned is never older than what was written; nothing is
-    read while nothing changes, given a `cache`: its watches of Jobs and Pods say when to look.
+    read while nothing changes, given a `cache`: its watches of Jobs and Pods say when to look. With a
+    `placement` the Jobs are in another cluster than the objects: that of the client and the cache.
     """
 
     def __init__(
@@ -54,8 +56,10 @@ class JobRuns:
         options: JobOptions,
         cache: Cache | None = None,
         clock: Callable[[], datetime] = utc_now,
+        placement: RemotePlacement | None = None,
     ) -> None:
         self._client = client
+        self._placement = placement
         self._options = options
         self._cache = cache
         self._now = clock
@@ -68,7 +72,8 @@ class JobRuns:
         data = _checked_input(request)
         try:
             job = await self._client.create(
-                job_of(request, self._options), field_manager=label_keys.FIELD_MANAGER
+                job_of(request, self._options, self._placement),
+                field_manager=label_keys.FIELD_MANAGER,
             )
         except AlreadyExists:
             job = await self._adopted(request)
@@ -188,7 +193,7 @@ class JobRuns:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         try:
             found = await self._client.get(SECRET, name, namespace=namespace, metadata_only=True)
-            if edited := edited_input(found, job):
+            if edited := edited_input(found, job, self._placement):
                 await self._client.patch(
                     SECRET,
                     name,
@@ -202,7 +207,7 @@ class JobRuns:
 
     async def _whole(self, job: Manifest, owner: RunOwner) -> Manifest:
         """Return the Job, after restoring what was changed by hand of its metadata."""
-        edited = edited_metadata(job, owner)
+        edited = edited_metadata(job, owner, self._placement)
         if not edited or "deletionTimestamp" in job["metadata"]:
             return job
         metadata = job["metadata"]
@@ -234,7 +239,7 @@ class JobRuns:
 
     async def _give_input(self, request: RunRequest, job: Manifest, data: str) -> None:
         """After the Job, so that it goes with it; the Pod waits for it."""
-        secret = input_of(request, job, data, new_key())
+        secret = input_of(request, job, data, new_key(), self._placement)
         try:
             await self._client.create(secret, field_manager=label_keys.FIELD_MANAGER)
         except AlreadyExists:
