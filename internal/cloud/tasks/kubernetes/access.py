@@ -8,15 +8,21 @@ from typing import Any, Final
 
 import yaml
 
+from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected
 
 ALLOW_EXEC: Final = "TASK_ALLOW_KUBECONFIG_EXEC"
 """Environment: "true" lets kubeconfigs run programs to sign in."""
+NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
+IDENTITY: Final = "kube-system"
+"""The namespace whose UID is the id of a cluster."""
 OUTPUT: Final = "kubeconfig"
 """The output of the infrastructure that is used where nothing is named."""
 
@@ -37,7 +43,10 @@ def kubeconfig_ref(given: SecretKeyRef | None, outputs_secret_name: str) -> Secr
 
 @asynccontextmanager
 async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenerator[Client]:
-    """Yield a client of the instance's cluster. Raises TaskRejected for a kubeconfig that is no good."""
+    """Yield a client of the instance's cluster. Raises TaskRejected for a kubeconfig that is no good.
+
+    For an instance of a data plane, that one is no good but for a teardown: no containers run there.
+    """
     if ref is None:
         raise TaskRejected(
             "no kubeconfig: set spec.cluster.kubeconfigFrom, or let the infrastructure have a"
@@ -51,11 +60,28 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
         raise TaskRejected(f"Secret {ref.name}, key {ref.key}: {error}") from error
     try:
         async with Client.connect(config) as client:
+            await _check_cluster(context, client, str(ref.name))
             yield client
     except APIError as error:
         raise TaskError(f"the instance's cluster answered: {error}") from error
     except TransportError as error:
         raise TaskError(f"the instance's cluster cannot be reached: {error}") from error
+
+
+async def _check_cluster(context: TaskContext, client: Client, source: str) -> None:
+    """Raise TaskRejected for the data plane of the instance itself. Who may not look at its id is let through."""
+    data_plane = context.input.data_plane
+    if not data_plane or context.input.operation is TaskOperation.TEARDOWN:
+        return
+    try:
+        found = await client.get(NAMESPACE, IDENTITY, metadata_only=True)
+    except (Forbidden, NotFound):
+        return
+    if found["metadata"]["uid"] == data_plane:
+        raise TaskRejected(
+            f"the kubeconfig in Secret {source} opens the data plane of this instance, which runs no"
+            " containers: name one of the hub, or of another cluster"
+        )
 
 
 def checked(text: str, source: str, *, allow_exec: bool) -> str:

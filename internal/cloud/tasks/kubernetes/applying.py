@@ -92,9 +92,21 @@ class Located:
 class Objects:
     """The objects of one owner in one cluster."""
 
-    def __init__(self, client: Client, *, owner: str, key: str, namespace: str) -> None:
-        """`owner`: namespace and name of the instance. `key`: its key. `namespace`: for manifests that name none."""
+    def __init__(
+        self,
+        client: Client,
+        *,
+        owner: str,
+        key: str,
+        namespace: str,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """`owner`: namespace and name of the instance. `key`: its key. `namespace`: for manifests that name none.
+
+        `labels`: further ones of every object.
+        """
         self._client = client
+        self._labels = {**(labels or {}), WORKLOAD: key}
         self._owner = owner
         self._key = key
         self._namespace = namespace
@@ -166,7 +178,7 @@ class Objects:
             metadata.pop(field_name, None)
         manifest.pop("status", None)
         metadata["annotations"] = {**(metadata.get("annotations") or {}), OWNER: self._owner}
-        metadata["labels"] = {**(metadata.get("labels") or {}), WORKLOAD: self._key}
+        metadata["labels"] = {**(metadata.get("labels") or {}), **self._labels}
         return manifest
 
     def _check_ours(self, located: Located, live: Manifest) -> None:

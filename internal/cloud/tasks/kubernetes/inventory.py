@@ -97,11 +97,12 @@ def encode(
     namespace: str,
     refs: Iterable[ObjectRef],
     applied: "AppliedRecord | None" = None,
+    labels: Mapping[str, str] | None = None,
 ) -> Manifest:
     """Return the ConfigMap that lists these objects of an instance.
 
     `key`: see :func:`internal.cloud.keys.instance_key`. `owner`: namespace and name of the instance.
-    `applied`: what a run left behind; None while it is under way.
+    `applied`: what a run left behind; None while it is under way. `labels`: further ones.
     """
     rows = sorted([ref.group, ref.kind, ref.namespace, ref.name] for ref in set(refs))
     return {
@@ -110,7 +111,7 @@ def encode(
         "metadata": {
             "name": inventory_name(key),
             "namespace": namespace,
-            "labels": {INVENTORY: key},
+            "labels": {**(labels or {}), INVENTORY: key},
             "annotations": {OWNER: owner} | ({RUN_ID: applied.run_id} if applied else {}),
         },
         "data": {_OBJECTS: orjson.dumps(rows).decode()}

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -122,13 +122,24 @@ class Rollout:
     """The run that does it."""
     ready: PollOptions
     progress: Callable[[str], None] = field(default=lambda _text: None)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Further labels of what is applied, and of the inventory."""
+
+    def _objects(self) -> Objects:
+        return Objects(
+            self.client,
+            owner=self.owner,
+            key=self.key,
+            namespace=self.namespace,
+            labels=self.labels,
+        )
 
     async def apply(self, documents: Iterable[Document]) -> Applied:
         """Apply all, prune what left the bundle, wait until all is ready.
 
         Every attempt may find what earlier ones left half-done. Raises TaskError.
         """
-        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
+        objects = self._objects()
         await self.ensure_namespace()
         located = await objects.locate(documents)
         wanted = {each.ref for each in located}
@@ -148,7 +159,7 @@ class Rollout:
 
     async def remove(self) -> Applied:
         """Delete all that was applied, and forget it. Raises TaskError while something is left."""
-        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
+        objects = self._objects()
         applied = Applied()
         known = await self.known()
         await objects.prune(known, applied)
@@ -177,7 +188,7 @@ class Rollout:
         Read while there is no inventory of the present name; never changed or deleted, since
         instances of one name in several namespaces shared it.
         """
-        objects = Objects(self.client, owner=self.owner, key=self.key, namespace=self.namespace)
+        objects = self._objects()
         label = former_label(self.owner.partition("/")[2])
         found: set[ObjectRef] = set()
         for config_map in await self.client.list(CONFIG_MAP, labels={INVENTORY: label}):
@@ -215,7 +226,7 @@ class Rollout:
     async def _record(self, refs: set[ObjectRef], applied: AppliedRecord | None = None) -> None:
         """One inventory, in the instance's namespace; those of namespaces it had before go."""
         await self.client.apply(
-            encode(self.key, self.owner, self.namespace, refs, applied),
+            encode(self.key, self.owner, self.namespace, refs, applied, self.labels),
             field_manager=FIELD_MANAGER,
             force=True,
         )

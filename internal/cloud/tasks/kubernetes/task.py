@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from apis.cloud import Cluster, InstanceKubernetesSpec, TaskOperation
+from apis.fleet.labels import DATA_PLANE
 from ctrlruntime.client import Client
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.applying import Applied
@@ -90,7 +91,11 @@ def _files(context: TaskContext, names: list[str]) -> dict[str, str]:
 
 
 def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: float) -> Rollout:
-    """Return the roll-out of an instance's bundle."""
+    """Return the roll-out of an instance's bundle.
+
+    What it applies has the label of the data plane: on the hub, the stack of that one sees it by the label alone.
+    """
+    data_plane = context.input.data_plane
     return Rollout(
         client=client,
         owner=f"{context.input.owner.namespace}/{context.input.instance}",
@@ -99,6 +104,7 @@ def rollout_of(context: TaskContext, client: Client, spec: Cluster, *, poll: flo
         run_id=context.input.run_id,
         ready=PollOptions(timeout=spec.ready_timeout_seconds, interval=poll),
         progress=context.progress,
+        labels={DATA_PLANE: data_plane} if data_plane else {},
     )
 
 
