@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
@@ -45,6 +46,8 @@ CONFIGURES = Rule(
 
 HOLDS_JOBS = Rule(groups=(COSMOS,), resources=("statefuljobs",), verbs=("patch",))
 """On a data plane alone StatefulJobs have a finalizer: no garbage collector removes what they have on the hub."""
+BUNDLES = Rule(groups=("",), resources=("configmaps",), verbs=READS)
+"""ConfigMaps that workloads of Instances are made from; a run is given their texts."""
 READ_LIVE = ("Pod", "Job", "PersistentVolumeClaim")
 """Kinds of the hub of which a stack reads single objects past its cache."""
 
@@ -56,6 +59,14 @@ def of_cosmos(rules: Iterable[Rule]) -> list[Rule]:
     """
     own = (each for each in rules if each.groups == (COSMOS,))
     return [*(each for each in own if not _is_of_finalizers(each)), HOLDS_JOBS]
+
+
+def of_cloud(rules: Iterable[Rule]) -> list[Rule]:
+    """Return what the cloud system needs on a data plane: its own kinds, and the ConfigMaps of bundles.
+
+    Runs, and the Secrets that they read and hand over, are on the hub.
+    """
+    return [each for each in rules if each.groups == (CLOUD,) or each == BUNDLES]
 
 
 def _is_of_finalizers(rule: Rule) -> bool:
@@ -144,7 +155,7 @@ def stack_roles() -> dict[str, Manifest]:
     """Return the ClusterRoles that the account of a stack is bound to on the hub, by the names of their files.
 
     The first for all namespaces, as what a stack watches cannot be narrowed by label; the second in each
-    parallel namespace; the third, for Secrets, in either.
+    parallel namespace; the third, for Secrets, in either. Runs of Instances read theirs one by one.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
     # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
@@ -160,7 +171,7 @@ def stack_roles() -> dict[str, Manifest]:
             *_rules(READS, [VOLUME_SNAPSHOT]),
         ],
         "writer": _rules(WRITES, (*(each for each in on_hub if each.namespaced), VOLUME_SNAPSHOT)),
-        "secret-reader": _rules(READS, secrets),
+        "secret-reader": _rules(("get", *READS), secrets),
     }
     return {
         f"stack_{who.replace('-', '_')}_role": roles(found, f"fleet-stack-{who}")[0]

@@ -51,7 +51,7 @@ def fleet() -> None:
 @click.option(
     "--orphans",
     is_flag=True,
-    help="Request of each data plane which Tenants, CosmosFullNodes and StatefulJobs it has.",
+    help="Request of each data plane which owners of objects on the hub it has, such as Tenants, CosmosFullNodes and Instances.",
 )
 def top(kubeconfig: Path | None, context: str | None, output: str, orphans: bool) -> None:
     """List data planes: what the hub has of each, and how its stack is.

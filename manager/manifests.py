@@ -48,6 +48,7 @@ from manager.controllers.tenancy_options import TenancyOptions
 from manager.data_plane_manifests import (
     data_plane_files,
     data_plane_rules,
+    of_cloud,
     of_cosmos,
     stack_roles,
 )
@@ -174,7 +175,11 @@ def files(directory: Path) -> dict[str, str]:
 def _data_plane_layout() -> dict[str, str]:
     """Return the folder of a data plane: the CRDs, and the rights of a stack's kubeconfig."""
     live = {kind.mapping().plural: kind.gvk().group for kind in OWNERS}
-    systems = [*rules_of("tenancy"), *of_cosmos(rules_of("cosmos"))]
+    systems = [
+        *rules_of("tenancy"),
+        *of_cosmos(rules_of("cosmos")),
+        *of_cloud(rules_of("cloud")),
+    ]
     return data_plane_files(data_plane_rules(systems, live), ["../crd"], LABELS)
 
 

@@ -6,6 +6,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceTerraform,
+    UpgradeInstanceTask,
+)
 from apis.cosmos import CosmosFullNode, StatefulJob
 from apis.fleet.labels import DATA_PLANE
 from apis.tenancy import DeletionPolicy, Tenant
@@ -25,7 +33,17 @@ ON_HUB: Final = tuple(
 )
 """Kinds whose objects stacks write on the hub. Namespaces are left out: what is in them may be of others."""
 
-OWNERS: Final = (Tenant, CosmosFullNode, StatefulJob)
+OWNERS: Final = (
+    Tenant,
+    CosmosFullNode,
+    StatefulJob,
+    Instance,
+    InstanceTerraform,
+    InstanceKubernetes,
+    InstanceKubernetesPVC,
+    InstanceInvariants,
+    UpgradeInstanceTask,
+)
 """Kinds on data planes whose objects are on the hub, and go with them."""
 
 
@@ -40,7 +58,7 @@ class PlaneObject:
     data_plane: str
     """The data plane's id."""
     owner: str
-    """Key of its owner on the data plane: a Tenant, a CosmosFullNode or a StatefulJob."""
+    """Key of its owner on the data plane, which is of one of OWNERS."""
     retained: bool
     """Whether it stays when its owner goes."""
 

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
@@ -24,7 +25,7 @@ from manager.serving_flags import (
     take_console_options,
     webhook_options,
 )
-from manager.stack_flags import check_stack, stack_options
+from manager.stack_flags import BY_DEFAULT, check_stack, stack_options
 from manager.systems import SYSTEMS
 from manager.test_environment import check_test_environment
 
@@ -102,6 +103,8 @@ _COUNT = click.IntRange(min=0)
 def run(**arguments: object) -> None:
     """Run the controllers."""
     given: dict[str, Any] = {**arguments}
+    if given["data_plane_kubeconfig"] is not None and _is_default("systems"):
+        given["systems"] = BY_DEFAULT
     given["protected_namespaces"] |= own_namespace()
     checks = take_health_check_options(given)
     flags = {name: given.pop(name) for name in TENANCY_OPTIONS}
@@ -131,6 +134,12 @@ def run(**arguments: object) -> None:
         run_on_uvloop(run_manager(options))
     except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
         raise click.ClickException(str(error)) from error
+
+
+def _is_default(parameter: str) -> bool:
+    """Whether an option was not given."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.DEFAULT
 
 
 def _check_serving(options: RunOptions) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from dataclasses import replace
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -24,9 +24,12 @@ from internal.fleet.plane_holder import PlaneHolder
 from manager.controllers.hub import Hub, StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
 from manager.controllers.plane_webhooks import add_plane_webhooks
+from manager.controllers.tenancy import webhooks as tenancy_webhooks
 from manager.controllers.tenancy_admission import add_tenancy_admission
 from manager.options import LEADER_ELECTION_ID, Role, RunOptions
-from manager.stack_flags import systems_of
+
+if TYPE_CHECKING:
+    from ctrlruntime.generate.webhook import Webhook
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
@@ -53,8 +56,7 @@ async def run_stack(
     if options.role is Role.ADMISSION:
         url = options.admission_url
         manager = Manager(data_plane, serving(runtime, target, url), logger=logger)
-        add_tenancy_admission(manager, options.tenancy)
-        add_plane_webhooks(manager, url)
+        add_plane_webhooks(manager, url, add_admission(manager, options))
     else:
         workers = options.role is Role.WORKERS
         prefix = holder_prefix(hub, target)
@@ -70,9 +72,21 @@ async def run_stack(
     await manager.start()
 
 
+def add_admission(manager: Manager, options: RunOptions) -> list[Webhook]:
+    """Serve the webhooks of the systems that were asked for. Return what has to be configured for them."""
+    add_tenancy_admission(manager, options.tenancy)
+    if "cloud" not in options.systems:
+        return tenancy_webhooks()
+    from manager.controllers.cloud_admission import add_cloud_admission
+    from manager.controllers.cloud_admission import webhooks as cloud_webhooks
+
+    add_cloud_admission(manager)
+    return [*tenancy_webhooks(), *cloud_webhooks()]
+
+
 async def add_systems(manager: Manager, options: RunOptions, config: Config, hub: Hub) -> None:
     """Add the controllers of the systems that were asked for. `config`: of the hub, where the stack's Pods are."""
-    chosen = systems_of(options)
+    chosen = options.systems
     if "tenancy" in chosen:
         from manager.controllers.tenancy import add_tenancy
 
@@ -83,6 +97,12 @@ async def add_systems(manager: Manager, options: RunOptions, config: Config, hub
 
         cosmos = await with_sidecar_image(options.cosmos, config, options.own_namespace)
         add_cosmos(manager, cosmos, hub)
+    if "cloud" in chosen:
+        from manager.controllers.cloud import add_cloud
+        from manager.controllers.runs import with_own_image
+
+        runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
+        add_cloud(manager, replace(options.cloud, runs=runs), hub=hub)
 
 
 def serving(runtime: ManagerOptions, target_namespace: str, url: str = "") -> ManagerOptions:

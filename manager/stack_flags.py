@@ -10,17 +10,11 @@ import click
 
 from manager.flags import with_options
 from manager.options import Role, RunOptions
-from manager.systems import SYSTEMS
 
-SUPPORTED = ("tenancy", "cosmos")
+SUPPORTED = ("tenancy", "cosmos", "cloud")
 """Systems that run on data planes."""
 BY_DEFAULT = ("tenancy",)
 """Those that run there without --system."""
-
-
-def systems_of(options: RunOptions) -> tuple[str, ...]:
-    """Return the systems of a stack: those that were named, or the default."""
-    return BY_DEFAULT if options.systems == SYSTEMS else tuple(options.systems)
 
 
 def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -31,7 +25,7 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--data-plane-kubeconfig",
             type=click.Path(path_type=Path),
             help="Kubeconfig of a data plane: objects are there, and workloads in the cluster of "
-            "--kubeconfig, the hub. The tenancy system runs, or what --system names of tenancy and cosmos.",
+            "--kubeconfig, the hub. The tenancy system runs, or what --system names.",
         ),
         click.option(
             "--role",
@@ -68,6 +62,11 @@ def _admission_url(value: str) -> str:
         raise click.BadParameter(str(error)) from None
 
 
+def _runs_tasks(options: RunOptions) -> bool:
+    """Whether this process starts runs of the cloud system."""
+    return options.role in (None, Role.CONTROLLERS) and "cloud" in options.systems
+
+
 def check_stack(options: RunOptions) -> None:
     """Raise UsageError for options that do not go with a data plane."""
     if options.data_plane_kubeconfig is None:
@@ -89,9 +88,10 @@ def check_stack(options: RunOptions) -> None:
             "a stack of a data plane has no console: leave --console-bind-address out, and set it for "
             "`manager operator` on the hub"
         )
-    if not set(systems_of(options)) <= set(SUPPORTED):
+    if _runs_tasks(options) and options.cloud.runs.provider == "local":
         raise click.UsageError(
-            f"only {' and '.join(SUPPORTED)} run on data planes: leave the other --system out"
+            "--run-provider local keeps runs in a Pod of the stack, and they end with it: name jobs, "
+            "which are Jobs of the hub, or cloudrun"
         )
     if not (options.target_namespace or options.own_namespace):
         raise click.UsageError(

@@ -29,3 +29,5 @@ class Pace:
     cancelled."""
     grace: float = 120.0
     """After a cancellation, until a run that does not heed it is deleted."""
+    hub: float = 30.0
+    """Between two looks at a hub that does not take what is on it; that it answers again is noticed sooner."""

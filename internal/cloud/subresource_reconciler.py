@@ -2,12 +2,15 @@
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from apis.cloud import Instance, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
-from ctrlruntime.api import Resource
+from apis.cloud import Instance, Phase, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
+from apis.hub_condition import ClusterTrouble, report_hub
+from ctrlruntime.api import Resource, set_condition
+from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
@@ -16,6 +19,7 @@ from ctrlruntime.resources.revision import REVISION
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold
+from internal.cloud.hub_instances import HUB_ERRORS, HubInstances
 from internal.cloud.instance.order import is_protected
 from internal.cloud.instance.reading import read
 from internal.cloud.labels import (
@@ -31,14 +35,22 @@ from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.taskdriver import EnsureOptions, Tools, ensure
 from internal.cloud.taskdriver.context import Hold, Leaving
 from internal.cloud.taskdriver.drift_checks import DriftCheck, drift_check_of
-from internal.cloud.taskdriver.inputs import instance_name, instance_reference, spec_revision, typed
+from internal.cloud.taskdriver.inputs import (
+    READY,
+    instance_name,
+    instance_reference,
+    spec_revision,
+    typed,
+)
 from internal.cloud.taskdriver.record import is_live, owner_of
-from internal.cloud.taskdriver.writes import keep_outputs_metadata
+from internal.cloud.taskdriver.writes import keep_outputs_metadata, write_status
 from internal.cloud.tasks.task import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
 AT_ONCE = 0.01
+UNREAD: Final = 1.0
+"""Seconds until an object is looked at again while it is not known yet what the hub has."""
 SPEC_CHANGED: Final = "SpecChanged"
 """Reason: the spec is not the one that the instance gave to the object."""
 
@@ -78,8 +90,51 @@ class SubresourceReconciler(Generic[R]):
     """What holds changes from outside."""
     control: Control | None = None
     """Restores the metadata of Secrets with outputs; None: they are left as they are."""
+    hub: HubInstances | None = None
+    """Where runs are, if the objects are on a data plane."""
 
     async def reconcile(self, request: Request) -> Result | None:
+        """One pass. With a hub, nothing is decided while it is not known what it has.
+
+        Raises what `_reconcile` raises, but for what the hub answers.
+        """
+        if self.hub is None:
+            return await self._reconcile(request)
+        if self.hub.is_unknown():
+            return Result(requeue_after=UNREAD)
+        trouble = self.hub.trouble()
+        if trouble is not None:
+            return await self._wait_for_hub(request, trouble)
+        try:
+            return await self._reconcile(request)
+        except HUB_ERRORS as error:
+            trouble = self.hub.explain(error, request.namespace)
+            if trouble is None:
+                raise
+            return await self._wait_for_hub(request, trouble)
+
+    def _typed(self, entry: Entry) -> R:
+        """Return the object as its kind. Raises ValidationError for a spec that cannot be read."""
+        manifest = entry.decode()
+        kind = self.subresource.kind
+        return typed(kind, manifest) or kind.from_manifest({**manifest, "status": {}})
+
+    async def _wait_for_hub(self, request: Request, trouble: ClusterTrouble) -> Result | None:
+        """Report that runs cannot be started or followed, and change nothing else."""
+        kind, cache = self.subresource.kind, self.tools.client.cache
+        entry = cache.entry(kind, request.name, namespace=request.namespace)
+        if entry is None:
+            self.holds.record(request, 0)
+            return None
+        resource = self._typed(entry)
+        instance = self._instance_of(resource, self._named(resource))
+        if instance is not None and is_extracted(instance.annotations):
+            return self._leave_alone(resource)
+        status = lose_hub(resource, trouble, self.tools.clock())
+        written = await write_status(self.tools.patcher, cache, resource, status)
+        return Result(requeue_after=self.tools.pace.hub if written else AT_ONCE)
+
+    async def _reconcile(self, request: Request) -> Result | None:
         """One pass.
 
         Raises the errors of the API server and of the provider of runs, and pydantic's ValidationError for an
@@ -91,8 +146,7 @@ class SubresourceReconciler(Generic[R]):
         if entry is None:
             self.holds.record(request, 0)
             return None
-        manifest = entry.decode()
-        resource = typed(kind, manifest) or kind.from_manifest({**manifest, "status": {}})
+        resource = self._typed(entry)
         named = self._named(resource)
         hold = ownership_hold(resource, named)
         instance = self._instance_of(resource, named)
@@ -152,7 +206,8 @@ class SubresourceReconciler(Generic[R]):
             period=sub.period(resource),
             paused_by="" if instance is None else pausing_annotation(instance.annotations),
             leaving=leaving,
-            held=hold or edited_hold(resource),
+            held=hold or edited_hold(resource) or self._name_hold(instance),
+            on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
@@ -160,6 +215,16 @@ class SubresourceReconciler(Generic[R]):
             drift_check=check,
             bad_schedule=bad_schedule,
         )
+
+    def _name_hold(self, instance: Entry | None) -> Hold | None:
+        """Return why no run may start for an instance whose name on the hub is not its own."""
+        if self.hub is None or instance is None or self.hub.holds_name(instance):
+            return None
+        message = (
+            f"No run is started: the hub does not keep the name for Instance {instance.namespace}/"
+            f"{instance.name}. The condition HubReady there names the cause."
+        )
+        return Hold(reason=NAME_NOT_HELD, message=message)
 
     def _drift_check(self, instance: Entry | None) -> tuple[DriftCheck | None, str]:
         """Return when runs look for drift, and why none does if the schedule cannot be read."""
@@ -277,6 +342,24 @@ def edited_hold(resource: Resource[Any, TaskStatus]) -> Hold | None:
         "Change the Instance instead."
     )
     return Hold(reason=SPEC_CHANGED, message=message)
+
+
+NAME_NOT_HELD: Final = "NameNotHeld"
+"""Reason: the hub does not keep the name of the instance, on a data plane."""
+
+
+def lose_hub(
+    resource: Resource[Any, TaskStatus], trouble: ClusterTrouble, now: datetime
+) -> TaskStatus:
+    """Return the status of an object whose runs are unknown: what is recorded of them stays."""
+    status, generation = resource.status.model_copy(deep=True), resource.metadata.generation or 0
+    status.observed_generation, status.message = generation, f"{trouble.message}."
+    if resource.metadata.deletion_timestamp is None and not is_live(status.run):
+        status.phase = Phase.PENDING
+    ready = new_condition(READY, False, trouble.reason, status.message, generation=generation)
+    set_condition(status.conditions, ready, now)
+    report_hub(status.conditions, [trouble], generation, now, used=True)
+    return status
 
 
 INSTANCE_UNKNOWN: Final = "InstanceUnknown"

@@ -37,3 +37,8 @@ def recorded_owner(kind: type[Resource[Any, Any]], entry: Entry) -> Iterable[Req
     if key is None or key.kind != str(kind.gvk().group_kind):
         return ()
     return (Request(key.name, namespace=key.namespace),)
+
+
+def uid_index(entry: Entry) -> Sequence[str]:
+    """Index function of `uid`."""
+    return (entry.uid,)

@@ -25,7 +25,11 @@ class HubView:
 
     def is_usable(self) -> bool:
         """Whether it answers, and all that is read there has been read: nothing may be decided before."""
-        return self.unreachable() is None and not self._unread()
+        return self.unreachable() is None and self.is_read()
+
+    def is_read(self) -> bool:
+        """Whether all that is read there has been read once; that stays known while it does not answer."""
+        return not self._unread()
 
     def trouble(self) -> ClusterTrouble | None:
         """Return why it cannot be used; None where it can, or where that is not known yet."""

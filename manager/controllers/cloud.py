@@ -1,11 +1,13 @@
 """The cloud system's controllers, wired to the runtime."""
 
+from __future__ import annotations
+
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apis.cloud import GROUP, Instance, InstanceKubernetes
 from apis.operations import FrozenSystem
@@ -41,7 +43,7 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
-from internal.cloud.taskdriver.writes import SECRET
+from internal.cloud.taskdriver.writes import SECRET, RunCluster
 from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.change_freezes import add_change_freezes
@@ -55,6 +57,7 @@ from manager.controllers.cloud_watches import (
     crd_changed,
     defines,
     instance_changed,
+    name_holder_changed,
     names_changed,
     outputs_changed,
 )
@@ -62,6 +65,9 @@ from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider
 from manager.controllers.task_settings import SettingsFile
 from manager.controllers.terraform_types import types_file
+
+if TYPE_CHECKING:
+    from manager.controllers.hub import Hub
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -92,13 +98,15 @@ def add_cloud(
     options: CloudOptions,
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
     provider: RunProvider | None = None,
+    hub: Hub | None = None,
 ) -> None:
     """Add the controllers of instances and their subresources to a manager. From within its loop.
 
     `provider` executes runs in place of the one that the options name; whoever made it closes it.
+    `hub`: where runs are, if the manager's own cluster is a data plane.
     Raises OrderError for subresources that cannot be carried out in the order given.
     """
-    parts = make_parts(manager, options, subresources)
+    parts = make_parts(manager, options, subresources, hub)
     freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
     add_instance_controller(parts, freezes)
     add_subresource_controllers(parts, freezes, provider)
@@ -126,7 +134,23 @@ def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
     thawed = RequestSource("freezes of instances")
     holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"))
     builder.watches_raw(thawed).watches_raw(_terraform_types(parts))
+    if parts.hub is not None:
+        parts.objects.watch_owned(builder, Instance, CONFIG_MAP, metadata_only=True)
+        builder.watches_raw(_hub_changes(parts, Instance))
     builder.build(_guarded(parts, _instance_reconciler(parts, holds), Instance))
+
+
+def _hub_changes(parts: CloudParts, kind: type[Resource[Any, Any]]) -> RequestSource:
+    """Return a source of all objects of a kind: the hub answers no longer, or again."""
+    source, store = RequestSource("the hub"), parts.store_of(kind)
+
+    def enqueue_all() -> None:
+        for entry in store:
+            request = Request(entry.name, namespace=entry.namespace)
+            source.enqueue(request, "the hub answers no longer, or again")
+
+    parts.objects.subscribe(enqueue_all)
+    return source
 
 
 def _terraform_types(parts: CloudParts) -> RequestSource:
@@ -151,8 +175,10 @@ def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceRecon
         preconditions=Preconditions(Domains(store).conflict, parts.bundles, parts.types),
         walk=walk,
         lease_ends=LeaseEnds(manager.client, utc_now, holds),
-        teardown=Teardown(walk, parts.crds, writer),
+        teardown=Teardown(walk, parts.crds, writer, parts.hub),
         writer=writer,
+        hub=parts.hub,
+        hub_period=parts.options.pace.hub,
     )
 
 
@@ -164,7 +190,7 @@ def add_subresource_controllers(
 ) -> None:
     """Add one controller for each type, with one limiter and one provider of runs for all."""
     manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
-    runs = provider or make_provider(options.runs, manager)
+    runs = provider or make_provider(options.runs, manager, parts.objects)
     limiter = ConcurrencyLimiter(utc_now, wakeups.wake)
     metrics = TaskMetrics(manager.metrics.registry)
     keeper = _ledger_keeper(parts, limiter, metrics, wakeups)
@@ -217,6 +243,7 @@ def _tools(
         tracing=manager.tracing,
         told=runs.subscribe(wakeups.wake),
         pace=parts.options.pace,
+        run_cluster=RunCluster(client=parts.objects.live_client, placement=parts.objects.placement),
     )
 
 
@@ -239,7 +266,8 @@ def _add_subresource_controller(
         reads,
         ready=keeper.ready,
         holds=holds,
-        control=_control_of(parts, item.kind),
+        control=parts.objects.control(parts.store_of(item.kind)),
+        hub=parts.hub,
     )
     queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
@@ -252,10 +280,16 @@ def _add_subresource_controller(
             labels=INSTANCE,
             metadata_only=True,
             track_manager=FIELD_MANAGER,
+            cluster=parts.objects.watched,
         )
         .permission("", "secrets", "get", "create", "patch", "delete")  # outputs not to be seen
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.subresource_concurrency))
     )
+    if parts.hub is not None:
+        builder.watches_raw(_hub_changes(parts, item.kind))
+        parts.objects.watch(
+            builder, CONFIG_MAP, name_holder_changed(parts.store_of(item.kind)), labels=INSTANCE
+        )
     for group, plural, verbs in parts.options.runs.permissions():
         builder.permission(group, plural, *verbs)
     if item.kind is InstanceKubernetes:
@@ -272,9 +306,9 @@ def _workload_drift(parts: CloudParts, wakeups: Wakeups) -> WorkloadDrift:
             source.enqueue(request, "its workload changed")
 
     drift = WorkloadDrift(
-        cache=manager.cache,
+        cache=parts.objects.cache,
         inventories=parts.inventories.informer.store,
-        resolve=manager.client.mapper.resolve,
+        resolve=parts.objects.live_client.mapper.resolve,
         wake=wake,
     )
     parts.inventories.informer.add_handler(drift.inventory_changed)

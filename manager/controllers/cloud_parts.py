@@ -1,9 +1,11 @@
 """What the controllers of the cloud system share: declared informers."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from apis.cloud import Instance
 from ctrlruntime.api.builtin import BUILTIN
@@ -15,17 +17,24 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Definitions
 from internal.cloud import workload_drift
+from internal.cloud.hub_instances import HubInstances
 from internal.cloud.instance import bundles, domains
 from internal.cloud.instance.bundles import Bundles
 from internal.cloud.instance.children import OF_INSTANCE, instances_of
 from internal.cloud.instance.order import check_order
-from internal.cloud.labels import FIELD_MANAGER
+from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 from internal.cloud.subresource import Subresource
+from internal.cloud.taskdriver.writes import SECRET
 from internal.cloud.tasks.settings import LiveDefinitions
 from internal.cloud.terraform_types import TerraformTypes
+from internal.hub.owner_index import uid_index
 from manager.controllers.cloud_options import CloudOptions
+from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.task_settings import read_settings
 from manager.controllers.terraform_types import read_types
+
+if TYPE_CHECKING:
+    from manager.controllers.hub import Hub
 
 CONFIG_MAP: RESTMapping = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 
@@ -50,6 +59,10 @@ class CloudParts:
     """Which CRDs are being deleted."""
     patcher: ObjectPatcher
     """Writes statuses and finalizers of the objects of all controllers."""
+    objects: ObjectCluster
+    """Where runs are, and what they read and hand over."""
+    hub: HubInstances | None
+    """The same on the hub of a data plane; None: the objects are in one cluster with their runs."""
 
     @property
     def bundles(self) -> Bundles:
@@ -66,12 +79,19 @@ class CloudParts:
 
 
 def make_parts(
-    manager: Manager, options: CloudOptions, subresources: Sequence[Subresource[Any]]
+    manager: Manager,
+    options: CloudOptions,
+    subresources: Sequence[Subresource[Any]],
+    hub: Hub | None = None,
 ) -> CloudParts:
-    """Declare what is read. Raises OrderError, and SettingsError for a file that cannot be used."""
+    """Declare what is read. `hub`: where runs are, if the manager's own cluster is a data plane.
+
+    Raises OrderError, and SettingsError for a file that cannot be used.
+    """
     check_order(subresources)
     limited = options.limited(subresources)
     declared = declare_kinds(manager.cache, subresources)
+    objects = ObjectCluster(manager, hub, field_manager=FIELD_MANAGER, selected=INSTANCE)
     return CloudParts(
         manager=manager,
         options=options,
@@ -82,9 +102,20 @@ def make_parts(
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         instances=declared.instances,
         config_maps=declared.config_maps,
-        inventories=manager.cache.declare(CONFIG_MAP, labels=workload_drift.SELECTOR),
+        inventories=objects.declare(CONFIG_MAP, labels=workload_drift.SELECTOR),
         kinds=declared.kinds,
+        objects=objects,
+        hub=_hub_instances(objects, declared.instances.informer.store),
     )
+
+
+def _hub_instances(objects: ObjectCluster, instances: Store) -> HubInstances | None:
+    view = objects.view()
+    if view is None:
+        return None
+    for mapping in (CONFIG_MAP, SECRET):
+        objects.declare(mapping, labels=INSTANCE, track_manager=FIELD_MANAGER, metadata_only=True)
+    return HubInstances(hub=view, control=objects.control(instances))
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +139,7 @@ def declare_kinds(cache: Cache, subresources: Sequence[Subresource[Any]]) -> Dec
         for item in subresources
     }
     for handle in (instances, *kinds.values()):
-        handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
+        handle.informer.store.add_index("uid", uid_index)
     return DeclaredKinds(instances, cache.declare(CONFIG_MAP, labels=bundles.SELECTOR), kinds)
 
 

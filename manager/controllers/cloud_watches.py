@@ -1,9 +1,10 @@
 """What events of the cloud system queue: handlers, predicates and sources of requests."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from apis.cloud import Instance
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache
@@ -14,7 +15,7 @@ from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.predicates import Predicate, entries_of
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import OWNER
+from ctrlruntime.resources import OwnerKey
 from internal.cloud.instance import bundles, domains
 from internal.cloud.instance.children import OF_INSTANCE, instances_of
 from internal.cloud.runs import RunOwner
@@ -58,15 +59,28 @@ def instance_changed(subresources: Store) -> Handler:
     return queue_subresources
 
 
+def name_holder_changed(subresources: Store) -> Callable[[Entry], Iterable[Request]]:
+    """Return a function that finds the subresources of the instance whose name an object of the hub holds."""
+
+    def find(entry: Entry) -> Iterable[Request]:
+        key = OwnerKey.of(entry)
+        if key is None or key.kind != str(Instance.gvk().group_kind):
+            return ()
+        found = subresources.by_index(OF_INSTANCE, f"{key.namespace}/{key.name}")
+        return [Request(each.name, namespace=each.namespace) for each in found]
+
+    return find
+
+
 def outputs_changed(kind: RESTMapping) -> Handler:
     """Return a handler of Secrets with outputs that queues the object of a kind that they are of."""
-    prefix = f"{kind.gvk.group_kind}/"
+    group_kind = str(kind.gvk.group_kind)
 
     def owners_of(entry: Entry) -> set[Request]:
         names = {owner.name for owner in entry.owners if owner.kind == kind.gvk.kind}
-        recorded = entry.annotations.get(OWNER, "")
-        if recorded.startswith(prefix):
-            names.add(recorded.rpartition("/")[2])
+        recorded = OwnerKey.of(entry)
+        if recorded is not None and recorded.kind == group_kind:
+            names.add(recorded.name)
         return {Request(name, namespace=entry.namespace) for name in names}
 
     def queue_owners(event: Event, queue: EventQueue) -> None:

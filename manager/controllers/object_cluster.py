@@ -19,12 +19,13 @@ from ctrlruntime.controller.handlers import MapFunc, enqueue_map_func
 from ctrlruntime.controller.predicates import Predicate
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Control, RemoteControl
+from ctrlruntime.resources import Control, RemoteControl, RemotePlacement
 from internal.hub.owner_index import (
     OF_OWNER,
     owner_index,
     recorded_owner,
     recorded_owner_index,
+    uid_index,
 )
 from internal.hub.view import HubView
 
@@ -81,6 +82,14 @@ class ObjectCluster:
         """The cluster, as watches name it."""
         return ClusterSet.LOCAL if self._hub is None else self._hub.cluster
 
+    @property
+    def placement(self) -> RemotePlacement | None:
+        """How objects are written that are on the hub; None: there is none."""
+        hub = self._hub
+        if hub is None:
+            return None
+        return RemotePlacement(owner_cluster=hub.data_plane, labels=hub.labels)
+
     def view(self) -> HubView | None:
         """Return the hub as reconcilers see it; None: there is none."""
         hub = self._hub
@@ -97,7 +106,7 @@ class ObjectCluster:
 
     def control(self, owners: Store) -> Control:
         """Return what writes those that the objects of a store own; the store gets an index of UIDs."""
-        owners.add_index("uid", lambda entry: (entry.uid,))
+        owners.add_index("uid", uid_index)
 
         def alive(uid: str) -> bool:
             return bool(owners.count("uid", uid))

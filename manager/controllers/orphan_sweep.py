@@ -34,7 +34,7 @@ class SweepMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self.orphans = Gauge(
             "fleet_orphans",
-            "Owners that are gone from the data plane and have objects on the hub: Tenants, CosmosFullNodes, StatefulJobs.",
+            "Owners that are gone from the data plane and have objects on the hub, such as Tenants, CosmosFullNodes and Instances.",
             registry=registry,
         )
         self.held = Gauge(

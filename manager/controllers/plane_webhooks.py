@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -22,16 +23,18 @@ from ctrlruntime.queue import Request
 from ctrlruntime.webhook.injection import VALIDATING
 from internal.fleet.admission_url import configuration, is_ours, is_same
 from internal.fleet.labels import ACCOUNT, ADMISSION
-from manager.controllers.tenancy import webhooks
+
+if TYPE_CHECKING:
+    from ctrlruntime.generate.webhook import Webhook
 
 MAPPING: Final = BUILTIN[VALIDATING]
 STOP: Final = 5.0
 """Seconds that the removal may take at a stop."""
 
 
-def add_plane_webhooks(manager: Manager, url: str) -> None:
-    """Keep the configuration on the data plane, or without a `url` remove the one that a stack has made."""
-    wanted = configuration(url, webhooks()) if url else None
+def add_plane_webhooks(manager: Manager, url: str, webhooks: Sequence[Webhook]) -> None:
+    """Keep the configuration of `webhooks` on the data plane, or without a `url` remove the one that a stack has made."""
+    wanted = configuration(url, webhooks) if url else None
     reconciler = PlaneWebhooks(manager.live_client, wanted, manager.logger)
     if wanted is None:
         manager.add(_Once(reconciler))

@@ -16,6 +16,9 @@ from tests.docs.blocks import ROOT, table, words
 PAGE = "docs/conditions.md"
 MODULES = {
     "cloud conditions": (
+        "apis/hub_condition.py",
+        "internal/hub/view.py",
+        "internal/cloud/hub_instances.py",
         "internal/cloud/taskdriver/summary.py",
         "internal/cloud/taskdriver/plan_approval.py",
         "internal/cloud/instance/status.py",
@@ -41,7 +44,7 @@ MODULES = {
 """Modules whose CamelCase words are types and reasons of conditions and events, by table."""
 NO_REASON = {
     "False", "True", "Normal", "Warning", "Error", "Cannot", "Pending",
-    "VolumeSnapshot", "SelfHeal", "Snapshot", "RollOut", "Reconcile", "Job",
+    "VolumeSnapshot", "SelfHeal", "Snapshot", "RollOut", "Reconcile", "Job", "ConfigMap",
 }  # fmt: skip
 """States of conditions, types and actions of events, kinds."""
 

@@ -1,21 +1,27 @@
 """Reconciles one Instance: its subresources in order, and what they come to, in its status."""
 
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Final, Protocol
 
 from apis.cloud import Instance
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
+from internal.cloud.hub_instances import HubInstances
 from internal.cloud.instance.children import requested_retry
 from internal.cloud.instance.lease_end import LeaseEnds
 from internal.cloud.instance.reading import Preconditions, read
-from internal.cloud.instance.status import Facts
+from internal.cloud.instance.status import Facts, hub_hindrance
 from internal.cloud.instance.teardown import Teardown
 from internal.cloud.instance.walk import Walk
 from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import is_extracted, is_paused
+from internal.cloud.pace import Pace
+
+UNREAD: Final = 1.0
+"""Seconds until an instance is looked at again while it is not known yet what the hub has."""
 
 
 class Instances(Protocol):
@@ -37,6 +43,10 @@ class InstanceReconciler:
     lease_ends: LeaseEnds
     teardown: Teardown
     writer: InstanceWriter
+    hub: HubInstances | None = None
+    """Where runs are, if the instances are on a data plane."""
+    hub_period: float = Pace().hub
+    """Seconds between two looks at a hub that does not take what is on it."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
@@ -47,13 +57,15 @@ class InstanceReconciler:
             return None
         if is_extracted(entry.annotations):
             return None
+        if self.hub is not None and self.hub.is_unknown():
+            return Result(requeue_after=UNREAD)
         owner, deleting = Owner.of(entry), entry.deletion_timestamp is not None
         if not deleting and await self.writer.protect(entry):
             return None  # the answer is in the cache and brings us back
         instance, flaw = read(entry)
         if deleting:
-            await self.teardown.step(instance, entry, owner)
-            return None
+            trouble = await self.teardown.step(instance, entry, owner)
+            return None if trouble is None else Result(requeue_after=self.hub_period)
         if flaw is not None:
             facts = replace(_as_before(instance, entry), hindrance=flaw)
             await self.writer.record(instance, entry, facts)
@@ -71,6 +83,12 @@ class InstanceReconciler:
         paused = is_paused(entry.annotations)
         hindrance, revision = self.preconditions.check(instance, entry)
         act = not paused and hindrance is None
+        trouble: ClusterTrouble | None = None
+        on_hub = self.hub is not None and hindrance is None
+        if self.hub is not None and hindrance is None:
+            trouble = await self.hub.hold_name(entry)
+            act = act and (trouble is None or self.hub.holds_name(entry))
+            hindrance = None if trouble is None else hub_hindrance(trouble)
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
         children = await self.walk.through(at)
         facts = replace(
@@ -80,13 +98,16 @@ class InstanceReconciler:
             hindrance=hindrance,
             paused=paused,
             lease=lease.message,
+            on_hub=on_hub,
+            hub_trouble=trouble,
         )
         if act:
             found = ((each.subresource, each.object) for each in children)
             await self.walk.children.pass_on_retry(instance, found)
             facts = replace(facts, handled_retry=requested_retry(instance))
         wait = await self.writer.record(instance, entry, facts)
-        times = [time for time in (wait, lease.look_again) if time]
+        hub_period = 0.0 if trouble is None else self.hub_period
+        times = [time for time in (wait, lease.look_again, hub_period) if time]
         return Result(requeue_after=min(times)) if times else None
 
 

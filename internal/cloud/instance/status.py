@@ -15,10 +15,12 @@ from apis.cloud import (
     Waiting,
     WaitingReason,
 )
+from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
 from internal.cloud.change_holds import is_held, waits_for_people
+from internal.cloud.hub_instances import CONFLICTED
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
@@ -64,6 +66,10 @@ class Facts:
     """What is wrong with the end of its lease."""
     assigned_by: str = ""
     """The FleetRollout whose version counts; empty: the spec's does."""
+    on_hub: bool = False
+    """Whether its runs are on a hub."""
+    hub_trouble: ClusterTrouble | None = None
+    """Why the hub does not take them; None: it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +113,16 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
         set_condition(status.conditions, condition, now)
     for kind in set(PASSING) - {condition.type for condition in conditions}:
         remove_condition(status.conditions, kind)
+    if facts.on_hub:
+        troubles = () if facts.hub_trouble is None else (facts.hub_trouble,)
+        report_hub(status.conditions, troubles, facts.generation, now, used=True)
     return status
+
+
+def hub_hindrance(trouble: ClusterTrouble) -> Hindrance:
+    """Return that nothing can be run for an instance, because of the hub. A name that is taken is a failure."""
+    phase = Phase.FAILED if trouble.reason == CONFLICTED else Phase.PENDING
+    return Hindrance(reason=trouble.reason, message=f"{trouble.message}.", phase=phase)
 
 
 def is_news(before: InstanceStatus, after: InstanceStatus, *, quiet: bool) -> bool:

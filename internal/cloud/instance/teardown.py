@@ -4,8 +4,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.cloud import Instance
+from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import Definitions, Owner
+from internal.cloud.hub_instances import HubInstances
 from internal.cloud.instance.order import (
     PROTECTED,
     is_protected,
@@ -27,33 +29,44 @@ class Teardown:
     definitions: Definitions
     """Which CRDs are being deleted."""
     writer: InstanceWriter
+    hub: HubInstances | None = None
+    """Where runs are, if the instances are on a data plane."""
 
-    async def step(self, instance: Instance, entry: Entry, owner: Owner) -> None:
+    async def step(self, instance: Instance, entry: Entry, owner: Owner) -> ClusterTrouble | None:
         """Delete the next kind of subresource; release the instance once none is left.
 
         An instance that goes with its CRD is released, and its subresources release what they made.
-        Raises the client's errors.
+        Returns what the hub stands in the way with, which no event ends. Raises the client's errors.
         """
         if FINALIZER not in entry.finalizers:
-            return
+            return None
         if await self.definitions.any_removes([Instance.mapping()], APPROVE_DELETION):
             await self.writer.release(entry)
-            return
+            return None
         held_back = _held_back(entry)
         if held_back:
             await self.writer.record_teardown(instance, entry, held_back)
-            return
+            return None
         subresources, children = self.walk.subresources, self.walk.children
         found = ((each, item) for each in subresources for item in children.find(each, owner))
         await children.pass_on_retry(instance, found)
         present = {kind_of(each): children.entries(each, owner) for each in subresources}
         going = next_to_go(subresources, present)
         if going is None:
-            await self.writer.release(entry)
-            return
+            return await self._release(instance, entry)
         subresource, entries = going
         await children.delete(subresource, owner, [item.name for item in entries])
         await self.writer.record_teardown(instance, entry, self._progress(subresource, owner))
+        return None
+
+    async def _release(self, instance: Instance, entry: Entry) -> ClusterTrouble | None:
+        """Let the instance go, and before it its name on the hub."""
+        trouble = None if self.hub is None else await self.hub.free_name(entry)
+        if trouble is not None:
+            await self.writer.record_teardown(instance, entry, f"Being deleted. {trouble.message}.")
+            return trouble
+        await self.writer.release(entry)
+        return None
 
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:
         reported = (item.status.message for item in self.walk.children.find(subresource, owner))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from click.testing import CliRunner
 
 from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
@@ -10,6 +9,7 @@ from internal.fleet.stack_builder import StackOptions, build_stack
 from manager.operator import operator
 from manager.operator_run import system_arguments
 from manager.stack_flags import SUPPORTED
+from manager.systems import SYSTEMS
 
 
 def systems_of(*chosen: str) -> dict[str, list[str]]:
@@ -34,8 +34,12 @@ def test_what_was_chosen_is_an_argument_of_every_workload() -> None:
     assert systems_of("cosmos")[CONTROLLERS] == ["--system=cosmos"]
 
 
-@pytest.mark.parametrize("system", ["cloud", "nonsense"])
-def test_a_system_that_does_not_run_on_data_planes_is_refused(system: str) -> None:
-    result = CliRunner().invoke(operator, [f"--stack-system={system}"])
+def test_the_system_cloud_can_be_chosen_as_well() -> None:
+    assert systems_of("cloud", "tenancy")[CONTROLLERS] == ["--system=cloud", "--system=tenancy"]
+    assert set(SUPPORTED) == set(SYSTEMS)
+
+
+def test_a_system_that_there_is_not_is_refused() -> None:
+    result = CliRunner().invoke(operator, ["--stack-system=nonsense"])
     assert result.exit_code == 2
     assert all(name in result.output for name in SUPPORTED)

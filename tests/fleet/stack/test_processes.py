@@ -78,7 +78,7 @@ async def test_of_two_hubs_with_one_data_plane_the_lease_decides(tmp_path: Path)
         (("--data-plane-kubeconfig=f",), "needs --target-namespace"),
         (
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--system=cloud"),
-            "only tenancy and cosmos run on data planes",
+            "--run-provider local keeps runs in a Pod of the stack",
         ),
         (
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--embedded"),
