@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import partial
 
-from apis.fleet.labels import MOVING_TO
 from apis.tenancy import Tenant
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
@@ -83,8 +82,6 @@ class TenantWriter:
     async def _delete(self, delete: Delete, owner: Owner) -> str:
         entry = self.tenants.get(delete.name, namespace=owner.namespace)
         if entry is None or entry.deletion_timestamp is not None:
-            return ""
-        if entry.annotations.get(MOVING_TO):  # since the plan was made
             return ""
         if not await self.writers.control.delete(Tenant.mapping(), entry, owner):
             return f"tenant {delete.name!r} was not deleted: it is not the registry's"
