@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from ctrlruntime.envtest.process import ChildProcess
@@ -28,6 +28,13 @@ class CrashHarness:
     patience: float = 90.0
     """Seconds that one life may take."""
     kills: int = 0
+    others: Sequence[Proxy] = ()
+    """Of further servers: a manager dies at its first write to any of them."""
+
+    @property
+    def proxies(self) -> tuple[Proxy, ...]:
+        """Those of all servers that it talks to."""
+        return (self.proxy, *self.others)
 
     async def calm(self, holds: Holds) -> None:
         """A manager that nobody kills, until all is as it should be."""
@@ -52,11 +59,11 @@ class CrashHarness:
         before = self._requests()
         process = await self.born()
         killed = asyncio.Event()
-        rule = self.proxy.add(
-            Kill(pid=process.pid, when="before" if when == "before" else "after"),
-            self.writes,
-            notify=lambda *_: killed.set(),
-        )
+        kill = Kill(pid=process.pid, when="before" if when == "before" else "after")
+        rules = [
+            (proxy, proxy.add(kill, self.writes, notify=lambda *_: killed.set()))
+            for proxy in self.proxies
+        ]
         try:
             await self._until(process, holds, before, killed)
             if not killed.is_set():
@@ -64,12 +71,13 @@ class CrashHarness:
             assert await process.wait() == -9
             return True
         finally:
-            self.proxy.remove(rule)
+            for proxy, rule in rules:
+                proxy.remove(rule)
             await process.stop(grace=0)
 
     def _requests(self) -> int:
         """How many all managers have sent."""
-        return self.proxy.log.counts().select(user=self.user).total
+        return sum(each.log.counts().select(user=self.user).total for each in self.proxies)
 
     async def _until(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from ctrlruntime.manager import run as run_on_uvloop
 
 
 def run_manager(kubeconfig: str, add: Callable[[Manager], object], **options: object) -> None:
-    """Run a manager until SIGTERM. `add` adds its controllers, `options` are those of ManagerOptions."""
+    """Run a manager until SIGTERM. `add` adds its controllers, or returns what does; `options` are those of ManagerOptions."""
     run_on_uvloop(_live(kubeconfig, add, options))
 
 
@@ -19,5 +20,7 @@ async def _live(kubeconfig: str, add: Callable[[Manager], object], options: dict
     quiet: dict[str, Any] = {"metrics_bind_address": "0", "health_bind_address": "0"}
     given = ManagerOptions(**{**quiet, "handle_signals": True, **options})
     manager = Manager(await Config.load(kubeconfig), given)
-    add(manager)
+    adding = add(manager)
+    if inspect.isawaitable(adding):
+        await adding
     await manager.start()
