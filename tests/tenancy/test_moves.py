@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -146,6 +147,22 @@ async def test_a_registry_reports_and_counts_the_tenants_that_move(world: World)
     await fleet.until(TenantRegistry, "registry", "MovePending", "False", "NothingMoves")
     assert await count(fleet) is None
     assert await fleet.tenants() == ["b-app"]
+
+
+async def test_the_next_manager_keeps_a_tenant_that_moves_without_its_row(tmp_path: Path) -> None:
+    async with World.start(tmp_path) as world:
+        fleet = await two(world)
+        await record(fleet, "plane-of-b")
+        await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowPresent")
+        await world.stop_manager()
+        fleet.delete_row("a")
+        await world.start_manager()
+        await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowGone")
+        left = await fleet.read(Tenant, "a-app")
+        assert left.metadata.deletion_timestamp is None
+        fleet.row("a")
+        await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowPresent")
+        await fleet.ready("a-app")
 
 
 async def test_a_registry_that_is_deleted_waits_for_tenants_that_move(world: World) -> None:
