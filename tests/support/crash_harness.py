@@ -25,7 +25,7 @@ class CrashHarness:
     user: str = "manager"
     quiet: float = 1.0
     """Seconds: a manager that asks for nothing for so long, with all as it should be, has nothing left to write."""
-    patience: float = 90.0
+    patience: float = 180.0
     """Seconds that one life may take."""
     kills: int = 0
     others: Sequence[Proxy] = ()

@@ -23,7 +23,7 @@ from tests.cosmos.servers.comet import CometNodes
 
 POD = EntryDecoder(GroupVersionKind("", "v1", "Pod"))
 NAMESPACE = "default"
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that anything may take on a busy machine."""
 QUICK = CacheOptions(interval=0.02, deadline=30.0, disk_interval=0.02)
 LONG_AGO = datetime.now(UTC) - timedelta(hours=1)

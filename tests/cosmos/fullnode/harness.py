@@ -47,7 +47,7 @@ EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
 NAMESPACE = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 
 KINDS = (CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that anything may take on a busy machine."""
 NAME = "hub"
 OPTIONS = CosmosOptions(

@@ -11,7 +11,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.json import Json
-from tests.cosmos.fullnode.harness import NAME, POD, Place, World, pods
+from tests.cosmos.fullnode.harness import NAME, PATIENCE, POD, Place, World, pods
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -169,7 +169,7 @@ async def test_a_node_that_does_not_answer_in_time_has_failed(world: World, plac
 
 
 async def _first_changed(place: Place) -> str:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             new = [name for name, image in (await images(place)).items() if image == "gaia:v2"]
             if new:

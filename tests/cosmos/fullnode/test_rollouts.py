@@ -63,7 +63,7 @@ async def attendance(place: Place, expected: int) -> AsyncIterator[Attendance]:
 
     task = asyncio.create_task(follow())
     try:
-        await asyncio.wait_for(complete.wait(), 60)
+        await asyncio.wait_for(complete.wait(), PATIENCE)
         yield seen
     finally:
         task.cancel()

@@ -44,7 +44,7 @@ EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
 NAMESPACE = "default"
 SET = "hub"
 NODES = 3
-PATIENCE = 60.0
+PATIENCE = 120.0
 """Seconds that anything may take on a busy machine."""
 
 
