@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -37,16 +38,27 @@ class Plane:
     """The data plane's id as the watch shows it; empty before that."""
     was_stale: bool = False
     """Whether a look at it found the Lease stale: the next renewal is news."""
+    timer: asyncio.TimerHandle | None = None
+    """Ends when the Lease would count as given up; None: it does."""
 
     def stale_in(self, now: float, unrenewed: float) -> float:
         """Return the seconds until the Lease counts as given up; 0 or less: it does."""
         since = self.renewed_at if self.renewed_at is not None else self.engaged_at
         return since + unrenewed - now
 
+    def stop(self) -> None:
+        """Stop the timer."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
 
 @dataclass(slots=True)
 class Planes:
-    """Engages a cluster for each data plane, and notes renewals of its Lease. No request but the watches is made."""
+    """Engages a cluster for each data plane, and notes renewals of its Lease. No request but the watches is made.
+
+    A change is reported, never a renewal in time: a healthy data plane costs its namespace no reconciliation.
+    """
 
     engager: Engager
     changed: Changed
@@ -82,12 +94,20 @@ class Planes:
         identity.add_handler(lambda event: self._identity(name, plane, event))
         await self.engager.engage(cluster)
         self._planes[name] = plane
+        self._follow_age(name, plane)
         return plane
 
     async def disengage(self, name: str) -> None:
         """Disengage the cluster of a namespace, if it has one."""
-        if self._planes.pop(name, None) is not None:
+        plane = self._planes.pop(name, None)
+        if plane is not None:
+            plane.stop()
             await self.engager.disengage(name)
+
+    def close(self) -> None:
+        """Report no more Leases that are given up. The clusters end with their manager."""
+        for plane in self._planes.values():
+            plane.stop()
 
     def is_stale(self, plane: Plane) -> bool:
         """Return whether the Lease has not been renewed for too long."""
@@ -106,9 +126,21 @@ class Planes:
             return
         first, plane.renewal = plane.renewed_at is None, renewal
         plane.renewed_at = self.clock()
+        if plane.timer is None and self._planes.get(name) is plane:
+            self._follow_age(name, plane)
         if first or plane.was_stale:
             plane.was_stale = False
             self.changed(name, "its controllers hold the Lease")
+
+    def _follow_age(self, name: str, plane: Plane) -> None:
+        """Report the Lease once it counts as given up. Renewals do not move the timer: it is started again when it ends."""
+        left = plane.stale_in(self.clock(), self.unrenewed)
+        if left > 0:
+            loop = asyncio.get_running_loop()
+            plane.timer = loop.call_later(left, self._follow_age, name, plane)
+        else:
+            plane.timer = None
+            self.changed(name, "its Lease is not renewed")
 
     def _identity(self, name: str, plane: Plane, event: Event) -> None:
         entry = entry_of(event)

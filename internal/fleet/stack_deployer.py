@@ -26,8 +26,6 @@ from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetErro
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
 LISTED_WITHIN = 1.0
 """Seconds until it is looked again whether the Lease was listed, which takes no request."""
-LONGEST = 3600.0
-"""Seconds until a healthy stack is looked at again, which takes no request."""
 
 
 @dataclass(slots=True)
@@ -110,11 +108,9 @@ class StackDeployer:
         url, flaw = _admission_url(entry)
         desired = build_stack(entry.name, self.options, access.digest, url)
         wrote = await self.stack.ensure(desired, owner)
-        now = self.planes.clock()
         if self.planes.is_stale(plane):
             self._check_stale(entry, access, plane, look)
             return None
-        look.within(min(plane.stale_in(now, self.planes.unrenewed), LONGEST))
         if plane.renewed_at is None and not wrote and not plane.is_listed():
             look.within(LISTED_WITHIN)
             return None  # after a start: what was reported before stands until the watch shows more

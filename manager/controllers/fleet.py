@@ -98,20 +98,22 @@ def add_operator(manager: Manager, options: OperatorOptions) -> None:
     reconciler = _namespace_reconciler(manager, options, known, look)
     _add_configs(manager, options, known, changes)
     _add_namespaces(manager, options, reconciler, looks)
-    manager.add(Closing(reconciler.deployer.checks))
+    manager.add(Closing(reconciler.deployer.checks, reconciler.deployer.planes))
 
 
 class Closing:
-    """A runnable that ends the checks of data planes with the manager."""
+    """A runnable that ends checks and timers of data planes with the manager."""
 
-    def __init__(self, checks: PlaneChecks) -> None:
+    def __init__(self, checks: PlaneChecks, planes: Planes) -> None:
         self._checks = checks
+        self._planes = planes
 
     async def start(self) -> None:
         """Wait for the end."""
         try:
             await asyncio.Event().wait()
         finally:
+            self._planes.close()
             await self._checks.close()
 
 
