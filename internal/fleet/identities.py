@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from apis.fleet import Reason
@@ -10,13 +10,22 @@ from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID
 from ctrlruntime.cache.entry import Entry
 from internal.fleet.targets import TargetError
 
+BY_PLANE = "data plane"
+"""Index of namespaces by the id of their data plane."""
+
+
+def plane_of(entry: Entry) -> list[str]:
+    """Return the id of the data plane that is recorded on a namespace, if there is one; an index."""
+    identity = entry.annotations.get(DATA_PLANE_ID)
+    return [identity] if identity else []
+
 
 @dataclass(slots=True)
 class Identities:
     """Keeps two namespaces from one data plane, by the annotation that records whose it is."""
 
-    namespaces: Iterable[Entry]
-    """All namespaces of the hub, as the cache has them when they are iterated."""
+    holders_of: Callable[[str], Iterable[Entry]]
+    """Returns the namespaces of the hub that a data plane's id is recorded on; by the index `plane_of`."""
     _claims: dict[str, str] = field(default_factory=dict)
 
     def holder(self, identity: str) -> str:
@@ -24,11 +33,7 @@ class Identities:
         claimed = self._claims.get(identity)
         if claimed is not None:
             return claimed
-        holders = [
-            (entry.creation_timestamp, entry.name)
-            for entry in self.namespaces
-            if entry.annotations.get(DATA_PLANE_ID) == identity
-        ]
+        holders = [(entry.creation_timestamp, entry.name) for entry in self.holders_of(identity)]
         return min(holders)[1] if holders else ""
 
     def check(self, name: str, identity: str) -> None:

@@ -32,7 +32,7 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from internal.fleet.binding_control import BY_STACK, BindingControl, is_staying
 from internal.fleet.config_reconciler import ConfigReconciler
-from internal.fleet.identities import Identities
+from internal.fleet.identities import BY_PLANE, Identities, plane_of
 from internal.fleet.labels import FIELD_MANAGER, SELECTED
 from internal.fleet.metrics import FleetMetrics
 from internal.fleet.namespace_reconciler import NamespaceReconciler, releases_plane
@@ -84,7 +84,9 @@ class OperatorOptions:
 def add_operator(manager: Manager, options: OperatorOptions) -> None:
     """Add the controllers of the operator to a manager. From within its loop."""
     manager.cache.declare(FleetConfig)
-    manager.cache.declare(NAMESPACE, metadata_only=True, indexes={BY_STACK: stacks_of})
+    manager.cache.declare(
+        NAMESPACE, metadata_only=True, indexes={BY_STACK: stacks_of, BY_PLANE: plane_of}
+    )
     changes = RequestSource("what is known of target namespaces")
     looks = RequestSource("what data planes show")
 
@@ -289,7 +291,7 @@ def _namespace_reconciler(
         stack=stack,
         bindings=bindings,
         patcher=patcher,
-        identities=Identities(namespaces),
+        identities=Identities(lambda plane: cache.entries(NAMESPACE, index={BY_PLANE: plane})),
         checks=PlaneChecks(_checking(options), look, options.checks, options.monotonic),
         planes=Planes(manager, look, options.clusters, options.unrenewed, options.monotonic),
         known=known,
