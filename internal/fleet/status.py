@@ -108,9 +108,12 @@ def updated(
     now: datetime,
 ) -> FleetConfigStatus:
     """Return the status as it should be; equal to `before` if nothing of it changed."""
-    status = before.model_copy(deep=True)
-    status.observed_generation = generation
-    status.target_namespaces = entries
+    kept = [each.model_copy() for each in before.conditions]
     for condition in conditions:
-        set_condition(status.conditions, condition, now)
-    return status
+        set_condition(kept, condition, now)
+    changes = {
+        "observed_generation": generation,
+        "target_namespaces": entries,
+        "conditions": kept,
+    }
+    return before.model_copy(update=changes)

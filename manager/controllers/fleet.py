@@ -132,13 +132,14 @@ def _add_configs(
         clock=options.clock,
     )
 
-    def config(_entry: Entry) -> Iterable[Request]:
-        return [Request(NAME)]
+    def config(_event: Event, queue: EventQueue) -> None:
+        """Look at all stacks once for many namespaces that change."""
+        queue.add(Request(NAME), after=options.status_delay)
 
     builder = (
         Builder(manager)
         .for_(FleetConfig, predicates=[generation_changed])
-        .watches(NAMESPACE, enqueue_map_func(config), metadata_only=True, predicates=[is_relevant])
+        .watches(NAMESPACE, config, metadata_only=True, predicates=[is_relevant])
         .watches_raw(changes)
         .explicit_permissions()
         .permission(GROUP, "fleetconfigs/status", "patch")
