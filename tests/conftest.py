@@ -45,7 +45,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--planes",
         type=int,
         default=12,
-        help="data planes of tests/fleet/simulation (default: 12; make sim-scale: 1,000)",
+        help="data planes of tests/fleet/simulation (default: 12; make sim-scale: 200)",
     )
     parser.addoption(
         "--rule-examples",

@@ -11,8 +11,9 @@ import base64
 import contextlib
 import random
 import socket
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NoReturn
@@ -28,12 +29,14 @@ from apis.fleet.labels import (
     PLANE_NAMESPACE,
     TARGET_NAMESPACE,
 )
+from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.manager import Manager
+from ctrlruntime.manager.watchdog import GCOptions
 from internal.fleet.labels import SELECTED
 from internal.fleet.stack_builder import DEPLOYMENT, STATEFUL_SET, StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
@@ -53,8 +56,14 @@ RENEWAL = 20.0
 """Seconds between two renewals of a Lease; it counts for 60."""
 SETTLED = 1800.0
 """Seconds of virtual time in which everything has to be as it should: retries wait for a minute at most."""
-RARE = 1e6
-"""Seconds between bookmarks: they would be most of the traffic."""
+BOOKMARKS = 100.0
+"""Seconds between bookmarks: as few as keep a watch open, which is broken after 120 silent seconds."""
+REOPENED = 90.0
+"""Seconds in which the watches of a data plane that came back are open again."""
+FOREVER = 1e6
+"""Seconds that the simulation's own watches last."""
+COLLECTED = 5.0
+"""Virtual seconds between collections of young objects. What servers have stays and is left alone."""
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -81,6 +90,26 @@ class Plane:
         return "SuccessfulDeployment" if self.up else "DataPlaneUnreachable"
 
 
+@dataclass(frozen=True)
+class Work:
+    """What the operator has done, or did in between."""
+
+    requests: Counter[str]
+    """By method; watches are GETs."""
+    reconciliations: Counter[str]
+    """By controller; each of a namespace compares its whole stack."""
+    watches_restarted: Counter[str]
+    """By kind."""
+
+    def since(self, before: Work) -> Work:
+        """Return what was done after `before`."""
+        return Work(
+            requests=self.requests - before.requests,
+            reconciliations=self.reconciliations - before.reconciliations,
+            watches_restarted=self.watches_restarted - before.watches_restarted,
+        )
+
+
 @dataclass
 class World:
     """The hub, the operator and the data planes."""
@@ -90,6 +119,8 @@ class World:
     manager: Manager
     planes: list[Plane]
     draw: random.Random
+    workloads: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    """The names of workloads that there are, by target namespace."""
     renewals: int = 0
     changes: int = 0
 
@@ -132,36 +163,48 @@ class World:
             if not plane.labelled:
                 await self.toggle_label(plane)
 
+    async def rest(self, seconds: float) -> Work:
+        """Let time pass in which nothing happens to data planes. Return what the operator did meanwhile."""
+        await asyncio.sleep(REOPENED)
+        before = self.work()
+        await asyncio.sleep(seconds)
+        done = self.work().since(before)
+        assert await self.wrong() == []
+        return done
+
     # -- what is simulated -------------------------------------------------------------------
 
-    async def run_stacks(self) -> None:
-        """Have Pods available, and Leases of stacks that run renewed, until cancelled."""
+    async def renew_leases(self) -> None:
+        """Have Leases of stacks that run renewed, until cancelled."""
         while True:
-            running = await self._make_available()
             self.renewals += 1
             for plane in self.planes:
-                if plane.up and plane.name in running:
+                if plane.up and self.workloads[plane.name]:
                     await renew(plane.client, self.renewals)
             await asyncio.sleep(RENEWAL)
 
-    async def _make_available(self) -> set[str]:
-        """Report Pods of all workloads as available. Return the namespaces that have workloads."""
-        running: set[str] = set()
-        for mapping in (DEPLOYMENT, STATEFUL_SET):
-            for item in await self.client.list(mapping, labels=SELECTED):
-                metadata, wanted = item["metadata"], item["spec"]["replicas"]
-                running.add(metadata["namespace"])
-                if (item.get("status") or {}).get("availableReplicas") == wanted:
-                    continue
-                counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), wanted)
-                with contextlib.suppress(NotFound):
-                    await self.client.patch_status(
-                        mapping,
-                        metadata["name"],
-                        {"status": counts},
-                        namespace=metadata["namespace"],
-                    )
-        return running
+    async def run_pods(self, mapping: RESTMapping) -> None:
+        """Have Pods of the workloads of a kind available, until cancelled."""
+        changes = self.client.watch(mapping, labels=SELECTED, timeout=FOREVER)
+        async with contextlib.aclosing(changes):
+            async for change, item in changes:
+                await self._follow(mapping, change, item)
+        raise AssertionError(f"the watch of {mapping.plural} has ended")
+
+    async def _follow(self, mapping: RESTMapping, change: str, item: Manifest) -> None:
+        metadata, wanted = item["metadata"], item["spec"]["replicas"]
+        there = self.workloads[metadata["namespace"]]
+        if change == "DELETED":
+            there.discard(metadata["name"])
+            return
+        there.add(metadata["name"])
+        if (item.get("status") or {}).get("availableReplicas") == wanted:
+            return
+        counts = dict.fromkeys(("replicas", "readyReplicas", "availableReplicas"), wanted)
+        with contextlib.suppress(NotFound):
+            await self.client.patch_status(
+                mapping, metadata["name"], {"status": counts}, namespace=metadata["namespace"]
+            )
 
     # -- what there is -----------------------------------------------------------------------
 
@@ -191,15 +234,18 @@ class World:
         left = {each["metadata"]["name"] for each in marked} - wanted.keys()
         return [*wrong, *(f"{name}: not torn down" for name in sorted(left))]
 
-    def requests(self) -> dict[str, float]:
-        """The operator's requests so far by method; watches are GETs."""
-        found: dict[str, float] = {}
+    def work(self) -> Work:
+        """What the operator has done so far."""
+        work = Work(Counter(), Counter(), Counter())
         for family in self.manager.metrics.registry.collect():
             for sample in family.samples:
                 if sample.name == "rest_client_requests_total":
-                    method = sample.labels["method"]
-                    found[method] = found.get(method, 0) + sample.value
-        return found
+                    work.requests[sample.labels["method"]] += int(sample.value)
+                elif sample.name == "controller_runtime_reconcile_total":
+                    work.reconciliations[sample.labels["controller"]] += int(sample.value)
+                elif sample.name == "ctrlruntime_informer_watch_restarts_total":
+                    work.watches_restarted[sample.labels["kind"]] += int(sample.value)
+        return work
 
 
 async def write_secret(client: Client, name: str, content: str) -> None:
@@ -226,7 +272,9 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
     """The servers and the operator, and the namespaces, of which none is labelled yet."""
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as opened:
-        hub = await opened.enter_async_context(APIServer(ServerOptions(bookmark_interval=RARE)))
+        hub = await opened.enter_async_context(
+            APIServer(ServerOptions(bookmark_interval=BOOKMARKS))
+        )
         client = await opened.enter_async_context(Client.connect(Config(host=hub.url)))
         await install_crds(client, (FleetConfig,), timeout=SETTLED)
         planes = [await _plane(opened, f"plane-{number:04}") for number in range(count)]
@@ -237,6 +285,7 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
         manager = make_manager(
             Config(host=hub.url),
             logger=structlog.wrap_logger(structlog.ReturnLogger(), processors=[drop]),
+            gc=GCOptions(manage=True, young_period=COLLECTED),
         )
         options = OperatorOptions(
             stack=StackOptions(image="stack:1"),
@@ -247,12 +296,16 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
         add_operator(manager, options)
         made = World(hub, client, manager, planes, random.Random(seed))
         await opened.enter_async_context(manager.running())
-        stacks = asyncio.create_task(made.run_stacks())
+        stacks = [
+            asyncio.create_task(made.renew_leases()),
+            *(asyncio.create_task(made.run_pods(each)) for each in (DEPLOYMENT, STATEFUL_SET)),
+        ]
         try:
             yield made
         finally:
-            stacks.cancel()
-            await asyncio.gather(stacks, return_exceptions=True)
+            for each in stacks:
+                each.cancel()
+            await asyncio.gather(*stacks, return_exceptions=True)
 
 
 def lasting_port() -> int:
@@ -266,7 +319,7 @@ def lasting_port() -> int:
 
 
 async def _plane(opened: contextlib.AsyncExitStack, name: str) -> Plane:
-    options = ServerOptions(tokens=TOKENS, bookmark_interval=RARE, port=lasting_port())
+    options = ServerOptions(tokens=TOKENS, bookmark_interval=BOOKMARKS, port=lasting_port())
     server = await opened.enter_async_context(APIServer(options))
     client = await opened.enter_async_context(Client.connect(Config(host=server.url)))
     await client.create(namespace(PLANE_NAMESPACE))
