@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -28,8 +29,9 @@ from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.support import waiting
-from tests.support.manager_harness import make_manager
+from tests.support.manager_harness import TURNS, make_manager
 from tests.support.ports import held
+from tests.support.work import is_busy
 
 T = TypeVar("T")
 
@@ -268,6 +270,18 @@ async def eventually(
     """Look again until it holds, which nothing that is not there does."""
     found: T | None = await waiting.eventually(look, holds, timeout=timeout)
     return cast("T", found)
+
+
+async def idle(manager: Manager, *servers: Server) -> None:
+    """Wait until a stack has nothing left to reconcile, and has written nothing to these servers for a second."""
+
+    async def holds() -> bool:
+        marks = [(each, each.mark()) for each in servers]
+        for _ in range(TURNS):
+            await asyncio.sleep(1.0 / TURNS)
+        return not (is_busy(manager) or any(each.counts(mark).writes for each, mark in marks))
+
+    await eventually(holds)
 
 
 def is_ready(found: Tenant | None) -> bool:

@@ -32,7 +32,7 @@ from tests.fleet.stack.cloud_harness import (
     embedded_hub,
     writes,
 )
-from tests.fleet.stack.harness import Server, eventually
+from tests.fleet.stack.harness import Server, eventually, idle
 from tests.support.manager_harness import make_manager
 
 CLOUD = "cloud.ctrlruntime.dev"
@@ -208,10 +208,11 @@ async def test_with_the_hub_down_from_the_start_nothing_is_let_go(servers: Cloud
 
 async def test_a_restart_writes_nothing_on_either_server(servers: CloudFleet) -> None:
     hub, plane = servers.hub, servers.plane
-    async with servers.running():
+    async with servers.running() as manager:
         await plane.client.create(servers.instance())
         await servers.ready()
         await servers.condition("HubReady", "True", "ObjectsPlaced")
+        await idle(manager, hub, plane)
     before = {kind: await servers.uids(kind) for kind in (JOB, SECRET, CONFIG_MAP)}
     known = {NAME, *(name for found in before.values() for name in found)}
     stopped = time.time()

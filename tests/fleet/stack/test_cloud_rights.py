@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
@@ -68,15 +69,20 @@ async def test_a_namespace_that_is_not_granted_is_named_and_a_stack_starts_jobs_
             assert await servers.left(hub) == {}
 
             await grant(hub.client, "Role", "writes", shipped("writer"), "default")
-            granted = hub.mark()
+            granted = time.time()
             change = {"metadata": {"labels": {"instance-type": "trial"}}}
             await plane.client.patch(Instance, NAME, change, namespace="default")
             await servers.condition("HubReady", "True", "ObjectsPlaced")
             (job,) = await eventually(partial(servers.objects, hub, JOB), bool)
             (container,) = job["spec"]["template"]["spec"]["containers"]
             assert container["image"] == "manager:v1"
-            for server, mark in ((plane, since), (hub, granted)):
-                assert [row for row in server.counts(mark) if row.code == 403] == []
+            assert [row for row in plane.counts(since) if row.code == 403] == []
+            refused_later = [
+                each
+                for each in hub.environment.proxy.log.entries()
+                if each.user == "manager" and each.code == 403 and each.began > granted
+            ]
+            assert refused_later == []
 
 
 async def test_the_shipped_rights_suffice_from_infrastructure_to_the_last_object(

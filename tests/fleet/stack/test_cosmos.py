@@ -24,7 +24,7 @@ from tests.fleet.stack.cosmos_harness import (
     CosmosFleet,
     cosmos_fleet,
 )
-from tests.fleet.stack.harness import Server, eventually
+from tests.fleet.stack.harness import Server, eventually, idle
 
 
 def embedded_hub(folder: Path) -> Environment:
@@ -157,9 +157,10 @@ async def test_with_the_hub_down_from_the_start_a_set_is_reported_and_not_let_go
 
 async def test_a_restart_writes_nothing_on_either_server(servers: CosmosFleet) -> None:
     hub, plane = servers.hub, servers.plane
-    async with servers.running():
+    async with servers.running() as manager:
         await plane.client.create(servers.node_set())
         await servers.complete()
+        await idle(manager, hub, plane)
     marks = [(each, each.mark()) for each in (hub, plane)]
     async with servers.running():
         await servers.comet.until_asked("chain-0", servers.namespace, more=10)

@@ -24,6 +24,7 @@ from tests.fleet.stack.harness import (
     eventually,
     fleet,
     gone,
+    idle,
     read,
     ready,
     tenant,
@@ -169,9 +170,10 @@ async def test_an_object_of_another_data_plane_is_a_conflict_that_names_its_hold
 
 async def test_nothing_is_requested_at_rest_and_a_restart_writes_nothing(servers: Fleet) -> None:
     hub, plane = servers.hub, servers.plane
-    async with servers.running():
+    async with servers.running() as manager:
         await plane.client.create(tenant(deployment(config="s"), config_map("s"), config_map("n")))
         await ready(plane)
+        await idle(manager, hub, plane)
     since = [each.mark() for each in (hub, plane)]
     async with servers.running():
         # What it would write for the first tenant comes before what it writes for the second.
