@@ -47,6 +47,8 @@ class HubInstances:
     hub: HubView
     control: Control
     """Writes what instances own on the hub."""
+    period: float
+    """Seconds between two looks at a hub that does not take what is on it."""
 
     def is_unknown(self) -> bool:
         """Whether it is not known yet what the hub has, and not either that it is unreachable."""

@@ -178,7 +178,6 @@ def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceRecon
         teardown=Teardown(walk, parts.crds, writer, parts.hub),
         writer=writer,
         hub=parts.hub,
-        hub_period=parts.options.pace.hub,
     )
 
 

@@ -105,17 +105,17 @@ def make_parts(
         inventories=objects.declare(CONFIG_MAP, labels=workload_drift.SELECTOR),
         kinds=declared.kinds,
         objects=objects,
-        hub=_hub_instances(objects, declared.instances.informer.store),
+        hub=_hub_instances(objects, declared.instances.informer.store, options.pace.hub),
     )
 
 
-def _hub_instances(objects: ObjectCluster, instances: Store) -> HubInstances | None:
+def _hub_instances(objects: ObjectCluster, instances: Store, period: float) -> HubInstances | None:
     view = objects.view()
     if view is None:
         return None
     for mapping in (CONFIG_MAP, SECRET):
         objects.declare(mapping, labels=INSTANCE, track_manager=FIELD_MANAGER, metadata_only=True)
-    return HubInstances(hub=view, control=objects.control(instances))
+    return HubInstances(hub=view, control=objects.control(instances), period=period)
 
 
 @dataclass(frozen=True, slots=True)

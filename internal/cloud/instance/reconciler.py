@@ -18,7 +18,6 @@ from internal.cloud.instance.teardown import Teardown
 from internal.cloud.instance.walk import Walk
 from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import is_extracted, is_paused
-from internal.cloud.pace import Pace
 
 UNREAD: Final = 1.0
 """Seconds until an instance is looked at again while it is not known yet what the hub has."""
@@ -45,8 +44,6 @@ class InstanceReconciler:
     writer: InstanceWriter
     hub: HubInstances | None = None
     """Where runs are, if the instances are on a data plane."""
-    hub_period: float = Pace().hub
-    """Seconds between two looks at a hub that does not take what is on it."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
@@ -64,8 +61,8 @@ class InstanceReconciler:
             return None  # the answer is in the cache and brings us back
         instance, flaw = read(entry)
         if deleting:
-            trouble = await self.teardown.step(instance, entry, owner)
-            return None if trouble is None else Result(requeue_after=self.hub_period)
+            wait = await self.teardown.step(instance, entry, owner)
+            return None if wait is None else Result(requeue_after=wait)
         if flaw is not None:
             facts = replace(_as_before(instance, entry), hindrance=flaw)
             await self.writer.record(instance, entry, facts)
@@ -84,11 +81,13 @@ class InstanceReconciler:
         hindrance, revision = self.preconditions.check(instance, entry)
         act = not paused and hindrance is None
         trouble: ClusterTrouble | None = None
+        hub_wait = 0.0
         on_hub = self.hub is not None and hindrance is None
         if self.hub is not None and hindrance is None:
             trouble = await self.hub.hold_name(entry)
             act = act and (trouble is None or self.hub.holds_name(entry))
-            hindrance = None if trouble is None else hub_hindrance(trouble)
+            if trouble is not None:
+                hindrance, hub_wait = hub_hindrance(trouble), self.hub.period
         at = self.walk.prepare(instance, owner, act=act, bundle_revision=revision)
         children = await self.walk.through(at)
         facts = replace(
@@ -106,8 +105,7 @@ class InstanceReconciler:
             await self.walk.children.pass_on_retry(instance, found)
             facts = replace(facts, handled_retry=requested_retry(instance))
         wait = await self.writer.record(instance, entry, facts)
-        hub_period = 0.0 if trouble is None else self.hub_period
-        times = [time for time in (wait, lease.look_again, hub_period) if time]
+        times = [time for time in (wait, lease.look_again, hub_wait) if time]
         return Result(requeue_after=min(times)) if times else None
 
 

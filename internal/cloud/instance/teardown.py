@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.cloud import Instance
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.hub_instances import HubInstances
@@ -32,11 +31,12 @@ class Teardown:
     hub: HubInstances | None = None
     """Where runs are, if the instances are on a data plane."""
 
-    async def step(self, instance: Instance, entry: Entry, owner: Owner) -> ClusterTrouble | None:
+    async def step(self, instance: Instance, entry: Entry, owner: Owner) -> float | None:
         """Delete the next kind of subresource; release the instance once none is left.
 
         An instance that goes with its CRD is released, and its subresources release what they made.
-        Returns what the hub stands in the way with, which no event ends. Raises the client's errors.
+        Returns the seconds until the next step while the hub stands in the way, which no event ends; else None.
+        Raises the client's errors.
         """
         if FINALIZER not in entry.finalizers:
             return None
@@ -59,12 +59,12 @@ class Teardown:
         await self.writer.record_teardown(instance, entry, self._progress(subresource, owner))
         return None
 
-    async def _release(self, instance: Instance, entry: Entry) -> ClusterTrouble | None:
+    async def _release(self, instance: Instance, entry: Entry) -> float | None:
         """Let the instance go, and before it its name on the hub."""
         trouble = None if self.hub is None else await self.hub.free_name(entry)
-        if trouble is not None:
+        if self.hub is not None and trouble is not None:
             await self.writer.record_teardown(instance, entry, f"Being deleted. {trouble.message}.")
-            return trouble
+            return self.hub.period
         await self.writer.release(entry)
         return None
 
