@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from internal.cloud.tasks.task import TaskDefinition
 
 Command = Callable[..., Any]
+Option = Callable[[Command], Command]
 
 DEFAULTS = CloudOptions()
 _POSITIVE = click.IntRange(min=1)
@@ -38,6 +39,15 @@ def cloud_options(command: Command) -> Command:
             _POSITIVE,
             "Subresources of one type worked on at once; no limit on runs.",
         ),
+        *_task_options(),
+        *_file_options(),
+        *_provider_options(),
+    )
+
+
+def _task_options() -> tuple[Option, ...]:
+    """Return what is given for each task."""
+    return (
         _per_task(
             "--task-limit",
             "limits",
@@ -82,6 +92,12 @@ def cloud_options(command: Command) -> Command:
                 "Attempts for one set of inputs, the first included; 0 is without limit. Repeatable."
             ),
         ),
+    )
+
+
+def _file_options() -> tuple[Option, ...]:
+    """Return the files that are read again when they change."""
+    return (
         click.option(
             "--task-settings-file",
             "settings_file",
@@ -98,7 +114,6 @@ def cloud_options(command: Command) -> Command:
             help="YAML with types of infrastructure that Instances name: Terraform module, organization and "
             "workspace by type. Read again when it changes.",
         ),
-        *_provider_options(),
     )
 
 
@@ -108,7 +123,7 @@ def _per_task(
     metavar: str,
     parse: Callable[[tuple[str, ...]], object],
     text: Callable[[], str],
-) -> Callable[[Command], Command]:
+) -> Option:
     """Return an option with a value for each of several tasks."""
     return click.option(
         flag,
@@ -121,7 +136,8 @@ def _per_task(
     )
 
 
-def _provider_options() -> tuple[Callable[[Command], Command], ...]:
+def _provider_options() -> tuple[Option, ...]:
+    """Return where runs execute, and what each place needs."""
     return (
         click.option(
             "--run-provider",
@@ -151,6 +167,13 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
             help="local: file with lines NAME=VALUE for every task, such as credentials; read when a run "
             "starts.",
         ),
+        *_job_options(),
+        *_cloud_run_options(),
+    )
+
+
+def _job_options() -> tuple[Option, ...]:
+    return (
         click.option(
             "--job-environment-from",
             multiple=True,
@@ -179,6 +202,11 @@ def _provider_options() -> tuple[Callable[[Command], Command], ...]:
             help="jobs: Secret with credentials for the image, in the namespaces of instances. "
             "Repeatable.",
         ),
+    )
+
+
+def _cloud_run_options() -> tuple[Option, ...]:
+    return (
         click.option("--cloud-run-project", default="", help="cloudrun: the project."),
         click.option(
             "--cloud-run-location", default="", help="cloudrun: the location, such as us-central1."

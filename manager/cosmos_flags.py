@@ -9,6 +9,7 @@ from manager.controllers.cosmos_options import CosmosOptions
 from manager.flags import default_option, with_options
 
 Command = Callable[..., Any]
+Option = Callable[[Command], Command]
 
 _POSITIVE = click.IntRange(min=1)
 _SECONDS = click.FloatRange(min=0, min_open=True)
@@ -17,8 +18,12 @@ _DEFAULT = CosmosOptions()
 
 def cosmos_options(command: Command) -> Command:
     """How many sets of nodes at once, how nodes are asked, and what runs beside them."""
-    return with_options(
-        command,
+    return with_options(command, *_pace_options(), *_content_options())
+
+
+def _pace_options() -> tuple[Option, ...]:
+    """Return how much is done at once, and how often nodes are queried."""
+    return (
         default_option(
             "--fullnode-concurrency",
             "fullnode_concurrency",
@@ -61,6 +66,12 @@ def cosmos_options(command: Command) -> Command:
             _SECONDS,
             "Seconds between two checks of a set of nodes that is to be fixed.",
         ),
+    )
+
+
+def _content_options() -> tuple[Option, ...]:
+    """Return what sets of nodes are built from."""
+    return (
         click.option(
             "--node-sidecar-image",
             default=_DEFAULT.node_sidecar_image,
