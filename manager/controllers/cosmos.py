@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Collection
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -11,6 +13,7 @@ from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
+from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
@@ -111,54 +114,74 @@ def add_cosmos(manager: Manager, options: CosmosOptions, hub: Hub | None = None)
     add_stateful_jobs(parts)
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSetHandlers:
+    """Enqueues sets of nodes for what happens to other objects."""
+
+    sets: Store
+    wakeups: RequestSource
+    waiting: Collection[Request]
+    """Sets whose PVCs wait for a snapshot."""
+
+    def hub_changed(self) -> None:
+        """Enqueue all sets: the hub answers no longer, or again."""
+        for request in self.all_sets():
+            self.wakeups.enqueue(request, "the hub answers no longer, or again")
+
+    def snapshot_changed(self, event: Event, queue: EventQueue) -> None:
+        """Enqueue the sets whose PVCs may be filled from it now."""
+        entry = entry_of(event)
+        for request in list(self.waiting):
+            if entry is not None and request.namespace == entry.namespace:
+                queue.add(request)
+
+    def set_crd_changed(self, _event: Event, queue: EventQueue) -> None:
+        """Enqueue sets that are being deleted: they may have to be released now."""
+        for entry in self.sets:
+            if entry.deletion_timestamp is not None:
+                queue.add(Request(entry.name, namespace=entry.namespace))
+
+    def all_sets(self) -> list[Request]:
+        """Return every set."""
+        return [Request(each.name, namespace=each.namespace) for each in self.sets]
+
+
 def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
     """Return the controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
     wakeups = RequestSource("what nodes say")
-    freezes = add_change_freezes(manager, FrozenSystem.COSMOS)
-    sets = parts.node_sets.informer.store
-
-    def hub_changed() -> None:
-        for entry in sets:
-            wakeups.enqueue(
-                Request(entry.name, namespace=entry.namespace),
-                "the hub answers no longer, or again",
-            )
-
-    parts.objects.subscribe(hub_changed)
-    holds = freezes.holder(
-        partial(wakeups.enqueue, reason="a freeze began or ended"),
-        lambda: [Request(each.name, namespace=each.namespace) for each in sets],
+    memory = NodeSetMemory(Crossings(time.monotonic, options.times.upgrade))
+    handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
+    parts.objects.subscribe(handlers.hub_changed)
+    holds = add_change_freezes(manager, FrozenSystem.COSMOS).holder(
+        partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets
     )
-    reconciler = _reconciler(parts, observations, holds)
+    reconciler = _reconciler(parts, observations, memory, holds)
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
-
-    def snapshot_changed(event: Event, queue: EventQueue) -> None:
-        """Enqueue the sets whose PVCs may be filled from it now."""
-        entry = entry_of(event)
-        for request in list(reconciler.memory.waiting):
-            if entry is not None and request.namespace == entry.namespace:
-                queue.add(request)
-
-    def set_crd_changed(_event: Event, queue: EventQueue) -> None:
-        """Enqueue sets that are being deleted: they may have to be released now."""
-        for entry in sets:
-            if entry.deletion_timestamp is not None:
-                queue.add(Request(entry.name, namespace=entry.namespace))
-
     builder = (
         Builder(manager)
         .for_(CosmosFullNode, predicates=[node_set_changed])
         .watches(
             VOLUME_SNAPSHOT,
-            snapshot_changed,
+            handlers.snapshot_changed,
             track_manager=FIELD_MANAGER,
             optional=True,
             cluster=parts.objects.watched,
         )
-        .watches(CRD, set_crd_changed, metadata_only=True, predicates=[defines_node_sets])
+        .watches(CRD, handlers.set_crd_changed, metadata_only=True, predicates=[defines_node_sets])
         .watches_raw(wakeups)
-        .explicit_permissions()
+        .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
+    )
+    _permit_writes(builder)
+    _watch_owned(parts, builder)
+    builder.build(guarded(parts, reconciler, handlers.sets, CosmosFullNode))
+    return reconciler
+
+
+def _permit_writes(builder: Builder[Request]) -> None:
+    """Declare what the controller of sets of nodes writes, and reads live."""
+    (
+        builder.explicit_permissions()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written
         .permission(GROUP, "cosmosfullnodes", "patch")  # the finalizer
         .permission(GROUP, "cosmosfullnodes/status", "patch")
@@ -171,8 +194,10 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
         .permission("", "serviceaccounts", "create", "patch")
         .permission(_RBAC, "roles", "create", "patch")
         .permission(_RBAC, "rolebindings", "create", "patch")
-        .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
     )
+
+
+def _watch_owned(parts: CosmosParts, builder: Builder[Request]) -> None:
     tracked = tracked_of(parts)
     for mapping in (*READ, *tracked):
         parts.objects.watch_owned(
@@ -182,8 +207,6 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
             metadata_only=mapping in tracked,
             predicates=[PREDICATES.get(mapping, object_changed)],
         )
-    builder.build(guarded(parts, reconciler, sets, CosmosFullNode))
-    return reconciler
 
 
 def defines_node_sets(event: Event) -> bool:
@@ -193,7 +216,7 @@ def defines_node_sets(event: Event) -> bool:
 
 
 def _reconciler(
-    parts: CosmosParts, observations: Observations, holds: ChangeHolds
+    parts: CosmosParts, observations: Observations, memory: NodeSetMemory, holds: ChangeHolds
 ) -> FullNodeReconciler:
     manager, options = parts.manager, parts.options
     metrics = NodeSetMetrics(manager.metrics.registry)
@@ -208,7 +231,7 @@ def _reconciler(
         ),
         controls,
         _removal(parts, controls),
-        NodeSetMemory(Crossings(time.monotonic, options.times.upgrade)),
+        memory,
         NodeSetStatusWriter(parts.statuses, manager.recorder, metrics, options.clock.now),
         NodeSetOptions(
             roll_builder_changes=options.roll_builder_changes,

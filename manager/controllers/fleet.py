@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 from apis.fleet import GROUP, FleetConfig, Reason
@@ -17,6 +18,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache.store import Store
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -156,43 +158,55 @@ def _add_configs(
     )
 
 
-def _add_namespaces(
-    manager: Manager,
-    options: OperatorOptions,
-    reconciler: NamespaceReconciler,
-    looks: RequestSource,
-) -> None:
-    namespaces = manager.cache.informer(NAMESPACE).store
+@dataclass(frozen=True, slots=True)
+class NamespaceHandlers:
+    """Enqueues target namespaces for what happens to other objects."""
 
-    def all_targets(event: Event, queue: EventQueue) -> None:
-        names = {entry.name for entry in namespaces if is_labelled(entry)}
-        for binding in manager.cache.entries(CLUSTER_ROLE_BINDING):
+    namespaces: Store
+    bindings: Callable[[], Iterable[Entry]]
+    known: KnownTargets
+
+    def all_targets(self, event: Event, queue: EventQueue) -> None:
+        """Enqueue what may be a target now, or has been one."""
+        names = {entry.name for entry in self.namespaces if is_labelled(entry)}
+        for binding in self.bindings():
             names.update(target_of(binding))
         for entry in entries_of(event):
             names.add((entry.field("spec") or {}).get("targetNamespace") or DEFAULT_NAMESPACE)
         for name in sorted(names):
             queue.add(Request(name))
 
-    def those_waiting(event: Event, queue: EventQueue) -> None:
+    def those_waiting(self, event: Event, queue: EventQueue) -> None:
+        """Enqueue those whose data plane another namespace has, once one gives its own up."""
         old = event.old if isinstance(event, UpdateEvent | DeleteEvent) else None
         new = event.new if isinstance(event, UpdateEvent) else None
         if old is None or not releases_plane(old, new):
             return
-        for name, outcome in reconciler.known.outcomes.items():
+        for name, outcome in self.known.outcomes.items():
             if outcome.reason is Reason.NOT_UNIQUE:
                 queue.add(Request(name))
 
-    def its_namespace(entry: Entry) -> Iterable[Request]:
-        return [Request(entry.namespace)]
 
+def _add_namespaces(
+    manager: Manager,
+    options: OperatorOptions,
+    reconciler: NamespaceReconciler,
+    looks: RequestSource,
+) -> None:
+    handlers = NamespaceHandlers(
+        manager.cache.informer(NAMESPACE).store,
+        partial(manager.cache.entries, CLUSTER_ROLE_BINDING),
+        reconciler.known,
+    )
+    its_namespace = enqueue_map_func(namespace_of)
     builder = (
         Builder(manager)
         .named("fleetnamespace")
         .for_(NAMESPACE, metadata_only=True)
-        .watches(NAMESPACE, those_waiting, metadata_only=True)
-        .watches(FleetConfig, all_targets, predicates=[generation_changed])
-        .watches(SECRET, enqueue_map_func(its_namespace), fields=ONLY)
-        .watches(POD, enqueue_map_func(its_namespace), labels=SELECTED, metadata_only=True)
+        .watches(NAMESPACE, handlers.those_waiting, metadata_only=True)
+        .watches(FleetConfig, handlers.all_targets, predicates=[generation_changed])
+        .watches(SECRET, its_namespace, fields=ONLY)
+        .watches(POD, its_namespace, labels=SELECTED, metadata_only=True)
         .watches_raw(looks)
         .explicit_permissions()
         .permission("", "namespaces", "patch")
@@ -210,13 +224,18 @@ def _add_namespaces(
     for mapping in (*WORKLOADS, *SUPPORT):
         builder.watches(
             mapping,
-            enqueue_map_func(its_namespace),
+            its_namespace,
             labels=SELECTED,
             track_manager=FIELD_MANAGER,
             metadata_only=mapping in SUPPORT,
         )
     _watch_bindings(builder)
     builder.build(reconciler)
+
+
+def namespace_of(entry: Entry) -> Iterable[Request]:
+    """Return the namespace that an object is in."""
+    return [Request(entry.namespace)]
 
 
 def _watch_bindings(builder: Builder[Request]) -> None:
