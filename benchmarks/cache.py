@@ -25,79 +25,12 @@ GVK = GroupVersionKind("apps", "v1", "Deployment")
 
 def deployment(number: int, version: int) -> dict[str, Any]:
     """About 3.5 KB of JSON, as an API server sends it."""
-    name = f"tenant-{number:06}-web"
     labels = {"app": "web", "tenant": f"tenant-{number:06}", "ctrlruntime.dev/template": "web"}
-    environment = [{"name": f"SETTING_{i}", "value": f"value-{number}-{i}"} for i in range(12)]
-    container = {
-        "name": "main",
-        "image": "registry.example.com/team/main:1.2.3",
-        "env": environment,
-        "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
-        "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m"}},
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}},
-        "terminationMessagePath": "/dev/termination-log",
-        "terminationMessagePolicy": "File",
-        "imagePullPolicy": "IfNotPresent",
-    }
-    owned = {
-        "f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}},
-        "f:spec": {
-            "f:replicas": {},
-            "f:selector": {},
-            "f:template": {
-                "f:spec": {
-                    "f:containers": {
-                        'k:{"name":"main"}': {
-                            ".": {},
-                            "f:name": {},
-                            "f:image": {},
-                            "f:env": {
-                                f'k:{{"name":"{item["name"]}"}}': {
-                                    ".": {},
-                                    "f:name": {},
-                                    "f:value": {},
-                                }
-                                for item in environment
-                            },
-                        }
-                    }
-                }
-            },
-        },
-    }
+    container = _container(number)
     return {
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {
-            "name": name,
-            "namespace": "tenants",
-            "uid": f"5b0bb3a2-3c8f-4d5e-9a7b-{number:012}",
-            "resourceVersion": str(version),
-            "generation": 1,
-            "creationTimestamp": "2026-01-02T03:04:05Z",
-            "labels": labels,
-            "annotations": {"ctrlruntime.dev/revision": f"{number:08x}"},
-            "ownerReferences": [
-                {
-                    "apiVersion": "tenancy.ctrlruntime.dev/v1",
-                    "kind": "Tenant",
-                    "name": f"tenant-{number:06}",
-                    "uid": f"6b0bb3a2-3c8f-4d5e-9a7b-{number:012}",
-                    "controller": True,
-                    "blockOwnerDeletion": True,
-                }
-            ],
-            "managedFields": [
-                {
-                    "manager": "tenancy",
-                    "operation": "Apply",
-                    "apiVersion": "apps/v1",
-                    "time": "2026-01-02T03:04:05Z",
-                    "fieldsType": "FieldsV1",
-                    "fieldsV1": owned,
-                }
-            ],
-        },
+        "metadata": _metadata(number, version, labels, _owned(labels, container["env"])),
         "spec": {
             "replicas": 2,
             "selector": {"matchLabels": {"app": "web"}},
@@ -131,6 +64,72 @@ def deployment(number: int, version: int) -> dict[str, Any]:
                 }
             ],
         },
+    }
+
+
+def _container(number: int) -> dict[str, Any]:
+    return {
+        "name": "main",
+        "image": "registry.example.com/team/main:1.2.3",
+        "env": [{"name": f"SETTING_{i}", "value": f"value-{number}-{i}"} for i in range(12)],
+        "ports": [{"containerPort": 8080, "name": "http", "protocol": "TCP"}],
+        "resources": {"limits": {"cpu": "1", "memory": "512Mi"}, "requests": {"cpu": "100m"}},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "http", "scheme": "HTTP"}},
+        "terminationMessagePath": "/dev/termination-log",
+        "terminationMessagePolicy": "File",
+        "imagePullPolicy": "IfNotPresent",
+    }
+
+
+def _owned(labels: dict[str, str], environment: list[dict[str, str]]) -> dict[str, Any]:
+    """Return the fields that the manager applied, as managedFields list them."""
+    variables: dict[str, Any] = {
+        f'k:{{"name":"{item["name"]}"}}': {".": {}, "f:name": {}, "f:value": {}}
+        for item in environment
+    }
+    container = {".": {}, "f:name": {}, "f:image": {}, "f:env": variables}
+    return {
+        "f:metadata": {"f:labels": {f"f:{label}": {} for label in labels}},
+        "f:spec": {
+            "f:replicas": {},
+            "f:selector": {},
+            "f:template": {"f:spec": {"f:containers": {'k:{"name":"main"}': container}}},
+        },
+    }
+
+
+def _metadata(
+    number: int, version: int, labels: dict[str, str], owned: dict[str, Any]
+) -> dict[str, Any]:
+    return {
+        "name": f"tenant-{number:06}-web",
+        "namespace": "tenants",
+        "uid": f"5b0bb3a2-3c8f-4d5e-9a7b-{number:012}",
+        "resourceVersion": str(version),
+        "generation": 1,
+        "creationTimestamp": "2026-01-02T03:04:05Z",
+        "labels": labels,
+        "annotations": {"ctrlruntime.dev/revision": f"{number:08x}"},
+        "ownerReferences": [
+            {
+                "apiVersion": "tenancy.ctrlruntime.dev/v1",
+                "kind": "Tenant",
+                "name": f"tenant-{number:06}",
+                "uid": f"6b0bb3a2-3c8f-4d5e-9a7b-{number:012}",
+                "controller": True,
+                "blockOwnerDeletion": True,
+            }
+        ],
+        "managedFields": [
+            {
+                "manager": "tenancy",
+                "operation": "Apply",
+                "apiVersion": "apps/v1",
+                "time": "2026-01-02T03:04:05Z",
+                "fieldsType": "FieldsV1",
+                "fieldsV1": owned,
+            }
+        ],
     }
 
 

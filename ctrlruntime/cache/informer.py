@@ -110,13 +110,7 @@ class Informer:
         self.own_events = OwnEvents(self.store)
         self.unconfirmed = self._overlay.unconfirmed
         """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
-        self._follower = KindFollower(
-            resolve=self._resolve,
-            reflect=self._reflect,
-            retry=deps.options.missing_retry,
-            missing=self._missing,
-            discovery_failed=self._discovery_failed,
-        )
+        self._follower = self._new_follower()
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -435,6 +429,15 @@ class Informer:
     def _new_decoder(self) -> EntryDecoder:
         return EntryDecoder(
             self.gvk, metadata_only=self.metadata_only, track_manager=self.track_manager
+        )
+
+    def _new_follower(self) -> KindFollower:
+        return KindFollower(
+            resolve=self._resolve,
+            reflect=self._reflect,
+            retry=self._deps.options.missing_retry,
+            missing=self._missing,
+            discovery_failed=self._discovery_failed,
         )
 
     def _new_overlay(self) -> WriteOverlay:

@@ -80,18 +80,7 @@ async def take(
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
     findings.explain = explain
-    await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
-    keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
-    outcome.peers = (
-        await _step(findings, "peers", _peers(controls, node_set, owner, keys)) or Peers()
-    )
-    checksums = await _step(
-        findings,
-        "ConfigMaps",
-        controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, findings),
-    )
-    for control in controls.access:
-        await _step(findings, control.kind.step, control.reconcile(node_set, owner, findings))
+    checksums = await _configure(controls, node_set, owner, outcome)
     image = sidecar_image_of(node_set, sidecar_image)
     found.pods = await _step(
         findings,
@@ -99,7 +88,7 @@ async def take(
         controls.pods.reconcile(
             node_set,
             owner,
-            checksums or {},
+            checksums,
             said,
             findings,
             sidecar_image=image,
@@ -121,6 +110,26 @@ async def take(
     found.awaited = outcome.peers.awaited
     found.paused = paused_nodes(node_set)
     return outcome
+
+
+async def _configure(
+    controls: Controls, node_set: CosmosFullNode, owner: Owner, outcome: Outcome
+) -> Mapping[str, str]:
+    """Take the steps before the Pods. Return the checksums of the configuration by Pod."""
+    findings = outcome.found.findings
+    await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
+    keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
+    outcome.peers = (
+        await _step(findings, "peers", _peers(controls, node_set, owner, keys)) or Peers()
+    )
+    checksums = await _step(
+        findings,
+        "ConfigMaps",
+        controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, findings),
+    )
+    for control in controls.access:
+        await _step(findings, control.kind.step, control.reconcile(node_set, owner, findings))
+    return checksums or {}
 
 
 async def _step(findings: Findings, step: str, work: Awaitable[T]) -> T | None:

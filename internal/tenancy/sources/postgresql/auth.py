@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from asyncpg import Connection
@@ -82,6 +83,42 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
             self._connection_made_on.abort()
 
 
+def refusal(address: str, request: int, *, verified: bool) -> Exception | None:
+    """Return why a request for authentication is not answered; None if it may be.
+
+    `verified`: whether the certificate of the server at `address` was verified.
+    """
+    if request in PROVING or (verified and request == CLEAR_TEXT):
+        return None
+    if request == CLEAR_TEXT:
+        return InsecureConnection(
+            f"the database at {address} demands the password in clear text; that needs tls "
+            "with the mode VerifyCA or VerifyIdentity, or scram-sha-256 in its pg_hba.conf"
+        )
+    return InsecureConnection(
+        f"the database at {address} demands an authentication other than scram-sha-256, md5 "
+        "and password; change its pg_hba.conf for this user"
+    )
+
+
+def _parameters(
+    username: str, password: str, database: str, context: ssl.SSLContext | None
+) -> _ConnectionParameters:
+    """Return the driver's parameters, all of them given: it reads none from its environment."""
+    return _ConnectionParameters(
+        user=username,
+        password=password,
+        database=database,
+        ssl=context,
+        sslmode=SSLMode.disable if context is None else SSLMode.require,
+        ssl_negotiation=SSLNegotiation.postgres,
+        server_settings={"application_name": "tenant-registry"},
+        target_session_attrs=SessionAttribute.any,
+        krbsrvname=None,
+        gsslib="gssapi",
+    )
+
+
 async def connect(
     *,
     host: str,
@@ -95,32 +132,9 @@ async def connect(
     loop = asyncio.get_running_loop()
     connected = loop.create_future()
     connected.add_done_callback(lambda future: future.cancelled() or future.exception())
-    parameters = _ConnectionParameters(
-        user=username,
-        password=password,
-        database=database,
-        ssl=context,
-        sslmode=SSLMode.disable if context is None else SSLMode.require,
-        ssl_negotiation=SSLNegotiation.postgres,
-        server_settings={"application_name": "tenant-registry"},
-        target_session_attrs=SessionAttribute.any,
-        krbsrvname=None,
-        gsslib="gssapi",
-    )
+    parameters = _parameters(username, password, database, context)
     verified = context is not None and context.verify_mode is ssl.CERT_REQUIRED
-
-    def refuse(request: int) -> Exception | None:
-        if request in PROVING or (verified and request == CLEAR_TEXT):
-            return None
-        if request == CLEAR_TEXT:
-            return InsecureConnection(
-                f"the database at {host}:{port} demands the password in clear text; that needs tls "
-                "with the mode VerifyCA or VerifyIdentity, or scram-sha-256 in its pg_hba.conf"
-            )
-        return InsecureConnection(
-            f"the database at {host}:{port} demands an authentication other than scram-sha-256, md5 "
-            "and password; change its pg_hba.conf for this user"
-        )
+    refuse = partial(refusal, f"{host}:{port}", verified=verified)
 
     def protocol() -> GuardedProtocol:
         return GuardedProtocol(refuse, (host, port), connected, parameters, Record, loop)
