@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO, PARALLEL_PREFIX
+from apis.tenancy import Tenant
 from ctrlruntime.controller.annotations import PAUSED
 from ctrlruntime.resources import OWNER
 from internal.fleet.move import copied, next_step, next_step_back
@@ -156,12 +157,13 @@ def test_a_move_can_be_given_up_until_something_was_handed_over() -> None:
 
 async def test_a_move_that_is_given_up_leaves_the_tenant_at_work(servers: Fleet) -> None:
     before = await hub_state(servers)
-    live = await read(servers.plane)
-    assert live is not None
     moved = {"metadata": {"annotations": {MOVING_TO: servers.planes[1].id, PAUSED: "true"}}}
-    await servers.plane.client.patch(type(live), "acme", moved, namespace="default")
+    await servers.plane.client.patch(Tenant, "acme", moved, namespace="default")
+    paused = await servers.plane.client.get(Tenant, "acme", namespace="default")
+    await servers.planes[1].client.create(copied(paused.to_manifest(), servers.plane.id))
     code, text = await run(servers, "--abort")
     assert (code, "not moved" in text) == (0, True), text
+    assert "deleting the paused copy" in text
     left = await ready(servers.plane)
     assert not {PAUSED, MOVING_TO} & (left.metadata.annotations or {}).keys()
     assert await read(servers.planes[1]) is None
