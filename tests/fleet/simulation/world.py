@@ -277,7 +277,7 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
         )
         client = await opened.enter_async_context(Client.connect(Config(host=hub.url)))
         await install_crds(client, (FleetConfig,), timeout=SETTLED)
-        planes = [await _plane(opened, f"plane-{number:04}") for number in range(count)]
+        planes = [await _plane(opened, number) for number in range(count)]
         for plane in planes:
             await client.create(namespace(plane.name))
             await write_secret(client, plane.name, kubeconfig(plane.server.url))
@@ -308,18 +308,22 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
             await asyncio.gather(*stacks, return_exceptions=True)
 
 
-def lasting_port() -> int:
+def lasting_port(host: str) -> int:
     """Return a free port that no outgoing connection is given while its server is off the network."""
     first_ephemeral = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
     while True:
         port = random.randrange(10_000, first_ephemeral)
         with contextlib.suppress(OSError), socket.socket() as free:
-            free.bind(("127.0.0.1", port))
+            free.bind((host, port))
             return port
 
 
-async def _plane(opened: contextlib.AsyncExitStack, name: str) -> Plane:
-    options = ServerOptions(tokens=TOKENS, bookmark_interval=BOOKMARKS, port=lasting_port())
+async def _plane(opened: contextlib.AsyncExitStack, number: int) -> Plane:
+    """Start a data plane on a loopback address of its own, where no other program takes its port while it is down."""
+    name, host = f"plane-{number:04}", f"127.13.{number // 250}.{number % 250 + 1}"
+    options = ServerOptions(
+        tokens=TOKENS, bookmark_interval=BOOKMARKS, host=host, port=lasting_port(host)
+    )
     server = await opened.enter_async_context(APIServer(options))
     client = await opened.enter_async_context(Client.connect(Config(host=server.url)))
     await client.create(namespace(PLANE_NAMESPACE))
