@@ -33,8 +33,19 @@ def test_every_path_and_link_of_a_page_exists(page: str) -> None:
 
 def test_ten_questions_are_answered_with_a_file() -> None:
     rows = re.findall(r"^\| (.*\?) \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
-    assert len(rows) >= 10
+    assert len(rows) >= 20
     assert not [question for question, answer in rows if not PATH.search(answer)]
+
+
+@pytest.mark.parametrize(
+    "package",
+    ["ctrlruntime/cache", "ctrlruntime/controller", "ctrlruntime/rollout", "apis", "manager"]
+    + [f"internal/{system}" for system in ("tenancy", "cloud", "cosmos", "fleet")],
+)
+def test_a_question_leads_to_each_part(package: str) -> None:
+    rows = re.findall(r"^\| .*\? \| (.*) \|$", ARCHITECTURE, re.MULTILINE)
+    files = [path for answer in rows for path, _ in PATH.findall(answer)]
+    assert [path for path in files if path.startswith(f"{package}/")]
 
 
 def test_four_ways_of_data_are_drawn() -> None:
