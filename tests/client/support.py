@@ -1,6 +1,5 @@
 """A kind of our own, and manifests."""
 
-import asyncio
 import contextlib
 from typing import Any
 
@@ -8,6 +7,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import ApiModel, Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, NotFound
+from tests.support.waiting import eventually_succeeds
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
@@ -112,10 +112,4 @@ async def install_widgets(client: Client) -> None:
     """The CRD of Widget is there and served; on a shared server it stays."""
     with contextlib.suppress(AlreadyExists):
         await client.create(widget_crd())
-    async with asyncio.timeout(60.0):
-        while True:
-            try:
-                await client.list(Widget, "default")
-                return
-            except NotFound:
-                await asyncio.sleep(0.01)
+    await eventually_succeeds(lambda: client.list(Widget, "default"), despite=NotFound)

@@ -18,6 +18,7 @@ import yaml
 
 from ctrlruntime.client.auth import AuthError, ExecAuth, ExecPlugin, FileAuth, StaticAuth
 from ctrlruntime.client.config import Config, ConfigError
+from tests.support.waiting import eventually
 
 TLS_NAME: dict[str, Any] = {"tls-server-name": "name"}
 
@@ -290,9 +291,7 @@ class TestExec:
         """
         auth = ExecAuth(self.plugin(tmp_path, script))
         first = asyncio.create_task(auth.headers())
-        async with asyncio.timeout(60.0):
-            while not (tmp_path / "first").exists():  # noqa: ASYNC110 - the plugin is another process
-                await asyncio.sleep(0.01)
+        await eventually((tmp_path / "first").exists)
         second = asyncio.create_task(auth.headers())
         await asyncio.sleep(0)
         first.cancel()

@@ -17,6 +17,7 @@ from ctrlruntime.client.dial import ConnectFailed, Dialer, Endpoint
 from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.client.transport import Transport, TransportOptions
 from tests.client.wire import OK, Script, WireServer, pipe
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("PF-2")
 
@@ -122,8 +123,7 @@ async def test_a_connection_that_the_server_closed_between_requests_is_not_used_
     server._scripts = [server.answers(OK, keep=False), server.answers(OK, OK)]
     async with server, transport(server) as client:
         await client.request("GET", "/x")
-        while client._pool is None or client._pool._idle[0].usable:  # noqa: ASYNC110 - the end arrives
-            await asyncio.sleep(0.001)
+        await eventually(lambda: client._pool is not None and not client._pool._idle[0].usable)
         assert (await client.request("POST", "/x", body=b"{}")).status == 200
     assert server.connections == 2
 
@@ -233,8 +233,7 @@ async def test_an_idle_connection_is_closed_after_its_time_and_a_retired_pool_ke
         connection = await pool.dial()
         assert pool.take() is None
         pool.release(connection)
-        while connection.usable:  # noqa: ASYNC110 - its end comes by a timer
-            await asyncio.sleep(0.005)
+        await eventually(lambda: not connection.usable)
         assert pool.take() is None
         lasting = ConnectionPool(dialer, keepalive=60.0)
         lasting.release(connection := await lasting.dial())

@@ -16,6 +16,7 @@ from ctrlruntime.client.transport import Transport
 from tests.client.peer import Peer
 from tests.client.support import CONFIG_MAP, WIDGET, Seen, widget_crd
 from tests.limits import CRD_SECONDS
+from tests.support.waiting import eventually, eventually_raises
 
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 WIDGETS = GroupKind("client.example.com", "Widget")
@@ -92,24 +93,20 @@ async def test_a_crd_installed_at_run_time_is_found_and_a_removed_one_dropped(
         with pytest.raises(NoKindMatch):
             await client.list(gadget, "default")
         await client.create(definition)
-        async with asyncio.timeout(CRD_SECONDS):
-            while not await is_served(client, gadget):  # noqa: ASYNC110 - it takes its time
-                await asyncio.sleep(0.01)
+        await eventually(lambda: is_served(client, gadget), timeout=CRD_SECONDS)
         asked = len(seen.requests)
         await client.list(gadget, "default")
         assert len(seen.requests) == asked + 1
         await client.delete(CRD, f"widgets.{group}")
-        async with asyncio.timeout(CRD_SECONDS):
-            while await is_served(client, gadget):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
-        async with asyncio.timeout(CRD_SECONDS):
-            while True:
-                try:
-                    await client.list(gadget, "default")
-                except NotFound:
-                    await asyncio.sleep(0.01)
-                except NoKindMatch:
-                    break
+        await eventually(
+            lambda: is_served(client, gadget), lambda served: not served, timeout=CRD_SECONDS
+        )
+        await eventually_raises(
+            NoKindMatch,
+            lambda: client.list(gadget, "default"),
+            despite=NotFound,
+            timeout=CRD_SECONDS,
+        )
 
 
 async def is_served(client: Client, kind: GroupVersionKind) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import os
 import re
@@ -22,6 +21,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess
 from tests.cloud.servers.site import Say, Site
+from tests.support.waiting import eventually
 
 ROOT: Final = Path(__file__).parents[2]
 PAGE: Final = ROOT / "docs/adding-a-subresource.md"
@@ -160,15 +160,13 @@ async def the_life_of_a_name(client: Client, site: Site) -> None:
 async def until(
     client: Client, kind: GroupVersionKind, is_so: Callable[[dict[str, Any] | None], bool]
 ) -> None:
-    async with asyncio.timeout(120):
-        while True:
-            try:
-                found = await client.get(kind, "acme", namespace="default")
-            except NotFound:
-                found = None
-            if is_so(found):
-                return
-            await asyncio.sleep(0.1)
+    async def found() -> dict[str, Any] | None:
+        try:
+            return await client.get(kind, "acme", namespace="default")
+        except NotFound:
+            return None
+
+    await eventually(found, is_so)
 
 
 def phase(found: dict[str, Any] | None) -> str | None:

@@ -36,6 +36,7 @@ from ctrlruntime.controller import (
 from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.manager import ElectionOptions
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually, eventually_succeeds
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 SECRET = GroupVersionKind("", "v1", "Secret")
@@ -197,9 +198,7 @@ async def test_what_is_warm_begins_with_the_election(config: Config, client: Cli
     async with contextlib.AsyncExitStack() as stack:
         async with leading.running():
             await stack.enter_async_context(subject.running(leading=False))
-            async with asyncio.timeout(60):
-                while not len(controller.queue):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await eventually(lambda: len(controller.queue))
             assert runs.seen.empty()
         assert await runs.next() == Request("a", namespace="default")
 
@@ -241,13 +240,7 @@ async def test_a_kind_that_appears_later_is_waited_for(config: Config, client: C
             "kind": "Widget",
             "metadata": {"name": "w", "namespace": "default"},
         }
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await client.create(widget, kind=WIDGET)
-                    break
-                except NotFound:
-                    await asyncio.sleep(0.05)
+        await eventually_succeeds(lambda: client.create(widget, kind=WIDGET), despite=NotFound)
         subject.cache.notify_discovery_changed()
         assert await runs.next() == Request("w", namespace="default")
         assert controller.name == "widget"

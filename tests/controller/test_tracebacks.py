@@ -23,6 +23,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.queue.request import ObjectKey
 from tests.manager.support import starting
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
 
 from .support import A, B, Script, controller, running
 
@@ -212,9 +213,8 @@ async def test_lv_7_cache_client_and_manager_log_through_one_logger() -> None:
             missing = GroupVersionKind("none.example.com", "v1", "Missing")
             manager.cache.declare(missing)
             manager.live_client.transport._on_warning("of the client")
-            async with starting(manager), asyncio.timeout(60):
-                while "does not serve this kind" not in out.getvalue():  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            async with starting(manager):
+                await eventually(out.getvalue, lambda text: "does not serve this kind" in text)
     assert "of the client" in out.getvalue()
     assert all(json.loads(line)["msg"] for line in out.getvalue().splitlines())
     assert not [line for line in elsewhere if line["log_level"] != "debug"]

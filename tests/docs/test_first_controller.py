@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 import sys
 import types
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
@@ -18,6 +17,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
 
 T = TypeVar("T")
 
@@ -47,18 +47,6 @@ async def client(website: ModuleType) -> AsyncIterator[Client]:
             yield env.client("admin")
 
 
-async def eventually(look: Callable[[], Awaitable[T]]) -> T:
-    """The first true answer; AssertionError after twenty seconds."""
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                if answer := await look():
-                    return answer
-            except NotFound:
-                pass
-            await asyncio.sleep(0.02)
-
-
 async def test_a_website_gets_a_deployment_and_a_status(
     website: ModuleType, client: Client
 ) -> None:
@@ -70,7 +58,7 @@ async def test_a_website_gets_a_deployment_and_a_status(
     async def deployed() -> Manifest:
         return await client.get(DEPLOYMENT, "hello", namespace="default")
 
-    deployment = await eventually(deployed)
+    deployment = await eventually(deployed, despite=NotFound)
     assert deployment["metadata"]["ownerReferences"][0]["name"] == "hello"
     patch = {"status": {"replicas": 1, "readyReplicas": 1}}
     await client.patch_status(DEPLOYMENT, "hello", patch, namespace="default")
@@ -79,7 +67,7 @@ async def test_a_website_gets_a_deployment_and_a_status(
         found = await client.get(website.Website, "hello", namespace="default")
         return [c for c in found.status.conditions if c.type == "Ready" and c.status == "True"]
 
-    (condition,) = await eventually(ready)
+    (condition,) = await eventually(ready, despite=NotFound)
     assert condition.message == "1 of 1 are ready"
 
     change = {"spec": {"replicas": 5}}
@@ -89,4 +77,4 @@ async def test_a_website_gets_a_deployment_and_a_status(
         found = await client.get(DEPLOYMENT, "hello", namespace="default")
         return bool(found["spec"]["replicas"] == 1)
 
-    await eventually(reverted)
+    await eventually(reverted, despite=NotFound)

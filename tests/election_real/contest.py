@@ -21,6 +21,7 @@ from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.envtest.users import User
 from ctrlruntime.generate import Rule, leads, roles, writes_events
 from tests.election_real.candidate import LEASE, WRITERS
+from tests.support.waiting import eventually
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 ROLE_BINDING = GroupVersionKind("rbac.authorization.k8s.io", "v1", "RoleBinding")
@@ -114,9 +115,7 @@ class Contest:
         return self.now
 
     async def until(self, condition: Callable[[], object], seconds: float = PATIENCE) -> None:
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110 - the log tells nobody
-                await asyncio.sleep(0.05)
+        await eventually(condition, timeout=seconds)
 
     async def exit_of(self, user: str) -> int:
         return await asyncio.wait_for(self.processes[user].wait(), PATIENCE)

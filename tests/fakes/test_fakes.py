@@ -24,6 +24,7 @@ from tests.client.support import (
     deployment,
     install_widgets,
 )
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -186,10 +187,10 @@ class TestTheRest:
         await client.create(config_map("owned", ownerReferences=[reference]))
         await client.create(config_map("free"))
         await client.delete(CONFIG_MAP, "owner", namespace="default")
-        async with asyncio.timeout(60.0):
-            owned = "metadata.name=owned"
-            while await client.list(CONFIG_MAP, "default", fields=owned):  # noqa: ASYNC110
-                await asyncio.sleep(0.02)
+        owned = "metadata.name=owned"
+        await eventually(
+            lambda: client.list(CONFIG_MAP, "default", fields=owned), lambda found: not found
+        )
         assert await client.get(CONFIG_MAP, "free", namespace="default")
 
     async def test_watches_tell_what_is_selected(self, client: Client) -> None:

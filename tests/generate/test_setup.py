@@ -25,6 +25,7 @@ from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.setup import SetupError, declarations_of
 from ctrlruntime.manager import Manager, ManagerOptions, MetricsServing, WebhookOptions
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("DX-2")
 
@@ -218,7 +219,7 @@ async def test_the_tutorials_controller_works_with_the_generated_role_and_nothin
         manager = make_manager(env.config("manager"))
         website.setup(manager)
         mark = env.proxy.log.mark()
-        async with asyncio.timeout(120), manager.running():
+        async with manager.running():
             await admin.create(
                 website.Website.from_manifest(
                     {
@@ -227,10 +228,9 @@ async def test_the_tutorials_controller_works_with_the_generated_role_and_nothin
                     }
                 )
             )
-            while True:
-                site = await admin.get(website.Website, "hello", namespace="default")
-                if site.status.ready == 1:
-                    break
-                await asyncio.sleep(0.1)
+            await eventually(
+                lambda: admin.get(website.Website, "hello", namespace="default"),
+                lambda site: site.status.ready == 1,
+            )
         refused = [e for e in env.proxy.log.entries(mark) if e.user == "manager" and e.code == 403]
         assert refused == []

@@ -38,7 +38,7 @@ from ctrlruntime.manager import (
     StoppingError,
 )
 from ctrlruntime.manager.http import AddressError
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_succeeds
 
 from .support import CONFIG_MAP, EVENT, LEASE, LONG, Failing, Recorded, manager, running, starting
 
@@ -417,13 +417,9 @@ async def test_ready_only_when_caches_are_synced(server: APIServer, config: Conf
     subject = manager(config)
     subject.cache.declare(CONFIG_MAP)
     async with starting(subject) as task:
-        async with asyncio.timeout(LONG):
-            while True:
-                try:
-                    status, _ = await get(subject.health_port, "/readyz")
-                    break
-                except aiohttp.ClientError:
-                    await asyncio.sleep(0.01)
+        status, _ = await eventually_succeeds(
+            lambda: get(subject.health_port, "/readyz"), despite=aiohttp.ClientError
+        )
         assert status == 500
         await asyncio.wait_for(subject.elected.wait(), LONG)
         assert (await get(subject.health_port, "/readyz"))[0] == 200

@@ -27,6 +27,7 @@ from ctrlruntime.envtest.proxy.log import LEASES
 from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
+from tests.support import waiting
 
 pytestmark = [pytest.mark.slow]
 
@@ -145,13 +146,13 @@ async def manager(env: Environment, checkout: Path, user: str, system: str) -> A
 
 async def reconciled(port: int, controllers: tuple[str, ...]) -> None:
     """Wait until each controller has reconciled, and none has anything queued or running."""
-    async with aiohttp.ClientSession() as session, asyncio.timeout(120):
-        while True:
-            with contextlib.suppress(aiohttp.ClientConnectionError):
-                async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
-                    if idle(await answer.text(), controllers):
-                        return
-            await asyncio.sleep(0.2)
+    async with aiohttp.ClientSession() as session:
+
+        async def are_idle() -> bool:
+            async with session.get(f"http://127.0.0.1:{port}/metrics") as answer:
+                return idle(await answer.text(), controllers)
+
+        await waiting.eventually(are_idle, despite=aiohttp.ClientConnectionError)
 
 
 def idle(metrics: str, controllers: tuple[str, ...]) -> bool:

@@ -25,6 +25,7 @@ from manager import manifests as made
 from tests.backends import kube_apiserver
 from tests.manifests.installation import NAMESPACE, ROOT, Manifest, kustomized
 from tests.manifests.test_kustomize import MONITORS, RULES, accepted
+from tests.support.waiting import eventually_succeeds
 
 pytestmark = pytest.mark.xdist_group("manifests")
 
@@ -264,11 +265,7 @@ TENANT: Manifest = {
 
 async def served(client: Client) -> Manifest:
     """Make the tenant, as soon as its kind is served: a real server takes a moment after its CRD came."""
-    async with asyncio.timeout(120):
-        while True:
-            with contextlib.suppress(NotFound, NoKindMatch):
-                return dict(await client.create(TENANT))
-            await asyncio.sleep(0.2)
+    return await eventually_succeeds(lambda: client.create(TENANT), despite=(NotFound, NoKindMatch))
 
 
 @contextlib.asynccontextmanager

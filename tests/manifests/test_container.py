@@ -323,11 +323,13 @@ async def judged(environment: Environment) -> None:
     head = {"apiVersion": TenantTemplate.gvk().api_version, "kind": "TenantTemplate"}
     metadata = {"name": "app", "namespace": "default"}
     await client.create({**head, "metadata": metadata, "spec": spec})
-    async with asyncio.timeout(60):
-        while True:
-            template = await client.get(TenantTemplate, "app", namespace="default")
-            valid = find_condition(template.status.conditions, "Valid")
-            if valid is not None:
-                assert valid.reason == "RegistryNotFound"
-                return
-            await asyncio.sleep(0.1)
+    template = await eventually(
+        client,
+        TenantTemplate,
+        "app",
+        lambda found: find_condition(found.status.conditions, "Valid") is not None,
+        namespace="default",
+    )
+    valid = find_condition(template.status.conditions, "Valid")
+    assert valid is not None
+    assert valid.reason == "RegistryNotFound"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import Iterable, Iterator
 
@@ -17,6 +16,7 @@ from tests.backends import SharedServer
 from tests.limits import CRD_SECONDS
 from tests.manifests.conftest import VERSIONS, Kubectl
 from tests.manifests.installation import Manifest, of_kind
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -138,12 +138,11 @@ async def published(client: Client) -> None:
     """Until the server's OpenAPI document, which kubectl reads, tells of our kinds."""
     specs = [crd["spec"] for crd in of_kind("CustomResourceDefinition")]
     paths = [f'"/apis/{s["group"]}/v1/{s["names"]["plural"]}"'.encode() for s in specs]
-    async with asyncio.timeout(CRD_SECONDS):
-        while True:
-            answer = await client.transport.request("GET", "/openapi/v2")
-            if all(path in answer.body for path in paths):
-                return
-            await asyncio.sleep(0.2)
+    await eventually(
+        lambda: client.transport.request("GET", "/openapi/v2"),
+        lambda answer: all(path in answer.body for path in paths),
+        timeout=CRD_SECONDS,
+    )
 
 
 def plain(text: str) -> str:

@@ -26,6 +26,7 @@ from ctrlruntime.envtest.users import administrator
 from manager.kinds import KINDS
 from manager.tracing import SERVICE_NAME, exports_traces
 from tests.manager_cli.program import Program
+from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.criterion("DX-9"), pytest.mark.timeout(300)]
 
@@ -150,12 +151,11 @@ async def make_template(env: Environment, name: str) -> None:
 
 async def reported(env: Environment, name: str) -> None:
     """Wait until the template has a status."""
-    async with Client.connect(env.config("admin")) as client, asyncio.timeout(60):
-        while True:
-            found = await client.get(TenantTemplate, name, namespace="default")
-            if found.status.conditions:
-                return
-            await asyncio.sleep(0.1)
+    async with Client.connect(env.config("admin")) as client:
+        await eventually(
+            lambda: client.get(TenantTemplate, name, namespace="default"),
+            lambda found: found.status.conditions,
+        )
 
 
 async def manager(kubeconfig: Path, **environment: str) -> Program:

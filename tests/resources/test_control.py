@@ -20,6 +20,7 @@ from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
 from ctrlruntime.resources import Action, Control, Desired, Owner, Reason
 from tests.cache.lagging_watch import LaggingWatch
+from tests.support.waiting import eventually
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
@@ -191,9 +192,7 @@ async def test_an_object_that_is_being_deleted_is_not_adopted(env: Environment) 
         informer = control._cache.informer(CONFIG_MAP)
         LaggingWatch(informer)
         await control.ensure(first, replace(owner, uid="of-a-former-owner"))
-        async with asyncio.timeout(60.0):
-            while not await is_deleted():  # noqa: ASYNC110 - another process deletes it
-                await asyncio.sleep(0.05)
+        await eventually(is_deleted)
         seen = control.look(first)
         assert seen is not None
         assert seen.deletion_timestamp is None
@@ -225,9 +224,7 @@ async def test_what_others_change_of_ours_is_put_back(
         assert entry is not None
         await admin.patch(CONFIG_MAP, "a", change, namespace="default")
         mark = env.proxy.log.mark()
-        async with asyncio.timeout(60.0):
-            while control.look(desired("a")) is entry:  # noqa: ASYNC110 - the watch tells it
-                await asyncio.sleep(0.01)
+        await eventually(lambda: control.look(desired("a")) is not entry)
         await control.ensure(desired("a", k="1", m="1"), owner)
         await control.ensure(desired("a", k="1", m="1"), owner)
         ours = "theirs" not in (change.get("data") or {})
@@ -246,9 +243,7 @@ async def test_what_others_change_before_we_have_our_answer_is_put_back(
     env.proxy.add(Delay(seconds=1.0, when="after"), WRITES, nth=1)
     async with life(env) as control:
         writing = asyncio.ensure_future(control.ensure(desired("a", k="1"), owner))
-        async with asyncio.timeout(60.0):
-            while "a" not in await there(env):  # noqa: ASYNC110 - the proxy holds the answer back
-                await asyncio.sleep(0.01)
+        await eventually(lambda: there(env), lambda found: "a" in found)
         change = {"data": {"k": "changed"}} if ours else {"data": {"theirs": "stays"}}
         await admin.patch(CONFIG_MAP, "a", change, namespace="default")
         outcome = await writing

@@ -7,7 +7,6 @@ a snapshot, and a Job on a copy of it that runs.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
@@ -22,6 +21,7 @@ from tests.cosmos.stepclock import BEGIN, StepClock
 from tests.rules.harness import LIMIT, Harness, mapping_of
 from tests.rules.manager_main import Parts, stub_runs
 from tests.rules.story import ROWS, Manifest, Story
+from tests.support.waiting import eventually
 
 KINDS = (
     "TenantRegistry",
@@ -111,12 +111,12 @@ class FullStory(Story):
         schedule = mapping_of("ScheduledVolumeSnapshot")
         await self.harness.settled(schedule, HOLDING, namespace=self.namespace)
         self.clock.step(hours=1)
-        async with asyncio.timeout(LIMIT):
-            while True:
-                found = await self.client.get(schedule.gvk, HOLDING, namespace=self.namespace)
-                if found["metadata"].get("finalizers"):
-                    return dict(found)
-                await asyncio.sleep(0.05)
+        found = await eventually(
+            lambda: self.client.get(schedule.gvk, HOLDING, namespace=self.namespace),
+            lambda found: found["metadata"].get("finalizers"),
+            timeout=LIMIT,
+        )
+        return dict(found)
 
     def written(self) -> set[str]:
         return {each.resource.partition("/")[0] for each in self.harness.writes()}

@@ -10,7 +10,6 @@ nodes. Everything is named after `name`.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import re
 import sqlite3
@@ -23,6 +22,7 @@ import orjson
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from tests.rules.harness import LIMIT, Harness, is_ready, mapping_of
+from tests.support.waiting import eventually
 
 Manifest = dict[str, Any]
 ROWS = ("one", "two")
@@ -83,15 +83,7 @@ class Story:
 
     async def complete(self, limit: float = LIMIT) -> None:
         """Wait until everything is ready. Raises AssertionError that shows what is not."""
-        pending: list[str] = []
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(limit):
-                while True:
-                    pending = await self.pending()
-                    if not pending:
-                        return
-                    await asyncio.sleep(0.1)
-        raise AssertionError(f"not ready within {limit:g} s: {pending}")
+        await eventually(self.pending, lambda pending: not pending, timeout=limit)
 
     async def pending(self) -> list[str]:
         """Return the custom resources that are not ready, with their conditions."""

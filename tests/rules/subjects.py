@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import copy
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from tests.rules.harness import LIMIT, is_observed, mapping_of
 from tests.rules.spec_leaves import Leaf, leaves_of
 from tests.rules.story import KUBECONFIG, Story
+from tests.support.waiting import eventually
 
 CLOUDY = "cloudy"
 """The Instance with infrastructure, whose children are mutated as well."""
@@ -63,11 +63,12 @@ class Subject:
     async def _observed(self, story: Story) -> dict[str, Any]:
         mapping = mapping_of(self.kind)
         namespace = story.namespace if mapping.namespaced else None
-        live: dict[str, Any] = {}
-        async with asyncio.timeout(LIMIT):
-            while not is_observed(live):
-                await asyncio.sleep(0.05)
-                live = await story.harness.get(mapping, self.name, namespace=namespace or "") or {}
+        live = await eventually(
+            lambda: story.harness.get(mapping, self.name, namespace=namespace or ""),
+            lambda found: found is not None and is_observed(found),
+            timeout=LIMIT,
+        )
+        assert live is not None
         return dict(live["spec"])
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tests.rules.edits import Manifest, carry_out, edits
 from tests.rules.harness import LIMIT, Harness
 from tests.rules.manager_main import Parts
 from tests.rules.story import Story
+from tests.support.waiting import eventually
 
 HANG = {"ctrlruntime.dev/simulate": "Hang"}
 """Annotation of Pods: their runs do not end."""
@@ -56,9 +56,7 @@ async def test_edits_of_a_run_are_repaired_and_it_is_not_started_again(tmp_path:
     async with Harness.start(tmp_path, nodes=True, parts=Parts(runs=runs)) as harness:
         scene = RunScene(Story(harness, "team-a", "shop"))
         await scene.story.begin()
-        async with asyncio.timeout(LIMIT):
-            while len(await scene.objects()) < 2:  # noqa: ASYNC110 - the server shows it
-                await asyncio.sleep(0.1)
+        await eventually(scene.objects, lambda found: len(found) >= 2, timeout=LIMIT)
         await harness.idle()
         before = await scene.objects()
         answers = [

@@ -22,6 +22,7 @@ from ctrlruntime.envtest.users import User, administrator
 from internal.tenancy.missing_permissions import AGGREGATE, VERBS
 from tests.backends import SharedServer
 from tests.manifests.installation import account_token, install, of_kind
+from tests.support.waiting import eventually
 
 OWN = (TenantRegistry, TenantTemplate, Tenant)
 ADMIN = "admin"
@@ -113,11 +114,7 @@ class Ground:
     async def _prepare(self, client: Client) -> None:
         await install(client)
         await add_grants(client)
-        async with asyncio.timeout(90):
-            while True:
-                if await self._aggregated(client):
-                    break
-                await asyncio.sleep(0.05)
+        await eventually(lambda: self._aggregated(client))
         listed = set(LIST_KINDS.values())
         kinds = [mapping for gvk, mapping in BUILTIN.items() if gvk.group_kind in listed]
         missing = [each.resource for each in kinds if not await is_served(client, each.gvk)]

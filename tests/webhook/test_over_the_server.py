@@ -20,6 +20,7 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.webhook.options import WebhookOptions
 from tests.oracles import servers_of_custom_kinds
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually_raises
 from tests.webhook.handshakes import handshake
 from tests.webhook.webhook_kinds import Websites
 
@@ -42,14 +43,8 @@ async def serving(
 
 async def until_called(client: Client, sites: Websites) -> None:
     """A configuration takes effect a moment after it was stored."""
-    async with asyncio.timeout(60):
-        while True:
-            probe = sites.manifest("probe", title="probe", port=81, tier="small")
-            try:
-                await client.create(probe, dry_run=True)
-            except Invalid:
-                return
-            await asyncio.sleep(0.05)
+    probe = sites.manifest("probe", title="probe", port=81, tier="small")
+    await eventually_raises(Invalid, lambda: client.create(probe, dry_run=True))
 
 
 @pytest.mark.criterion("EN-02")

@@ -6,7 +6,6 @@ that handlers were told with a list of the server.
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Unauthorized
 from ctrlruntime.envtest.backends import KubeApiserverBackend
 from ctrlruntime.envtest.users import administrator
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_raises
 
 from .following import (
     BEFORE,
@@ -158,13 +157,7 @@ def is_refused(followed: Following) -> bool:
 async def refused(config: Config) -> None:
     """Wait until the server has forgotten the token; it keeps those it has seen for ten seconds."""
     async with Client.connect(config) as client:
-        async with asyncio.timeout(60):
-            while True:
-                try:
-                    await client.list(CONFIG_MAP, "default", limit=1)
-                except Unauthorized:
-                    return
-                await asyncio.sleep(0.25)
+        await eventually_raises(Unauthorized, lambda: client.list(CONFIG_MAP, "default", limit=1))
 
 
 async def test_certificates_roll_over(

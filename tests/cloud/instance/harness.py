@@ -9,7 +9,6 @@ Nothing is run: the hand writes what a driver would write into the status of a s
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -37,7 +36,7 @@ from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
 from tests.cloud.rbac import embedded
 from tests.support.manager_harness import ManagerHarness
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, eventually
 
 KINDS = (
     Instance,
@@ -199,15 +198,7 @@ class Stage(ManagerHarness):
     async def _until(
         self, kind: str, is_so: Callable[[Any], bool], name: str, timeout: float
     ) -> Resource[Any, Any] | None:
-        end = asyncio.get_running_loop().time() + timeout
-        while True:
-            found = await self.get(kind, name)
-            if is_so(found):
-                return found
-            if asyncio.get_running_loop().time() > end:
-                shown = None if found is None else found.to_manifest()
-                raise AssertionError(f"{kind} {name} is not as expected: {shown}")
-            await asyncio.sleep(0.02)
+        return await eventually(lambda: self.get(kind, name), is_so, timeout=timeout)
 
     async def gone(self, kind: str, name: str = "src-1", timeout: float = TIMEOUT) -> None:
         await self._until(kind, lambda found: found is None, name, timeout)
@@ -229,13 +220,14 @@ class Stage(ManagerHarness):
 
     async def upgrade(self, to: str, *, other_than: tuple[str, ...] = ()) -> str:
         """The name of the upgrade to a version, as soon as there is one."""
-        end = asyncio.get_running_loop().time() + TIMEOUT
-        while asyncio.get_running_loop().time() < end:
-            for item in await self.upgrades():
-                if item.spec.to_version == to and item.metadata.name not in other_than:
-                    return str(item.metadata.name)
-            await asyncio.sleep(0.02)
-        raise AssertionError(f"no upgrade to {to}")
+
+        async def names() -> list[str]:
+            found = [item for item in await self.upgrades() if item.spec.to_version == to]
+            return [
+                each.metadata.name or "" for each in found if each.metadata.name not in other_than
+            ]
+
+        return (await eventually(names))[0]
 
     async def roll_out(self, name: str = "src-1") -> Resource[Any, Any]:
         """Everything carried out, up to Ready."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import yaml
@@ -17,6 +16,7 @@ from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.embedded import EmbeddedCluster
 from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
 
 SAMPLES = Path(__file__).parents[3] / "config" / "samples"
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -39,13 +39,12 @@ async def test_the_sample_becomes_ready_on_the_embedded_server(tmp_path: Path) -
 
 async def until_ready(client: Client) -> Instance:
     """The instance, once it is ready; fails at once when it says that it never will be."""
-    async with asyncio.timeout(90):
-        while True:
-            found = await client.get(Instance, "src-1234", namespace="default")
-            assert found.status.phase != "Failed", found.status.message
-            if found.status.phase == "Ready":
-                return found
-            await asyncio.sleep(0.1)
+
+    def is_ready(found: Instance) -> bool:
+        assert found.status.phase != "Failed", found.status.message
+        return found.status.phase == "Ready"
+
+    return await eventually(lambda: client.get(Instance, "src-1234", namespace="default"), is_ready)
 
 
 def test_the_larger_sample_wants_every_subresource_but_an_upgrade() -> None:

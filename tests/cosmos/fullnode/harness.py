@@ -10,7 +10,6 @@ One world serves many tests, each in a namespace of its own.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -68,7 +67,11 @@ class World(ManagerHarness):
     @classmethod
     @contextlib.asynccontextmanager
     async def start(
-        cls, folder: Path, *, options: CosmosOptions = OPTIONS, tls: bool = False
+        cls,
+        folder: Path,
+        *,
+        options: CosmosOptions = OPTIONS,
+        tls: bool = False,
     ) -> AsyncIterator[Self]:
         """A server with our kinds, machines, nodes, and the controllers."""
         env = Environment(
@@ -185,15 +188,12 @@ class Place:
         self, is_so: Callable[[CosmosFullNode], bool], name: str = NAME
     ) -> CosmosFullNode:
         """The set, as soon as it is so."""
-        end = asyncio.get_running_loop().time() + PATIENCE
-        while True:
-            found = await self.get(name)
-            if found is not None and is_so(found):
-                return found
-            if asyncio.get_running_loop().time() > end:
-                shown = None if found is None else found.status.to_wire()
-                raise AssertionError(f"{name} is not as expected: {shown}")
-            await asyncio.sleep(0.05)
+        return await eventually(
+            lambda: self.client.get(CosmosFullNode, name, namespace=self.namespace),
+            is_so,
+            despite=NotFound,
+            timeout=PATIENCE,
+        )
 
     async def gone(self, name: str = NAME) -> None:
         """Wait until there is no such set."""

@@ -18,6 +18,7 @@ from ctrlruntime.envtest.nodes.kinds import SIMULATE
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
+from tests.support.waiting import eventually
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -83,13 +84,13 @@ async def renewed(place: Place, before: dict[str, str]) -> dict[str, str]:
             and status.ready_replicas == found.spec.replicas
         )
 
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            await place.until(is_current)
-            uids = await place.uids()
-            if not set(uids.values()) & set(before.values()):
-                return uids
-            await asyncio.sleep(0.05)
+    async def settled() -> dict[str, str]:
+        await place.until(is_current)
+        return await place.uids()
+
+    return await eventually(
+        settled, lambda uids: not set(uids.values()) & set(before.values()), timeout=PATIENCE
+    )
 
 
 @pytest.mark.criterion("COSMOS-A2-8")

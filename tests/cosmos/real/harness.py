@@ -23,6 +23,7 @@ from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 from tests.cosmos.stepclock import StepClock
 from tests.manifests.installation import RBAC
 from tests.rbac import audited, grant
+from tests.support.waiting import eventually
 
 STORAGE = "cosmos-story"
 CLASS = "fast"
@@ -97,26 +98,28 @@ class Snapshots:
 
     async def waiting(self) -> ScheduledVolumeSnapshot:
         """The schedule, once it waits for its next time."""
-        async with asyncio.timeout(180):
-            while True:
-                found = await self.found()
-                due = found.status.next_at
-                if found.status.phase == "WaitingForNext" and due and due > self.clock.now():
-                    return found
-                await asyncio.sleep(0.2)
+
+        def is_waiting(found: ScheduledVolumeSnapshot) -> bool:
+            due = found.status.next_at
+            later = due is not None and due > self.clock.now()
+            return found.status.phase == "WaitingForNext" and later
+
+        return await eventually(self.found, is_waiting, timeout=180.0)
 
     async def minute(self) -> str:
         """One round: the name of the snapshot that was made."""
         before = await self.waiting()
         self.clock.step(minutes=1)
-        async with asyncio.timeout(180):
-            while True:
-                found = await self.waiting()
-                last, old = found.status.last_snapshot, before.status.last_snapshot
-                if last is not None and (old is None or old.name != last.name):
-                    assert not last.failed, last.failed
-                    return last.name
-                await asyncio.sleep(0.2)
+        old = before.status.last_snapshot
+
+        def is_new(found: ScheduledVolumeSnapshot) -> bool:
+            last = found.status.last_snapshot
+            return last is not None and (old is None or old.name != last.name)
+
+        last = (await eventually(self.waiting, is_new, timeout=180.0)).status.last_snapshot
+        assert last is not None
+        assert not last.failed, last.failed
+        return last.name
 
     async def rounds(self, stop: asyncio.Event) -> list[str]:
         """Minute after minute, until told to stop."""
@@ -135,9 +138,7 @@ async def _declared_rights(env: Environment) -> AsyncIterator[None]:
     """The manager has them, and asks for nothing else."""
     system, people = "cosmos", env.client("envtest")
     await grant(env, ["manager"], system)
-    async with asyncio.timeout(60):
-        while not await _may_list(env.client("manager")):  # noqa: ASYNC110 - the server does not tell
-            await asyncio.sleep(0.1)
+    await eventually(lambda: _may_list(env.client("manager")))
     try:
         with audited(env, ["manager"], system):
             yield

@@ -253,12 +253,12 @@ class Namespace:
     async def until_requested(self, **sizes: str) -> None:
         """Until these sizes, and no others, are asked for: `pvc_hub_0="120Gi"`."""
         wanted = {name.replace("_", "-"): size for name, size in sizes.items()}
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                found = await self.requests()
-                if {name: str(each.requested_size) for name, each in found.items()} == wanted:
-                    return
-                await asyncio.sleep(0.05)
+
+        async def sizes_requested() -> dict[str, str]:
+            found = await self.requests()
+            return {name: str(each.requested_size) for name, each in found.items()}
+
+        await eventually(sizes_requested, lambda found: found == wanted, timeout=PATIENCE)
 
     async def going(self) -> list[str]:
         """Names of Pods that are being deleted."""
@@ -268,11 +268,7 @@ class Namespace:
         )
 
     async def until_going(self, *names: str) -> None:
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                if await self.going() == sorted(names):
-                    return
-                await asyncio.sleep(0.05)
+        await eventually(self.going, lambda found: found == sorted(names), timeout=PATIENCE)
 
     async def until_asked(self, ordinal: int, times: int = 3) -> None:
         """Until a node was asked so often since now: what it says now is known by then."""
@@ -288,12 +284,11 @@ class Namespace:
 
     async def until_event(self, reason: str) -> str:
         """Its note."""
-        async with asyncio.timeout(PATIENCE):
-            while True:
-                notes = [note for found, note in await self.events() if found == reason]
-                if notes:
-                    return notes[0]
-                await asyncio.sleep(0.05)
+
+        async def notes() -> list[str]:
+            return [note for found, note in await self.events() if found == reason]
+
+        return (await eventually(notes, timeout=PATIENCE))[0]
 
     def writes(self, since: Mark) -> list[LogEntry]:
         """What the manager wrote here since then, events aside."""

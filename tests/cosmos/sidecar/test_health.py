@@ -20,6 +20,7 @@ from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.usage import parse_usage
 from internal.cosmos.sidecar.health import make_app
+from tests.support.waiting import eventually_succeeds
 
 from .rpc import nobody, rpc_server
 
@@ -131,14 +132,14 @@ async def test_a_disk_that_cannot_be_read_is_an_error_that_the_manager_understan
 async def _disk(address: Address, folder: Path) -> dict[str, Any]:
     """Asked until somebody answers."""
     url = f"http://127.0.0.1:{address.rpc_port}/disk"
-    async with asyncio.timeout(60), aiohttp.ClientSession() as web:
-        while True:
-            try:
-                async with web.get(url, params={"dir": str(folder)}) as response:
-                    found: dict[str, Any] = await response.json()
-                    return found
-            except aiohttp.ClientError:
-                await asyncio.sleep(0.05)
+    async with aiohttp.ClientSession() as web:
+
+        async def usage() -> dict[str, Any]:
+            async with web.get(url, params={"dir": str(folder)}) as response:
+                found: dict[str, Any] = await response.json()
+                return found
+
+        return await eventually_succeeds(usage, despite=aiohttp.ClientError)
 
 
 async def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:

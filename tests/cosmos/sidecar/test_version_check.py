@@ -25,6 +25,7 @@ from internal.cosmos.sidecar.version_check import (
     upgrade_height,
 )
 from tests.cosmos.builders.samples import node_set
+from tests.support.waiting import eventually
 
 from .rpc import Rpc, nobody, rpc_server
 
@@ -223,13 +224,9 @@ async def test_looking_ends_with_its_set_and_outlives_a_node_that_is_silent(
 
 async def _told(client: Client, node: Rpc, questions: int) -> None:
     """Wait until the node has been asked some times."""
-    async with asyncio.timeout(60):
-        while node.asked < questions:  # noqa: ASYNC110 - nothing signals it
-            await asyncio.sleep(0.01)
+    await eventually(lambda: node.asked >= questions)
     assert await heights(client) == {}
 
 
 async def _until(client: Client, wanted: dict[str, int]) -> None:
-    async with asyncio.timeout(60):
-        while await heights(client) != wanted:  # noqa: ASYNC110 - nothing signals it
-            await asyncio.sleep(0.01)
+    await eventually(lambda: heights(client), lambda found: found == wanted)

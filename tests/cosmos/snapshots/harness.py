@@ -8,7 +8,6 @@ async with Stand.start(folder) as stand:
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import KindRef
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.eventually import eventually
+from ctrlruntime.envtest.eventually import eventually, eventually_gone
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -227,9 +226,7 @@ class Stand(ManagerHarness):
 
     async def gone(self, kind: KindRef, name: str) -> None:
         """Wait until there is no such object."""
-        async with asyncio.timeout(PATIENCE):
-            while await self.there(kind, name):  # noqa: ASYNC110 - the server tells, nobody here
-                await asyncio.sleep(0.05)
+        await eventually_gone(self.client, kind, name, namespace=NAMESPACE, timeout=PATIENCE)
 
     async def there(self, kind: KindRef, name: str) -> bool:
         try:

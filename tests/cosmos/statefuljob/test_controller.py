@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cosmos.labels import COMPONENT, CREATED_BY
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from tests.cosmos.snapshots.harness import CLAIM, JOB, NAMESPACE, PATIENCE, Stand
+from tests.support import waiting
 
 RUN = "weekly-20260301120030"
 NEXT = "weekly-20260301130030"
@@ -162,12 +162,13 @@ async def test_h_c4_a_job_that_lost_its_labels_is_not_lost(stand: Stand) -> None
     # The server would fill in those of the template if none were left.
     gone = {"metadata": {"labels": {CREATED_BY: None}}}
     await stand.client.patch(JOB, RUN, gone, namespace=NAMESPACE, field_manager="people")
-    async with asyncio.timeout(PATIENCE):
-        while True:
-            job = await stand.client.get(JOB, RUN, namespace=NAMESPACE)
-            if job["metadata"].get("labels", {}).get(CREATED_BY):
-                break
-            await asyncio.sleep(0.05)
+    job = await eventually(
+        stand.client,
+        JOB,
+        RUN,
+        lambda found: bool(found["metadata"].get("labels", {}).get(CREATED_BY)),
+        namespace=NAMESPACE,
+    )
     assert job["metadata"]["uid"] == before["metadata"]["uid"]
     await end(stand, RUN)
     await stand.job("weekly", last_is(JobOutcome.SUCCEEDED))
@@ -192,9 +193,9 @@ async def test_marks_of_a_job_that_has_ended_come_back_and_nothing_is_deleted(
     ):
         patch = {"metadata": edit}
         await stand.client.patch(kind, RUN, patch, namespace=NAMESPACE, field_manager="people")
-        async with asyncio.timeout(PATIENCE):
-            while await metadata(stand, kind) != before:  # noqa: ASYNC110 - the server tells
-                await asyncio.sleep(0.05)
+        await waiting.eventually(
+            lambda: metadata(stand, kind), lambda found: found == before, timeout=PATIENCE
+        )
     assert await stand.there(JOB, RUN)
     assert await stand.there(CLAIM, RUN)
 

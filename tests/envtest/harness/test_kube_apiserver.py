@@ -26,7 +26,7 @@ from ctrlruntime.envtest.process import ProcessFailed
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
 from tests.envtest.kubectl.binaries import provisioned
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, eventually_raises, eventually_succeeds
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
@@ -196,8 +196,13 @@ async def test_service_accounts_get_tokens_and_a_root_certificate(
         name = "envtest-accounts"
         await admin.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         try:
-            await eventually_there(admin, SERVICE_ACCOUNT, "default", name)
-            root = await eventually_there(admin, CONFIG_MAP, "kube-root-ca.crt", name)
+            await eventually_succeeds(
+                lambda: admin.get(SERVICE_ACCOUNT, "default", namespace=name), despite=NotFound
+            )
+            root = await eventually_succeeds(
+                lambda: admin.get(CONFIG_MAP, "kube-root-ca.crt", namespace=name),
+                despite=NotFound,
+            )
             request = {
                 "apiVersion": "authentication.k8s.io/v1",
                 "kind": "TokenRequest",
@@ -212,7 +217,7 @@ async def test_service_accounts_get_tokens_and_a_root_certificate(
                 await listed(as_account)
         finally:
             await admin.delete(NAMESPACE, name)
-        await eventually_gone(admin, NAMESPACE, name)
+        await eventually_raises(NotFound, lambda: admin.get(NAMESPACE, name))
 
 
 async def listed(config: Config) -> None:
@@ -230,32 +235,9 @@ async def test_the_controller_manager_collects_what_lost_its_owner(
         reference["uid"] = owner["metadata"]["uid"]
         await admin.create(config_map("gc-child", ownerReferences=[reference]))
         await admin.delete(CONFIG_MAP, "gc-owner", namespace="default")
-        await eventually_gone(admin, CONFIG_MAP, "gc-child", "default")
-
-
-async def eventually_there(
-    client: Client, kind: GroupVersionKind, name: str, namespace: str | None = None
-) -> dict[str, Any]:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                found: dict[str, Any] = await client.get(kind, name, namespace=namespace)
-            except NotFound:
-                await asyncio.sleep(0.05)
-            else:
-                return found
-
-
-async def eventually_gone(
-    client: Client, kind: GroupVersionKind, name: str, namespace: str | None = None
-) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.get(kind, name, namespace=namespace)
-            except NotFound:
-                return
-            await asyncio.sleep(0.05)
+        await eventually_raises(
+            NotFound, lambda: admin.get(CONFIG_MAP, "gc-child", namespace="default")
+        )
 
 
 async def test_users_come_and_go_while_the_server_runs(real_server: SharedServer) -> None:
@@ -266,22 +248,11 @@ async def test_users_come_and_go_while_the_server_runs(real_server: SharedServer
         with pytest.raises(Unauthorized):
             await client.list(CONFIG_MAP, "default")
         backend.add_users([passing])
-        await eventually_lists(client)
+        await eventually_succeeds(lambda: client.list(CONFIG_MAP, "default"), despite=Unauthorized)
 
 
 def static(token: str) -> StaticAuth:
     return StaticAuth(token=token)
-
-
-async def eventually_lists(client: Client) -> None:
-    async with asyncio.timeout(60):
-        while True:
-            try:
-                await client.list(CONFIG_MAP, "default")
-            except Unauthorized:
-                await asyncio.sleep(0.1)
-            else:
-                return
 
 
 @pytest.mark.parametrize(("release", "port"), [((1, 20), "0"), ((1, 24), None)])

@@ -24,6 +24,7 @@ from internal.cloud.tasks.upgrade import UpgradeTask
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.cloud.tasks.workbench import Workbench
+from tests.support.waiting import eventually
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 JOB = GroupVersionKind("batch", "v1", "Job")
@@ -327,9 +328,7 @@ class TestJobs:
 
     async def end(self, client: Client, kind: str) -> None:
         """What the cluster does: the Job completes, or fails."""
-        while not (jobs := await client.list(JOB, "acme")):  # noqa: ASYNC110 - the task is busy meanwhile
-            await asyncio.sleep(0.01)
-        job = jobs[0]
+        job = (await eventually(lambda: client.list(JOB, "acme")))[0]
         now = "2026-01-02T03:04:05Z"
         conditions = [{"type": kind, "status": "True", "reason": "Test", "lastTransitionTime": now}]
         if kind == "Complete":
@@ -375,11 +374,10 @@ class TestJobs:
             first["metadata"]["uid"]
         ]
         running = asyncio.ensure_future(run(attempt=2, migrate={"job": dict(self.HOOK)}))
-        while [job["metadata"]["uid"] for job in await client.list(JOB, "acme")] in (  # noqa: ASYNC110 - as above
-            [first["metadata"]["uid"]],
-            [],
-        ):
-            await asyncio.sleep(0.01)
+        await eventually(
+            lambda: client.list(JOB, "acme"),
+            lambda jobs: {job["metadata"]["uid"] for job in jobs} - {first["metadata"]["uid"]},
+        )
         await self.end(client, "Complete")
         await running
 
