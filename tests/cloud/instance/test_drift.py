@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -26,12 +25,14 @@ from internal.cloud.tasks.task import Retries
 from tests.cloud.instance.harness import NAMESPACE, Stage, instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
 from tests.cloud.tasks.kubeconfigs import inline
-from tests.support.waiting import TIMEOUT
+from tests.support.waiting import TIMEOUT, eventually, eventually_succeeds
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 JOB_KIND = GroupVersionKind("batch", "v1", "Job")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
+WAIT = 0.25
+"""Seconds from the end of the first run to a repair; each later wait is twice as long."""
 
 
 def config_map(name: str, **data: str) -> Manifest:
@@ -75,10 +76,14 @@ async def deployed(
     *manifests: Manifest,
     cluster: Environment | None = None,
     meanwhile: Callable[[Stage], Awaitable[None]] | None = None,
+    busy: bool = False,
     **more: Json,
 ) -> AsyncIterator[LocalStage]:
-    """A ready instance whose workload is in a cluster, by default the manager's own; a repair waits 2 s after a run."""
-    quick = replace(kubernetes.DEFINITION, retries=Retries(base=2.0))
+    """A ready instance whose workload is in a cluster, by default the manager's own; `busy`: it is never idle.
+
+    A repair waits `WAIT` after the first run.
+    """
+    quick = replace(kubernetes.DEFINITION, retries=Retries(base=WAIT))
     subresources = [
         replace(item, definition=quick) if item.kind is InstanceKubernetes else item
         for item in SUBRESOURCES
@@ -90,7 +95,8 @@ async def deployed(
         if meanwhile is not None:
             await meanwhile(stage)
         await stage.phase("Ready")
-        await stage.idle()
+        if not busy:
+            await stage.idle()
         yield stage
 
 
@@ -118,12 +124,12 @@ async def runs(stage: Stage) -> int:
 
 async def drift_events(stage: Stage) -> list[str]:
     """The notes of the events, once there is one."""
-    while True:
+
+    async def notes() -> list[str]:
         found = await stage.client.list(EVENT, NAMESPACE)
-        notes = [each["note"] for each in found if each["reason"] == "Drifted"]
-        if notes:
-            return notes
-        await asyncio.sleep(0.1)
+        return [each["note"] for each in found if each["reason"] == "Drifted"]
+
+    return await eventually(notes)
 
 
 @pytest.mark.criterion("ISSUE15-8-DRIFT")
@@ -167,7 +173,7 @@ async def test_an_edited_object_is_put_back_and_what_others_add_is_left(tmp_path
 async def test_without_drift_nothing_is_requested(tmp_path: Path) -> None:
     async with deployed(tmp_path, config_map("web", a="1")) as stage:
         idle = stage.mark()
-        await asyncio.sleep(3.0)
+        await stage.idle(4 * WAIT)
         seen = [
             item
             for item in stage.environment.proxy.log.entries(idle)
@@ -218,29 +224,30 @@ async def controllers_played(folder: Path, *manifests: Manifest) -> AsyncIterato
 
 async def patched(stage: Stage, kind: GroupVersionKind, name: str, status: Manifest) -> None:
     """Write a status as soon as the object is there."""
-    while True:
-        with contextlib.suppress(NotFound):
-            await stage.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE)
-            return
-        await asyncio.sleep(0.05)
+    await eventually_succeeds(
+        lambda: stage.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE),
+        despite=NotFound,
+    )
 
 
 async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
     async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        async with asyncio.timeout(2 * TIMEOUT):
-            while await runs(stage) < 4:
-                if await data_of(stage, "web") == {"a": "1"}:
-                    await edit(stage, "web", data={"a": "theirs"})
-                await asyncio.sleep(0.05)
+
+        async def edited() -> int:
+            if await data_of(stage, "web") == {"a": "1"}:
+                await edit(stage, "web", data={"a": "theirs"})
+            return await runs(stage)
+
+        await eventually(edited, lambda count: count >= 4)
         status = (await stage.read("InstanceKubernetes")).status
         made = [status.run, *status.history]
         waits = [
             (later.created_at - earlier.finished_at).total_seconds()
             for later, earlier in itertools.pairwise(made)
         ]
-        assert waits[0] >= 8.0, waits
-        assert waits[1] >= 4.0, waits
-        assert waits[2] >= 2.0, waits
+        assert waits[0] >= 4 * WAIT, waits
+        assert waits[1] >= 2 * WAIT, waits
+        assert waits[2] >= WAIT, waits
 
 
 async def test_what_cannot_be_read_as_a_record_begins_no_run(tmp_path: Path) -> None:
@@ -261,10 +268,12 @@ async def test_what_cannot_be_read_as_a_record_begins_no_run(tmp_path: Path) -> 
 async def test_in_another_cluster_drift_is_repaired_within_the_period(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(kubernetes, "LEAST_PERIOD", 4.0)
+    monkeypatch.setattr(kubernetes, "LEAST_PERIOD", 1.0)
     async with (
         Environment(tls=True, users=("admin",)) as cluster,
-        deployed(tmp_path, config_map("web", a="1"), cluster=cluster, driftPeriod="1s") as stage,
+        deployed(
+            tmp_path, config_map("web", a="1"), cluster=cluster, busy=True, driftPeriod="1s"
+        ) as stage,
     ):
         client = cluster.client("admin")
         await client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
