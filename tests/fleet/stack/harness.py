@@ -95,6 +95,12 @@ class Server:
         """Return what managers requested since then."""
         return self.environment.proxy.log.since(since).select(user="manager")
 
+    def free_port(self) -> None:
+        """Close what keeps the port of a server that was not started again."""
+        if self._port is not None:
+            self._port.close()
+            self._port = None
+
     async def stop(self) -> None:
         """Have the server answer no more; it keeps what it had."""
         assert isinstance(self.environment.backend, EmbeddedBackend)
@@ -128,7 +134,10 @@ async def server(
         namespace = await made.get(NAMESPACE, "kube-system")
         assert namespace is not None
         made.id = namespace["metadata"]["uid"]
-        yield made
+        try:
+            yield made
+        finally:
+            made.free_port()
 
 
 @dataclass(slots=True)
