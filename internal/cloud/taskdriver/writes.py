@@ -48,6 +48,10 @@ class RunCluster:
         placement = self.placement
         return desired.body(owner) if placement is None else placement.body(desired, owner)
 
+    def records(self, owner: Owner) -> dict[str, str]:
+        """Return the annotations that name the owner of an object in another cluster than its own."""
+        return {} if self.placement is None else self.placement.records(owner)
+
     def is_recorded(self, found: Manifest, owner: Owner) -> bool:
         """Whether an object of another cluster than its owner's has the owner's key.
 
@@ -90,11 +94,24 @@ async def keep_outputs(
     if found is None:
         made = runs.body(_record(resource, instance), Owner.of(resource))
         await _create(client, {**made, "type": "Opaque", "data": data})
-    elif found.get("data", {}) != data:
-        gone = dict.fromkeys(set(found.get("data") or {}) - set(data))
-        patch = {"metadata": {"uid": found["metadata"]["uid"]}, "data": {**data, **gone}}
+        return name
+    patch = _changes(found, data, runs.records(Owner.of(resource)))
+    if patch is not None:
         await client.patch(SECRET, name, patch, namespace=namespace, field_manager=FIELD_MANAGER)
     return name
+
+
+def _changes(
+    found: Manifest, data: Mapping[str, str], records: Mapping[str, str]
+) -> Manifest | None:
+    """Return the patch that gives a Secret the data and the records of its owner; None: it has both."""
+    before = found.get("data") or {}
+    annotations = found["metadata"].get("annotations") or {}
+    if before == data and records.items() <= annotations.items():
+        return None
+    gone = dict.fromkeys(set(before) - set(data))
+    metadata = {"uid": found["metadata"]["uid"], "annotations": dict(records)}
+    return {"metadata": metadata, "data": {**data, **gone}}
 
 
 async def remove_outputs(runs: RunCluster, resource: Resource[Any, TaskStatus]) -> None:
