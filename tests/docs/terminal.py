@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import uuid
@@ -11,6 +12,8 @@ from pathlib import Path
 
 MARK = "CTRLRUNTIME_DOCUMENT"
 """Variable in the environment of everything that a document starts."""
+LONGEST_END = 120.0
+"""Seconds until what a document started is gone: a manager whose server ends with it waits 30 for its reconciles."""
 
 
 class CommandFailed(AssertionError):
@@ -52,9 +55,10 @@ class Terminal:
         for process in self._processes:
             interrupt = signal.SIGTERM if process is self._shell else signal.SIGINT
             _signal_group(process.pid, interrupt)
-        left = await wait_gone(self._mark, 30.0)
+        left = {pid: command_of(pid) for pid in await wait_gone(self._mark, LONGEST_END)}
         for pid in left:
-            os.kill(pid, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for process in self._processes:
             if process is self._shell:
                 await _drain(process)  # its transport closes at the end of its output
@@ -120,6 +124,14 @@ def marked(mark: str) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def command_of(pid: int) -> str:
+    """Return the command line of a process; empty if it is gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode().strip()
+    except OSError:
+        return ""
 
 
 async def wait_gone(mark: str, seconds: float) -> list[int]:
