@@ -87,6 +87,8 @@ class ScaleBench:
         while missing := sum([await _unready(each) for each in self.stacks.stacks]):
             if time.monotonic() > deadline:
                 raise SystemExit(f"{missing} Tenants are not ready after {self.limit:g} s")
+            for each in self.stacks.processes():
+                each.check()
             await asyncio.sleep(0.5 + self.objects / 1000)
         self.figures.seconds += time.monotonic() - started
         await self.stacks.wait_until_idle(self.limit)
