@@ -3,7 +3,7 @@
 set -euo pipefail
 
 if [ "${1:-sample}" = all ]; then
-  time="every test: about 20 minutes on two cores, 20 more the first time"
+  time="every test: about 55 minutes on two cores, 20 more the first time"
 else
   time="a sample of the heavy proofs: about 10 minutes on two cores, 10 more the first time"
 fi
