@@ -8,7 +8,6 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.endless import first_to_end, is_being_cancelled
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
 from ctrlruntime.cache.event_handlers import BREATH, EventHandlers
 from ctrlruntime.cache.events import EventHandler
@@ -28,6 +27,7 @@ from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
 from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, WriteOverlay
+from ctrlruntime.side_by_side import first_to_end, is_being_cancelled
 
 __all__ = ["Informer", "InformerOptions", "Registration", "Selection", "Transform"]
 

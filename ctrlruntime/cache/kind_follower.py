@@ -5,10 +5,10 @@ import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ctrlruntime.cache.endless import first_to_end
 from ctrlruntime.cache.reflector import KindMissing
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.errors import APIError, NoKindMatch, TransportError
+from ctrlruntime.side_by_side import first_to_end
 
 _FIRST_RETRY = 0.25
 _RECHECKS = (1.0, 4.0, 16.0)

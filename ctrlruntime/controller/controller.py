@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Any, Generic, Protocol
+from typing import TYPE_CHECKING, Generic, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -20,6 +20,7 @@ from ctrlruntime.controller.reconcile import Reconciler, check_reconciler
 from ctrlruntime.controller.sources import Source
 from ctrlruntime.controller.worker import Worker
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, RequestT
+from ctrlruntime.side_by_side import all_to_end
 from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -208,7 +209,7 @@ class Controller(Generic[RequestT]):
         if self._syncing is None:
             self._sources, self._pending = self._pending, []
             starts = [self._start_source(source) for source in self._sources]
-            self._syncing = asyncio.create_task(_all(starts), name=f"{self.name}: sources")
+            self._syncing = asyncio.create_task(all_to_end(starts), name=f"{self.name}: sources")
         await asyncio.shield(self._syncing)
 
     async def _start_source(self, source: Source) -> None:
@@ -246,7 +247,7 @@ class Controller(Generic[RequestT]):
         jobs: list[Awaitable[None]] = [self._serve() for _ in range(self.settings.workers)]
         if self._clusters is not None:
             jobs.append(self._clusters.run())
-        await _all(jobs)
+        await all_to_end(jobs)
 
     async def _serve(self) -> None:
         task = asyncio.current_task()
@@ -283,18 +284,3 @@ class Controller(Generic[RequestT]):
         for source, error in zip(self._sources, stopped, strict=True):
             if isinstance(error, Exception):
                 self.logger.error("Source failed to stop", source=str(source), error=str(error))
-
-
-async def _all(jobs: Iterable[Awaitable[Any]]) -> None:
-    """Run all; the first exception cancels the others, which are awaited, and is raised as it is."""
-    tasks = [asyncio.ensure_future(job) for job in jobs]
-    if not tasks:
-        return
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

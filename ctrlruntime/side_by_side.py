@@ -1,0 +1,40 @@
+"""Coroutines that run side by side and end together."""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+from typing import Any
+
+
+def is_being_cancelled() -> bool:
+    """Return whether the current task was asked to end, and not only met a cancellation of something else."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
+async def first_to_end(*endless: Awaitable[None]) -> None:
+    """Run what is to run for ever; when one ends, by an error, the others end too and it is raised."""
+    await _run(endless, asyncio.FIRST_COMPLETED)
+
+
+async def all_to_end(jobs: Iterable[Awaitable[Any]]) -> None:
+    """Run all to their end; the first error ends the others, which are awaited, and is raised as it is."""
+    await _run(jobs, asyncio.FIRST_EXCEPTION)
+
+
+async def _run(jobs: Iterable[Awaitable[Any]], return_when: str) -> None:
+    """Run until asyncio.wait returns, then cancel and await what is left. Raises the error of one that ended.
+
+    A TaskGroup would leave its task marked as cancelled when the error is caught (CPython before
+    3.13), and later time limits inside it would then not work.
+    """
+    tasks = [asyncio.ensure_future(each) for each in jobs]
+    if not tasks:
+        return
+    try:
+        done, _ = await asyncio.wait(tasks, return_when=return_when)
+        for task in done:
+            task.result()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
