@@ -55,15 +55,18 @@ class ObjectDecoder:
     def decode_listed(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
         """Return an object that exists: where its state cannot be kept, the one that the store has."""
         entry = self._decode(body)
-        if entry is None or (transformed := self._transformed(entry)) is not None:
-            return transformed if entry is not None else None
-        return self._kept(entry)
+        if entry is None:
+            return None
+        return self._transformed(entry) or self._kept(entry)
 
     def decode_deleted(self, body: bytes | msgspec.Raw | Document) -> Entry | None:
         """Return the last state of a deleted object: where it cannot be kept, what the store has of it."""
         entry = self._decode(body)
-        if entry is None or (transformed := self._transformed(entry)) is not None:
-            return transformed if entry is not None else None
+        if entry is None:
+            return None
+        transformed = self._transformed(entry)
+        if transformed is not None:
+            return transformed
         last = self._kept(entry)
         if last is None:  # nothing is left to delete but a tombstone: identity is enough
             last = msgspec.structs.replace(entry, fields={}, labels={}, annotations={}, size=0)
