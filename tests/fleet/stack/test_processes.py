@@ -10,6 +10,7 @@ import pytest
 from apis.fleet.labels import LEASE, PLANE_NAMESPACE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
+from manager.systems import SYSTEMS
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -78,6 +79,14 @@ async def test_of_two_hubs_with_one_data_plane_the_lease_decides(tmp_path: Path)
         (("--data-plane-kubeconfig=f",), "needs --target-namespace"),
         (
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--system=cloud"),
+            "--run-provider local keeps runs in a Pod of the stack",
+        ),
+        (  # All that are named, also in the order of the default of a manager without data planes.
+            (
+                "--data-plane-kubeconfig=f",
+                "--target-namespace=a",
+                *(f"--system={name}" for name in SYSTEMS),
+            ),
             "--run-provider local keeps runs in a Pod of the stack",
         ),
         (
