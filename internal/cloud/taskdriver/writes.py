@@ -57,10 +57,8 @@ class RunCluster:
 
         One that has an earlier UID was not collected there when its owner went.
         """
-        if self.placement is None:
-            return False
-        recorded = (found["metadata"].get("annotations") or {}).get(OWNER)
-        return recorded == self.placement.owner(owner).key
+        key = self.records(owner).get(OWNER)
+        return key is not None and (found["metadata"].get("annotations") or {}).get(OWNER) == key
 
 
 async def keep_outputs(
