@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from apis.cloud import (
+    FleetRollout,
     Instance,
     InstanceInvariants,
     InstanceKubernetes,
@@ -75,7 +76,7 @@ class Stage(ManagerHarness):
     async def start(cls, folder: Path, **more: object) -> AsyncIterator[Self]:
         """A server with our kinds, and the controller."""
         async with embedded("manager", folder=folder) as env:
-            await env.install_crds(*KINDS)
+            await env.install_crds(*KINDS, FleetRollout)
             given: dict[str, Any] = {"environment": env, "folder": folder, **more}
             stage = cls(**given)
             await stage.start_manager()

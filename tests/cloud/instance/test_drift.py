@@ -7,12 +7,14 @@ import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from apis.cloud import InstanceKubernetes
+from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -22,6 +24,7 @@ from internal.cloud.labels import RUN_ID
 from internal.cloud.subresources import SUBRESOURCES, kubernetes
 from internal.cloud.tasks.kubernetes.inventory import INVENTORY
 from internal.cloud.tasks.task import Retries
+from manager.controllers.cloud import WORKLOAD_KINDS
 from tests.cloud.instance.harness import NAMESPACE, Stage, instance
 from tests.cloud.instance.local_stage import LocalStage, local_stage
 from tests.cloud.tasks.kubeconfigs import inline
@@ -68,6 +71,95 @@ def workload(*manifests: Manifest, **cluster: object) -> dict[str, Any]:
             **cluster,
         },
     )
+
+
+def kind_of(manifest: Manifest) -> GroupVersionKind:
+    group, _, version = str(manifest["apiVersion"]).rpartition("/")
+    return GroupVersionKind(group, version, str(manifest["kind"]))
+
+
+def named(version: str, kind: str, **parts: object) -> Manifest:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": "web"}, **parts}
+
+
+SELECTED: dict[str, Any] = {
+    "selector": {"matchLabels": LABELS},
+    "template": DEPLOYMENT_OF_WEB["spec"]["template"],
+}
+ALL_KINDS: tuple[Manifest, ...] = (
+    named("v1", "ConfigMap", data={"a": "1"}),
+    named("v1", "Secret", stringData={"a": "1"}),
+    named("v1", "ServiceAccount"),
+    named("v1", "Service", spec={"ports": [{"port": 80}], "selector": LABELS}),
+    named(
+        "v1",
+        "PersistentVolumeClaim",
+        spec={
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "1Gi"}},
+            "storageClassName": "standard",
+        },
+    ),
+    DEPLOYMENT_OF_WEB,
+    named("apps/v1", "DaemonSet", spec=SELECTED),
+    named("apps/v1", "StatefulSet", spec={**SELECTED, "replicas": 1, "serviceName": "web"}),
+    named(
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        spec={
+            "maxReplicas": 2,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        },
+    ),
+    named(
+        "batch/v1",
+        "CronJob",
+        spec={"schedule": "0 0 1 1 *", "jobTemplate": {"spec": JOB["spec"]}},
+    ),
+    named(
+        "networking.k8s.io/v1",
+        "Ingress",
+        spec={"defaultBackend": {"service": {"name": "web", "port": {"number": 80}}}},
+    ),
+    named(
+        "networking.k8s.io/v1",
+        "NetworkPolicy",
+        spec={"podSelector": {}, "policyTypes": ["Ingress"]},
+    ),
+    named("policy/v1", "PodDisruptionBudget", spec={"minAvailable": 0, "selector": {}}),
+)
+"""One of each kind that the manager may watch."""
+READY: dict[str, Manifest] = {
+    "Deployment": {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "updatedReplicas": 1,
+        "readyReplicas": 1,
+        "availableReplicas": 1,
+    },
+    "StatefulSet": {
+        "observedGeneration": 1,
+        "replicas": 1,
+        "currentReplicas": 1,
+        "updatedReplicas": 1,
+        "readyReplicas": 1,
+        "availableReplicas": 1,
+    },
+    "DaemonSet": {
+        "observedGeneration": 1,
+        "currentNumberScheduled": 0,
+        "desiredNumberScheduled": 0,
+        "numberMisscheduled": 0,
+        "numberReady": 0,
+    },
+    "HorizontalPodAutoscaler": {
+        "currentReplicas": 1,
+        "desiredReplicas": 1,
+        "conditions": [{"type": "AbleToScale", "status": "True"}],
+    },
+    "PersistentVolumeClaim": {"phase": "Bound"},
+}
+"""Statuses that controllers of a cluster write."""
 
 
 @asynccontextmanager
@@ -228,6 +320,34 @@ async def patched(stage: Stage, kind: GroupVersionKind, name: str, status: Manif
         lambda: stage.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE),
         despite=NotFound,
     )
+
+
+async def test_each_kind_that_is_watched_is_noticed_and_repaired(tmp_path: Path) -> None:
+    """With the rights that the system cloud declares, and no more."""
+    assert {plural for _, plural in WORKLOAD_KINDS} == {
+        BUILTIN[kind].plural for kind in map(kind_of, ALL_KINDS)
+    }
+
+    async def play(stage: Stage) -> None:
+        for manifest in ALL_KINDS:
+            if manifest["kind"] in READY:
+                await patched(stage, kind_of(manifest), "web", READY[manifest["kind"]])
+
+    async with deployed(tmp_path, *ALL_KINDS, meanwhile=play) as stage:
+        for manifest in ALL_KINDS:
+            await removed(stage, kind_of(manifest))
+        for manifest in ALL_KINDS:
+            await eventually_succeeds(
+                partial(stage.client.get, kind_of(manifest), "web", namespace=NAMESPACE),
+                despite=NotFound,
+            )
+        await play(stage)
+
+
+async def removed(stage: Stage, kind: GroupVersionKind) -> None:
+    """Delete an object; no controller is there that would take its finalizers away."""
+    await stage.client.patch(kind, "web", {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+    await stage.client.delete(kind, "web", namespace=NAMESPACE, propagation="Background")
 
 
 async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
