@@ -41,7 +41,16 @@ from internal.tenancy.missing_permissions import (
     user_of,
 )
 from internal.tenancy.naming import entry_id
-from internal.tenancy.outcome import MOST_NAMED, Outcome, State, redact, refusal, was_ready
+from internal.tenancy.outcome import (
+    MOST_NAMED,
+    Outcome,
+    State,
+    is_untroubled,
+    redact,
+    refusal,
+    was_ready,
+)
+from internal.tenancy.own_events import OwnEvents, PassEvents
 from internal.tenancy.policies import adoption_patch, is_orphaned
 from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
@@ -91,6 +100,7 @@ class Applier:
     clock: Callable[[], datetime]
     on_apply: Callable[[GroupKind, Action | None, str], None] = lambda _kind, _action, _policy: None
     """Receives every write: its kind, what was done or None if it was refused, the conflict policy."""
+    events: OwnEvents = field(default_factory=OwnEvents)
 
     async def walk(
         self,
@@ -105,7 +115,8 @@ class Applier:
 
         `hidden`: sensitive variables, kept out of every message.
         """
-        return await _Pass(self, tenant, owner, build, hidden, logger).run()
+        with self.events.of(tenant) as events:
+            return await _Pass(self, tenant, owner, build, hidden, logger, events).run()
 
 
 class _Pass:
@@ -119,8 +130,10 @@ class _Pass:
         build: Build,
         hidden: Mapping[str, str],
         logger: FilteringBoundLogger,
+        events: PassEvents,
     ) -> None:
         self._walker = walker
+        self._events = events
         self._tenant = tenant
         self._owner = owner
         self._build = build
@@ -157,6 +170,7 @@ class _Pass:
                 if isinstance(result, Exception):
                     raise result
                 self._take(result)
+        self._events.settled = is_untroubled(self._found.outcomes)
         return self._found
 
     def _take(self, outcome: Outcome) -> None:
@@ -323,7 +337,8 @@ class _Pass:
         if denied is not None and self._is_pending(target, desired, key):
             return self._denied(item, denied)
         try:
-            written = await self._ensure(target, item, desired, key)
+            with self._events.writing(desired):
+                written = await self._ensure(target, item, desired, key)
         except (APIError, TransportError, OutsideCache) as error:
             trouble = target.explain(error, desired.namespace)
             if trouble is not None:
@@ -343,6 +358,7 @@ class _Pass:
             if isinstance(error, Invalid) and resource.on_immutable is OnImmutable.RECREATE:
                 return await self._recreate(target, item, desired, key, error)
             return self._refused(item, error)
+        self._events.took(desired, written.entry)
         self._count(desired, resource, written.action)
         if written.action is Action.CONFLICT:
             self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))

@@ -1,6 +1,6 @@
 """Events of the kinds that templates name, as requests for the tenants concerned."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import RESTMapping
@@ -12,6 +12,7 @@ from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER
 from internal.tenancy.conflict_waiters import Claims
+from internal.tenancy.own_events import OwnEvents
 
 _TENANT = f"{Tenant.gvk().group_kind}/"
 
@@ -21,6 +22,7 @@ class ChildEvents(RequestSource):
 
     def __init__(self, claims: Claims) -> None:
         super().__init__("children of tenants")
+        self.own = OwnEvents(self.enqueue)
         self._claims = claims
         self._listeners: list[Callable[[RESTMapping, Event], None]] = []
 
@@ -36,19 +38,19 @@ class ChildEvents(RequestSource):
             return
 
         def handle(event: Event, queue: EventQueue) -> None:
-            for request in self._concerned(mapping, entries_of(event)):
+            for request in self._concerned(mapping, event):
                 queue.add(request)
 
         self._intake.deliver(event, handle, (), kind=mapping.gvk.kind)
 
-    def _concerned(self, mapping: RESTMapping, entries: Iterable[Entry]) -> frozenset[Request]:
-        found: set[Request] = set()
-        for entry in entries:
-            request = owning_tenant(entry)
-            if request is not None:
-                found.add(request)
-            found |= self._claims.of(mapping.gvk.group_kind, entry.namespace, entry.name)
-        return frozenset(found)
+    def _concerned(self, mapping: RESTMapping, event: Event) -> set[Request]:
+        kind, found = mapping.gvk.group_kind, set[Request]()
+        for entry in entries_of(event):
+            found |= self._claims.of(kind, entry.namespace, entry.name)
+        for owner in {owning_tenant(entry) for entry in entries_of(event)}:
+            if owner is not None and not self.own.holds(owner, kind, event):
+                found.add(owner)
+        return found
 
 
 def owning_tenant(entry: Entry) -> Request | None:

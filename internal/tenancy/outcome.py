@@ -300,6 +300,11 @@ def is_under_way(outcomes: Sequence[Outcome]) -> bool:
     return states <= _UNDER_WAY and not states <= {State.READY}
 
 
+def is_untroubled(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether nothing is in trouble, and nothing waits for its place."""
+    return all(each.state in _UNDER_WAY and not each.pending for each in outcomes)
+
+
 def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
     """Return a server's refusal in words.
 

@@ -202,6 +202,7 @@ def _applier(parts: TenancyParts) -> Applier:
         namespaces=lambda name: children.get(NAMESPACE, name, namespace=""),
         clock=utc_now,
         on_apply=parts.metrics.applied,
+        events=parts.objects.events.own,
     )
 
 

@@ -1,0 +1,81 @@
+"""Events of what a pass writes itself: a tenant that goes on with what they tell needs no further pass for them."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from apis.tenancy import Tenant
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.controller.predicates import entries_of
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Desired, ObjectKey
+
+_State = tuple[str, str]
+"""UID and resourceVersion."""
+
+
+@dataclass(slots=True)
+class PassEvents:
+    """Events of the objects that one pass writes, each held back for as long as the write takes."""
+
+    settled: bool = False
+    """Whether nothing that the pass found can be changed by its own writes."""
+    _writing: set[ObjectKey] = field(default_factory=set)
+    _held: list[tuple[ObjectKey, _State | None]] = field(default_factory=list)
+    _taken: dict[ObjectKey, _State] = field(default_factory=dict)
+
+    @contextmanager
+    def writing(self, desired: Desired) -> Iterator[None]:
+        """Hold back the events of an object meanwhile."""
+        self._writing.add(desired.key)
+        try:
+            yield
+        finally:
+            self._writing.discard(desired.key)
+
+    def took(self, desired: Desired, entry: Entry | None) -> None:
+        """Say with which state of an object the pass goes on."""
+        if entry is not None:
+            self._taken[desired.key] = (entry.uid, entry.resource_version)
+
+    def holds(self, kind: GroupKind, event: Event) -> bool:
+        """Whether an event is held back."""
+        for entry in entries_of(event)[-1:]:
+            key = ObjectKey(kind, entry.name, namespace=entry.namespace)
+            if key in self._writing:
+                gone = isinstance(event, DeleteEvent)
+                self._held.append((key, None if gone else (entry.uid, entry.resource_version)))
+                return True
+        return False
+
+    def tells_more(self) -> bool:
+        """Whether an event that was held back tells of what the pass has not seen."""
+        seen = self.settled and all(self._taken.get(key) == state for key, state in self._held)
+        return bool(self._held) and not seen
+
+
+@dataclass(slots=True)
+class OwnEvents:
+    """Events of what the passes under way write. `wake` receives a tenant that has to look again, and why."""
+
+    wake: Callable[[Request, str], None] = lambda _tenant, _reason: None
+    _passes: dict[Request, PassEvents] = field(default_factory=dict)
+
+    @contextmanager
+    def of(self, tenant: Tenant) -> Iterator[PassEvents]:
+        """Hold back the events of what a pass over a tenant writes, and wake the tenant at its end if it has to."""
+        request = Request(tenant.metadata.name or "", namespace=tenant.metadata.namespace or "")
+        events = self._passes[request] = PassEvents()
+        try:
+            yield events
+        finally:
+            del self._passes[request]
+            if events.tells_more():
+                self.wake(request, "an object changed while it was written")
+
+    def holds(self, tenant: Request, kind: GroupKind, event: Event) -> bool:
+        """Whether an event of an object of a tenant is held back."""
+        events = self._passes.get(tenant)
+        return events is not None and events.holds(kind, event)
