@@ -31,6 +31,7 @@ from internal.tenancy.removal_decisions import (
     Reason,
     Wanted,
     decide,
+    is_as_wanted,
     pending,
     place_of,
 )
@@ -130,6 +131,9 @@ class Remover:
         refused: dict[Place, str] = {}
         while True:
             found = {item.place: item for item in observe()}
+            if is_as_wanted(wanted, found.keys(), unread):
+                result.decisions = ()
+                return result
             result.decisions = decide(
                 wanted,
                 [self._look(item, scope) for item in found.values()],

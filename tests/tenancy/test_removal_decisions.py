@@ -24,6 +24,7 @@ from internal.tenancy.removal_decisions import (
     SpecResource,
     Wanted,
     decide,
+    is_as_wanted,
     pending,
     place_of,
 )
@@ -345,6 +346,32 @@ def test_h_a2_every_object_gets_one_answer_whatever_the_order(
     decisions = decide(spec, items, applied)
     assert sorted(item.key for item in decisions) == sorted(item.key for item in items)
     assert decide(spec, items[::-1], applied[::-1]) == decisions
+
+
+@pytest.mark.criterion("H-A2")
+@given(spec=wishes, items=objects, applied=applied_keys)
+def test_h_a2_where_all_is_as_wanted_every_object_is_kept_as_it_is(
+    spec: Wanted, items: list[LiveObject], applied: list[ResourceKey]
+) -> None:
+    """Such a pass asks for no decision: neither a status nor an event may miss one."""
+    if not is_as_wanted(spec, {item.place for item in items}, {}):
+        return
+    decisions = decide(spec, items, applied)
+    assert {item.action for item in decisions} <= {Action.KEEP}
+    assert still_there(decisions) == set()
+    assert {item.reason for item in decisions}.isdisjoint({Reason.NOT_RENDERED, Reason.FROZEN})
+    assert spec.retained <= {item.id for item in spec.resources}
+
+
+def test_h_a2_what_is_not_as_wanted_is_decided() -> None:
+    place, kind = place_of(key("a", "p")), ("", KIND)
+    assert is_as_wanted(wanted(resource("p", "a")), {place}, {})
+    assert is_as_wanted(wanted(resource("p", "a"), retained="p"), {place}, {})
+    assert not is_as_wanted(wanted(resource("p", "b")), {place}, {})
+    assert not is_as_wanted(wanted(resource("p")), {place}, {})
+    assert not is_as_wanted(wanted(resource("p", "a")), {place}, {kind: "denied"})
+    assert not is_as_wanted(wanted(resource("p", "a"), retained="q"), {place}, {})
+    assert not is_as_wanted(wanted(resource("p", "a"), intent=Intent.DELETE), {place}, {})
 
 
 @pytest.mark.criterion("H-A6")
