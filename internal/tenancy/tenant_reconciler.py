@@ -1,15 +1,16 @@
 """Reconciles one Tenant: render, apply, wait, remove what is no longer wanted, report."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pydantic import ValidationError
 
 from apis.tenancy import HookMoment, Tenant
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.reconcile import Result, reconcile_context
+from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from ctrlruntime.queue.limiters import ItemExponential
 from ctrlruntime.resources import Owner
@@ -49,6 +50,8 @@ FIRST_RETRY = 2.0
 LAST_RETRY = 300.0
 LAST_LOOKUP = 4.0
 """Seconds between two lookups of a kind whose CRD has just come back; discovery follows within seconds."""
+MOST_READ = 200
+"""Tenants that are kept as they were read: about as many as are under way at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,20 @@ class TenantContent:
     generated: GeneratedValues
     builds: TenantBuilds
     hooks: Hooks
+    _read: VersionMemo[Key, Tenant] = field(default_factory=lambda: VersionMemo(MOST_READ))
+
+    def read(self, entry: Entry) -> Tenant:
+        """Return a tenant, which nobody may change. Raises pydantic.ValidationError where it cannot be read.
+
+        What events of its objects bring about meanwhile finds it read already.
+        """
+        version = (entry.uid, entry.resource_version)
+        return self._read.compute(entry.key, version, lambda: entry.typed(Tenant))
+
+    def forget(self, request: Request) -> list[Hashable]:
+        """Forget a tenant that is gone. Return the UID with each resource's id."""
+        self._read.forget((request.namespace, request.name))
+        return self.builds.forget(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +139,7 @@ class TenantReconciler:
             return None
         deleting = entry.deletion_timestamp is not None
         try:
-            tenant = entry.typed(Tenant)
+            tenant = self.content.read(entry)
         except ValidationError as error:
             if not deleting:
                 self.waits.grants.forget(request)
@@ -317,7 +334,7 @@ class TenantReconciler:
         return Result(requeue_after=max(0.05, min(delays))) if delays else None
 
     def _forget(self, request: Request) -> None:
-        for key in self.content.builds.forget(request):
+        for key in self.content.forget(request):
             self.changes.applier.timers.forget(key)
         self.changes.intents.forget(request)
         self.changes.pruning.record(request)
