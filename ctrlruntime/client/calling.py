@@ -27,6 +27,18 @@ METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
 
+class _Version(msgspec.Struct, frozen=True, gc=False, rename="camel"):
+    uid: str = ""
+    resource_version: str = ""
+
+
+class _Versioned(msgspec.Struct, gc=False):
+    metadata: _Version = _Version()
+
+
+_version_decoder = msgspec.json.Decoder(_Versioned)
+
+
 class Caller:
     """What reads and writes have in common."""
 
@@ -171,6 +183,12 @@ def decode(
     """Return a body as an object of the kind."""
     manifest = orjson.loads(memoryview(body))
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
+
+
+def version_of(body: bytes) -> Manifest:
+    """Return of an object its UID and resourceVersion, as a manifest."""
+    found = _version_decoder.decode(body).metadata
+    return {"metadata": {"uid": found.uid, "resourceVersion": found.resource_version}}
 
 
 def decode_manifest(

@@ -241,6 +241,7 @@ class ObjectPatcher:
                 subresource=subresource,
                 field_manager=self.field_manager,
                 metadata_only=metadata_only,
+                version_only=True,
             )
 
 

@@ -1,14 +1,14 @@
 """Writes: create, update, patches, server-side apply, delete."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
 
 import orjson
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.call import FieldValidation, Propagation, Verb
-from ctrlruntime.client.calling import Caller, as_json, decode
+from ctrlruntime.client.calling import Caller, as_json, decode, version_of
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import selector_params
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector
@@ -98,7 +98,25 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
         force: bool = False,
         metadata_only: bool = False,
+        version_only: Literal[False] = ...,
     ) -> R: ...
+    @overload
+    async def patch(
+        self,
+        kind: KindRef,
+        name: str,
+        patch: PatchBody,
+        *,
+        namespace: str | None = None,
+        type: PatchType = ...,
+        subresource: str | None = None,
+        dry_run: bool | None = None,
+        field_manager: str | None = None,
+        field_validation: FieldValidation | None = None,
+        force: bool = False,
+        metadata_only: bool = False,
+        version_only: Literal[True],
+    ) -> Manifest: ...
     @overload
     async def patch(
         self,
@@ -114,6 +132,7 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
         force: bool = False,
         metadata_only: bool = False,
+        version_only: bool = False,
     ) -> Manifest: ...
     async def patch(
         self,
@@ -129,10 +148,12 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
         force: bool = False,
         metadata_only: bool = False,
+        version_only: bool = False,
     ) -> Any:
         """Return the object as patched. A JSON patch is a list of operations, the others are objects.
 
-        With ``metadata_only`` the answer is a manifest of apiVersion, kind and metadata. Custom
+        With ``metadata_only`` the answer is a manifest of apiVersion, kind and metadata; with ``version_only`` no more of it
+        is read than ``metadata.uid`` and ``metadata.resourceVersion``, and a manifest of these returned. Custom
         kinds take no strategic merge patch (UnsupportedMediaType).
         """
         params = self._write_params(dry_run, field_manager, field_validation)
@@ -150,6 +171,8 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         response = await self._execute(call)
+        if version_only:
+            return version_of(response.body)
         return decode(response.body, kind, call.mapping, metadata_only)
 
     @overload
@@ -213,17 +236,20 @@ class Writer(Caller):
         subresource: str | None = None,
         dry_run: bool | None = None,
         metadata_only: bool = False,
+        version_only: bool = False,
     ) -> Obj:
         """Server-side apply. Conflict (``is_field_conflict``) names other managers' fields unless ``force``.
 
         ValueError without a field manager, in the call or as the client's default. With
-        ``metadata_only``, a manifest gets a manifest of apiVersion, kind and metadata; a typed
-        object cannot be asked for so.
+        ``metadata_only``, a manifest gets a manifest of apiVersion, kind and metadata, with ``version_only``
+        one of ``metadata.uid`` and ``metadata.resourceVersion``; a typed object cannot be asked for so.
         """
         if not (field_manager or self.defaults.field_manager):
             raise ValueError("an apply needs a field_manager, here or by client.field_owner(name)")
-        if metadata_only and not isinstance(obj, dict):
-            raise ValueError("metadata_only: apply the manifest (obj.to_manifest()) instead")
+        if (metadata_only or version_only) and not isinstance(obj, dict):
+            raise ValueError(
+                "metadata_only, version_only: apply the manifest (obj.to_manifest()) instead"
+            )
         manifest = _manifest(obj)
         if "managedFields" in manifest.get("metadata", {}):
             metadata = {k: v for k, v in manifest["metadata"].items() if k != "managedFields"}
@@ -241,6 +267,7 @@ class Writer(Caller):
             subresource=subresource,
             content_type=_APPLY,
             metadata_only=metadata_only,
+            version_only=version_only,
         )
 
     async def delete(
@@ -351,6 +378,7 @@ class Writer(Caller):
         subresource: str | None = None,
         content_type: str = JSON,
         metadata_only: bool = False,
+        version_only: bool = False,
     ) -> Obj:
         metadata = manifest.get("metadata") or {}
         ref: KindRef = kind or (
@@ -371,6 +399,8 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         answer = (await self._execute(call)).body
+        if version_only:
+            return cast("Obj", version_of(answer))
         if isinstance(obj, dict):
             return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
         return cast("Obj", type(obj).from_manifest(answer))

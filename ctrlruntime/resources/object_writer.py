@@ -44,7 +44,7 @@ class ObjectWriter:
         return replace(self, client=client)
 
     async def create(self, desired: Desired, owner: Owner) -> Manifest:
-        """Create one object. Return the server's answer. Raises Conflict or AlreadyExists when anything is there."""
+        """Create one object. Return the server's answer, or its version. Raises Conflict or AlreadyExists when anything is there."""
         body = desired.body(owner)
         if desired.strategy is PatchStrategy.APPLY:
             return await self._apply_first(desired, body)
@@ -55,7 +55,7 @@ class ObjectWriter:
     def _apply_first(self, desired: Desired, body: Manifest) -> Awaitable[Manifest]:
         """Return an apply that creates, or raises Conflict or AlreadyExists when anything is there."""
         versioned = {**body, "metadata": {**body["metadata"], "resourceVersion": FIRST_CONTACT}}
-        return self._apply(desired, versioned, force=desired.force)
+        return self._apply(desired, versioned, force=desired.force, version_only=True)
 
     async def update(
         self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
@@ -181,13 +181,16 @@ class ObjectWriter:
             body, kind=desired.mapping, field_manager=self.field_manager
         )
 
-    def _apply(self, desired: Desired, body: Manifest, *, force: bool) -> Awaitable[Manifest]:
+    def _apply(
+        self, desired: Desired, body: Manifest, *, force: bool, version_only: bool = False
+    ) -> Awaitable[Manifest]:
         return self.client.apply(
             body,
             kind=desired.mapping,
             field_manager=self.field_manager,
             force=force,
             metadata_only=self.cache.metadata_only(desired.mapping),
+            version_only=version_only,
         )
 
     def merge(

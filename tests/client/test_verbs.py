@@ -219,6 +219,28 @@ class TestApply:
         assert read["metadata"]["managedFields"]
         await client.apply(read, field_manager="one")
 
+    async def test_version_only_reads_which_state_was_written_and_no_more(
+        self, client: Client, widgets: None
+    ) -> None:
+        answer = await client.apply(config_map("a"), field_manager="one", version_only=True)
+        read = await client.get(CONFIG_MAP, "a", namespace="default")
+        assert answer == {
+            "metadata": {key: read["metadata"][key] for key in ("uid", "resourceVersion")}
+        }
+        patched = await client.patch(
+            CONFIG_MAP, "a", {"data": {"k": "3"}}, namespace="default", version_only=True
+        )
+        assert patched["metadata"]["uid"] == answer["metadata"]["uid"]
+        versions = [int(each["metadata"]["resourceVersion"]) for each in (answer, patched)]
+        assert versions == sorted(set(versions))
+        widget = Widget.from_manifest({"metadata": {"name": "w", "namespace": "default"}})
+        patch = {"metadata": {"labels": {"a": "b"}}}
+        await client.create(widget)
+        typed = await client.patch(Widget, "w", patch, namespace="default", version_only=True)
+        assert set(typed) == {"metadata"}
+        with pytest.raises(ValueError, match="to_manifest"):
+            await client.apply(widget, field_manager="one", version_only=True)
+
 
 @pytest.mark.criterion("CL-05")
 async def test_status_and_spec_are_written_apart(client: Client, widgets: None) -> None:
