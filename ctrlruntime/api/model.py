@@ -84,7 +84,7 @@ class ApiModel(BaseModel):
 class _Traits:
     """What the writer needs to know of a class, found once."""
 
-    __slots__ = ("containers", "optional", "required")
+    __slots__ = ("containers", "on_wire", "optional", "required")
 
     def __init__(self, cls: type[ApiModel]) -> None:
         # names, what they are if never set, and whether models can be inside
@@ -99,6 +99,11 @@ class _Traits:
                 self.required.append(name)
             if not _is_scalar(field.annotation):
                 self.containers.append((name, _pristine(field), _holds_models(field.annotation)))
+        # by wire name: the field's, and whether it is left out where it is None
+        self.on_wire = {
+            field.serialization_alias or name: (name, name in self.optional)
+            for name, field in cls.model_fields.items()
+        }
 
 
 _SCALARS = (str, int, float, bool, bytes, datetime, timedelta, Enum, type(None))
@@ -195,26 +200,20 @@ def _without_absent(model: ApiModel) -> Manifest:
 
     def clean(value: object, dumped: Json) -> Json:
         if isinstance(value, ApiModel):
-            fields = type(value).model_fields
-            absent = {
-                fields[name].serialization_alias or name
-                for name in _traits(type(value)).optional
-                if value.__dict__.get(name) is None
-            }
-            inner = {
-                field.serialization_alias or name: value.__dict__.get(name)
-                for name, field in fields.items()
-            }
-            return {
-                key: clean(inner.get(key), item)
-                for key, item in dumped.items()
-                if key not in absent
-            }
-        if isinstance(value, list | tuple) and isinstance(dumped, list):
+            return fields_of(value, dumped)
+        if isinstance(dumped, list) and isinstance(value, list | tuple):
             return [clean(a, b) for a, b in zip(value, dumped, strict=True)]
-        if isinstance(value, Mapping) and isinstance(dumped, dict):
+        if isinstance(dumped, dict) and isinstance(value, Mapping):
             return {key: clean(value.get(key), item) for key, item in dumped.items()}
         return dumped
 
-    result: Manifest = clean(model, model.model_dump(mode="json", by_alias=True))
-    return result
+    def fields_of(value: ApiModel, dumped: Json) -> Manifest:
+        on_wire, values, found = _traits(type(value)).on_wire, value.__dict__, {}
+        for key, item in dumped.items():
+            name, is_optional = on_wire.get(key, ("", False))
+            inner = values.get(name)
+            if inner is not None or not is_optional:
+                found[key] = clean(inner, item) if isinstance(item, list | dict) else item
+        return found
+
+    return fields_of(model, model.model_dump(mode="json", by_alias=True))
