@@ -1,6 +1,6 @@
 """Carries out what `removal_decisions` decided: deletes and releases objects, dependents first."""
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -31,7 +31,6 @@ from internal.tenancy.removal_decisions import (
     Reason,
     Wanted,
     decide,
-    is_as_wanted,
     pending,
     place_of,
 )
@@ -110,6 +109,16 @@ class Remover:
     pools: WorkerPools
     clock: Callable[[], datetime]
 
+    def has_nothing_else(self, owner: Owner, places: Collection[Place]) -> bool:
+        """Whether every object that records the owner is in one of these places, as far as all kinds can be read.
+
+        If its resources want all of them, each decision would be to keep one.
+        """
+        return not unreadable(self.targets) and all(
+            (mapping.gvk.group_kind, entry.namespace, entry.name, target.name) in places
+            for target, mapping, entry in _owned(self.targets, owner)
+        )
+
     async def remove(
         self,
         wanted: Wanted,
@@ -131,9 +140,6 @@ class Remover:
         refused: dict[Place, str] = {}
         while True:
             found = {item.place: item for item in observe()}
-            if is_as_wanted(wanted, found.keys(), unread):
-                result.decisions = ()
-                return result
             result.decisions = decide(
                 wanted,
                 [self._look(item, scope) for item in found.values()],
@@ -234,12 +240,16 @@ def _is_referenced(entry: Entry, owner: Owner) -> bool:
 
 def owned_objects(targets: TargetClusters, owner: Owner) -> list[Found]:
     """Every object in any cluster that records the owner, as the caches have them, but for the Jobs of hooks."""
-    return [
-        Found(mapping, entry, target.name)
-        for target in targets
-        for mapping, entry in target.kinds.owned_by(target.owner(owner).key)
-        if not resource_id(entry).startswith(HOOK)
-    ]
+    return [Found(mapping, entry, target.name) for target, mapping, entry in _owned(targets, owner)]
+
+
+def _owned(
+    targets: TargetClusters, owner: Owner
+) -> Iterator[tuple[TargetCluster, RESTMapping, Entry]]:
+    for target in targets:
+        for mapping, entry in target.kinds.owned_by(target.owner(owner).key):
+            if not resource_id(entry).startswith(HOOK):
+                yield target, mapping, entry
 
 
 def resource_id(entry: Entry) -> str:

@@ -233,19 +233,6 @@ def decide(
     return _in_order(view, decisions)
 
 
-def is_as_wanted(wanted: Wanted, places: Collection[Place], unreadable: Unreadable) -> bool:
-    """Whether a tenant that stays has no object but those its resources want, so that there is nothing to decide.
-
-    Not where an id is retained that no resource has: what is left of it is part of the decision.
-    """
-    if wanted.intent is not Intent.KEEP or unreadable:
-        return False
-    view = _View(wanted, {}, {})
-    return view.places.issuperset(places) and wanted.retained <= {
-        entry_id(name) for name in view.resources
-    }
-
-
 def pending(decisions: Iterable[Decision]) -> list[Decision]:
     """Return what has to go and is not gone."""
     return [item for item in decisions if item.action in {Action.DELETE, Action.WAIT}]

@@ -22,10 +22,12 @@ from internal.tenancy.removal_decisions import (
     Action,
     Decision,
     Intent,
+    Place,
     Reason,
     SpecResource,
     Wanted,
     pending,
+    place_of,
 )
 
 
@@ -61,6 +63,22 @@ def wanted_by_living(
     )
 
 
+def places_of(made: Build) -> frozenset[Place]:
+    """Return the objects that the resources of a tenant want."""
+    return frozenset(
+        place_of(key)
+        for item in made.resources
+        if item.desired is not None and item.key is not None
+        for key in (item.key, *item.further)
+    )
+
+
+def retained_of_before(tenant: Tenant) -> set[str]:
+    """Return the ids to retain that the status remembers and the spec has no more."""
+    remembered = set(tenant.status.retained_resource_ids)
+    return remembered and remembered - {item.id for _, item in resource_lists(tenant.spec)}
+
+
 def wanted_by_deleted(
     tenant: Tenant, entry: Entry, template: Entry | None, intent: Intent
 ) -> Wanted:
@@ -77,8 +95,7 @@ def wanted_by_deleted(
 
 def _retained(tenant: Tenant, entry: Entry | None, template: Entry | None) -> frozenset[str]:
     """Ids to retain: by the spec, by the template, and by the last spec that had the others."""
-    present = {item.id for _, item in resource_lists(tenant.spec)}
-    remembered = set(tenant.status.retained_resource_ids) - present
+    remembered = retained_of_before(tenant)
     sources = [each.field("spec") for each in (entry, template) if each is not None]
     return frozenset(_retained_in(tenant.spec).union(remembered, *map(retained_by, sources)))
 
@@ -135,11 +152,10 @@ def still_there(decisions: Iterable[Decision]) -> set[str]:
 
 def remembered_ids(tenant: Tenant, decisions: Sequence[Decision]) -> list[str]:
     """Ids to retain, for when they have left the spec: all of it, and others while objects are left."""
-    present = {item.id for _, item in resource_lists(tenant.spec)}
     there = {
         entry_id(item.key.id) for item in decisions if item.reason is not Reason.ALREADY_RELEASED
     }
-    left = (set(tenant.status.retained_resource_ids) - present) & there
+    left = retained_of_before(tenant) & there
     return sorted(_retained_in(tenant.spec) | left)
 
 

@@ -36,6 +36,8 @@ from internal.tenancy.removal import Removed, Remover, Scope
 from internal.tenancy.removal_decisions import Intent, Wanted
 from internal.tenancy.removal_view import (
     applied_keys,
+    places_of,
+    retained_of_before,
     wanted_by_deleted,
     wanted_by_living,
 )
@@ -233,6 +235,9 @@ class TenantReconciler:
         self, tenant: Tenant, owner: Owner, made: Build, walked: ApplyResult, variables: Variables
     ) -> Removed:
         """Remove what left the template, and what has been replaced under another name."""
+        has_nothing_else = self.changes.remover.has_nothing_else(owner, places_of(made))
+        if has_nothing_else and not retained_of_before(tenant):
+            return Removed()
         return await self._remove(
             tenant,
             owner,

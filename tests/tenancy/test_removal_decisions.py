@@ -24,7 +24,6 @@ from internal.tenancy.removal_decisions import (
     SpecResource,
     Wanted,
     decide,
-    is_as_wanted,
     pending,
     place_of,
 )
@@ -350,28 +349,15 @@ def test_h_a2_every_object_gets_one_answer_whatever_the_order(
 
 @pytest.mark.criterion("H-A2")
 @given(spec=wishes, items=objects, applied=applied_keys)
-def test_h_a2_where_all_is_as_wanted_every_object_is_kept_as_it_is(
+def test_h_a2_where_all_is_wanted_by_a_tenant_that_stays_nothing_is_decided(
     spec: Wanted, items: list[LiveObject], applied: list[ResourceKey]
 ) -> None:
-    """Such a pass asks for no decision: neither a status nor an event may miss one."""
-    if not is_as_wanted(spec, {item.place for item in items}, {}):
-        return
-    decisions = decide(spec, items, applied)
+    """The reconciler asks for no decision then: neither a status nor an event may miss one."""
+    places = {place_of(item.key) for item in spec.resources if item.key is not None}
+    items = [item for item in items if item.place in places]
+    decisions = decide(replace(spec, intent=Intent.KEEP), items, applied)
     assert {item.action for item in decisions} <= {Action.KEEP}
     assert still_there(decisions) == set()
-    assert {item.reason for item in decisions}.isdisjoint({Reason.NOT_RENDERED, Reason.FROZEN})
-    assert spec.retained <= {item.id for item in spec.resources}
-
-
-def test_h_a2_what_is_not_as_wanted_is_decided() -> None:
-    place, kind = place_of(key("a", "p")), ("", KIND)
-    assert is_as_wanted(wanted(resource("p", "a")), {place}, {})
-    assert is_as_wanted(wanted(resource("p", "a"), retained="p"), {place}, {})
-    assert not is_as_wanted(wanted(resource("p", "b")), {place}, {})
-    assert not is_as_wanted(wanted(resource("p")), {place}, {})
-    assert not is_as_wanted(wanted(resource("p", "a")), {place}, {kind: "denied"})
-    assert not is_as_wanted(wanted(resource("p", "a"), retained="q"), {place}, {})
-    assert not is_as_wanted(wanted(resource("p", "a"), intent=Intent.DELETE), {place}, {})
 
 
 @pytest.mark.criterion("H-A6")
