@@ -337,8 +337,7 @@ class _Pass:
         if denied is not None and self._is_pending(target, desired, key):
             return self._denied(item, denied)
         try:
-            with self._events.writing(desired):
-                written = await self._ensure(target, item, desired, key)
+            written = await self._ensure(target, item, desired, key)
         except (APIError, TransportError, OutsideCache) as error:
             trouble = target.explain(error, desired.namespace)
             if trouble is not None:
@@ -386,22 +385,26 @@ class _Pass:
         control, owner = target.control, target.owner(self._owner)
         wrote = key in self._applied_before
         current = wrote and self._was_complete
-        entry = control.look(desired)
-        known = entry is not None and (desired.force or control.holds(entry, owner))
-        if entry is not None and known and is_orphaned(entry.labels):
-            await target.patcher.patch_metadata(
-                desired.mapping,
-                entry,
-                adoption_patch()["metadata"],
-                metadata_only=target.objects.metadata_only(desired.mapping),
-            )
-        elif entry is not None and item.resource.ignore_fields:
-            if not control.pending(desired, owner, wrote=wrote, current=current):
-                return Written(Action.UNCHANGED, entry)
-            live = await target.objects.read(desired.mapping, entry)
-            if live is not None:
-                desired = _with_live_values(desired, item.resource, live)
-        return await control.ensure(desired, owner, wrote=wrote, current=current)
+        self._events.begin(desired)
+        try:
+            entry = control.look(desired)
+            known = entry is not None and (desired.force or control.holds(entry, owner))
+            if entry is not None and known and is_orphaned(entry.labels):
+                await target.patcher.patch_metadata(
+                    desired.mapping,
+                    entry,
+                    adoption_patch()["metadata"],
+                    metadata_only=target.objects.metadata_only(desired.mapping),
+                )
+            elif entry is not None and item.resource.ignore_fields:
+                if not control.pending(desired, owner, wrote=wrote, current=current):
+                    return Written(Action.UNCHANGED, entry)
+                live = await target.objects.read(desired.mapping, entry)
+                if live is not None:
+                    desired = _with_live_values(desired, item.resource, live)
+            return await control.ensure(desired, owner, wrote=wrote, current=current)
+        finally:
+            self._events.end(desired)
 
     async def _recreate(
         self, target: TargetCluster, item: BuiltResource, desired: Desired, key: str, error: Invalid

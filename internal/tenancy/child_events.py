@@ -44,10 +44,12 @@ class ChildEvents(RequestSource):
         self._intake.deliver(event, handle, (), kind=mapping.gvk.kind)
 
     def _concerned(self, mapping: RESTMapping, event: Event) -> set[Request]:
-        kind, found = mapping.gvk.group_kind, set[Request]()
+        kind, found, owners = mapping.gvk.group_kind, set[Request](), set[str]()
         for entry in entries_of(event):
             found |= self._claims.of(kind, entry.namespace, entry.name)
-        for owner in {owning_tenant(entry) for entry in entries_of(event)}:
+            owners.add(entry.annotations.get(OWNER, ""))
+        for key in owners:
+            owner = tenant_of(key)
             if owner is not None and not self.own.holds(owner, kind, event):
                 found.add(owner)
         return found
@@ -55,7 +57,11 @@ class ChildEvents(RequestSource):
 
 def owning_tenant(entry: Entry) -> Request | None:
     """Return the tenant recorded as an object's owner."""
-    key = entry.annotations.get(OWNER, "")
+    return tenant_of(entry.annotations.get(OWNER, ""))
+
+
+def tenant_of(key: str) -> Request | None:
+    """Return the tenant that an owner's key names."""
     if not key.startswith(_TENANT):
         return None
     namespace, _, name = key.removeprefix(_TENANT).partition("@")[0].partition("/")

@@ -26,14 +26,13 @@ class PassEvents:
     _held: list[tuple[ObjectKey, _State | None]] = field(default_factory=list)
     _taken: dict[ObjectKey, _State] = field(default_factory=dict)
 
-    @contextmanager
-    def writing(self, desired: Desired) -> Iterator[None]:
-        """Hold back the events of an object meanwhile."""
+    def begin(self, desired: Desired) -> None:
+        """Hold back the events of an object from now on."""
         self._writing.add(desired.key)
-        try:
-            yield
-        finally:
-            self._writing.discard(desired.key)
+
+    def end(self, desired: Desired) -> None:
+        """Let the events of an object pass again."""
+        self._writing.discard(desired.key)
 
     def took(self, desired: Desired, entry: Entry | None) -> None:
         """Say with which state of an object the pass goes on."""

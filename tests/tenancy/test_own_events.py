@@ -101,8 +101,9 @@ class Woken:
 def test_the_state_that_the_pass_goes_on_with_wakes_nobody() -> None:
     woken = Woken()
     with woken.events.of(TENANT) as own:
-        with own.writing(DESIRED):
-            assert woken.events.holds(REQUEST, KIND, CreateEvent(entry("7")))
+        own.begin(DESIRED)
+        assert woken.events.holds(REQUEST, KIND, CreateEvent(entry("7")))
+        own.end(DESIRED)
         own.took(DESIRED, entry("7"))
         own.settled = True
     assert woken.tenants == []
@@ -120,8 +121,9 @@ def test_the_state_that_the_pass_goes_on_with_wakes_nobody() -> None:
 def test_another_state_wakes_the_tenant(event: CreateEvent | UpdateEvent | DeleteEvent) -> None:
     woken = Woken()
     with woken.events.of(TENANT) as own:
-        with own.writing(DESIRED):
-            assert woken.events.holds(REQUEST, KIND, event)
+        own.begin(DESIRED)
+        assert woken.events.holds(REQUEST, KIND, event)
+        own.end(DESIRED)
         own.took(DESIRED, entry("7"))
         own.settled = True
     assert woken.tenants == [REQUEST]
@@ -130,8 +132,8 @@ def test_another_state_wakes_the_tenant(event: CreateEvent | UpdateEvent | Delet
 def test_what_the_pass_found_in_trouble_may_be_mended_by_its_own_writes() -> None:
     woken = Woken()
     with woken.events.of(TENANT) as own:
-        with own.writing(DESIRED):
-            woken.events.holds(REQUEST, KIND, CreateEvent(entry("7")))
+        own.begin(DESIRED)
+        woken.events.holds(REQUEST, KIND, CreateEvent(entry("7")))
         own.took(DESIRED, entry("7"))
     assert woken.tenants == [REQUEST]
 
@@ -140,7 +142,8 @@ def test_a_pass_that_failed_wakes_the_tenant() -> None:
     woken = Woken()
 
     def lose() -> None:
-        with woken.events.of(TENANT) as own, own.writing(DESIRED):
+        with woken.events.of(TENANT) as own:
+            own.begin(DESIRED)
             woken.events.holds(REQUEST, KIND, CreateEvent(entry("7")))
             raise RuntimeError("lost")
 
@@ -156,10 +159,11 @@ def test_only_the_object_that_is_being_written_is_held_back() -> None:
     assert not woken.events.holds(REQUEST, KIND, event)
     with woken.events.of(TENANT) as own:
         assert not woken.events.holds(REQUEST, KIND, event)
-        with own.writing(DESIRED):
-            assert not woken.events.holds(other, KIND, event)
-            assert not woken.events.holds(REQUEST, GroupKind("", "Secret"), event)
-            assert not woken.events.holds(REQUEST, KIND, CreateEvent(entry("7", name="x")))
+        own.begin(DESIRED)
+        assert not woken.events.holds(other, KIND, event)
+        assert not woken.events.holds(REQUEST, GroupKind("", "Secret"), event)
+        assert not woken.events.holds(REQUEST, KIND, CreateEvent(entry("7", name="x")))
+        own.end(DESIRED)
         assert not woken.events.holds(REQUEST, KIND, event)
     assert not woken.events.holds(REQUEST, KIND, event)
     assert woken.tenants == []
