@@ -1,11 +1,14 @@
 """Feeds the tally with tenant events, and tells whose counts changed."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
+
+import msgspec
 
 from apis.tenancy import TenantRegistry
-from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.controller.annotations import is_paused
@@ -17,6 +20,35 @@ from internal.tenancy.tally import Tally, TenantState
 
 REMOVALS: Final = "removals"
 """Group of the tenants of a registry that wait for an object to be removed."""
+
+
+class _Spec(msgspec.Struct, gc=False, rename="camel"):
+    """What is counted of a spec. The rest of it, which is long, is not decoded."""
+
+    registry_id: Any = ""
+    template_ref: Any = ""
+    template_revision: Any = ""
+
+
+class _Status(msgspec.Struct, gc=False, rename="camel"):
+    """What is counted of a status."""
+
+    observed_generation: Any = None
+    conditions: Any = ()
+
+
+_spec_decoder = msgspec.json.Decoder(_Spec)
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def _spec_of(entry: Entry) -> _Spec:
+    raw = entry.fields.get("spec")
+    return _Spec() if raw is None else _spec_decoder.decode(raw)
+
+
+def _status_of(entry: Entry) -> _Status:
+    raw = entry.fields.get("status")
+    return _Status() if raw is None else _status_decoder.decode(raw)
 
 
 @dataclass(slots=True)
@@ -32,10 +64,9 @@ class TenantCounting:
             if isinstance(event, DeleteEvent):
                 changed = self.tally.remove(entry.key)
             else:
-                spec, status = entry.field("spec") or {}, entry.field("status") or {}
-                revision = str(spec.get("templateRevision", ""))
+                spec, status = _spec_of(entry), _status_of(entry)
                 groups, state = _groups(entry, spec, status), _state(entry, status)
-                changed = self.tally.put(entry.key, groups, state, revision)
+                changed = self.tally.put(entry.key, groups, state, str(spec.template_revision))
             for group in changed:
                 self._notify(group)
 
@@ -53,12 +84,12 @@ def group(kind: str, namespace: str, name: str, *, managed: bool = True) -> Grou
     return (kind, namespace, name, managed)
 
 
-def _groups(entry: Entry, spec: Manifest, status: Manifest) -> tuple[Group, ...]:
+def _groups(entry: Entry, spec: _Spec, status: _Status) -> tuple[Group, ...]:
     """Return the registry and the template that a tenant counts for, and whether that registry made it.
 
     Among them the registry's removals, while the tenant waits for one.
     """
-    registry, template = str(spec.get("registryId", "")), str(spec.get("templateRef", ""))
+    registry, template = str(spec.registry_id), str(spec.template_ref)
     owner = f"{TenantRegistry.gvk().group_kind}/{entry.namespace}/{registry}"
     managed = entry.annotations.get(OWNER) == owner
     groups = (
@@ -70,24 +101,24 @@ def _groups(entry: Entry, spec: Manifest, status: Manifest) -> tuple[Group, ...]
     return (*groups, group(REMOVALS, entry.namespace, registry, managed=managed))
 
 
-def _waits_for_removal(entry: Entry, status: Manifest) -> bool:
+def _waits_for_removal(entry: Entry, status: _Status) -> bool:
     """Whether an object of a tenant is still to be removed, or its own deletion is paused."""
     if entry.deletion_timestamp is not None and is_paused(entry.annotations):
         return True
     return any(
         (condition.get("type"), condition.get("status")) == (REMOVAL_PENDING, "True")
-        for condition in status.get("conditions") or ()
+        for condition in status.conditions or ()
     )
 
 
 def state_of(entry: Entry) -> TenantState:
     """Ready by its condition for its present spec; failed if degraded by failures or conflicts; else pending."""
-    return _state(entry, entry.field("status") or {})
+    return _state(entry, _status_of(entry))
 
 
-def _state(entry: Entry, status: Manifest) -> TenantState:
-    conditions = {c.get("type"): c for c in status.get("conditions") or ()}
-    if status.get("observedGeneration") != entry.generation:
+def _state(entry: Entry, status: _Status) -> TenantState:
+    conditions = {c.get("type"): c for c in status.conditions or ()}
+    if status.observed_generation != entry.generation:
         return TenantState.PENDING
     if conditions.get("Ready", {}).get("status") == "True":
         return TenantState.READY
