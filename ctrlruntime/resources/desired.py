@@ -1,7 +1,7 @@
 """Desired objects: what a builder makes and a control brings about."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import StrEnum
 from typing import Any, Final
 
@@ -22,7 +22,7 @@ INHERITED: Final = "ctrlruntime.dev/inherited-labels"
 """Annotation: names of the labels that an object has from its owner, by comma."""
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@fast_dataclass(frozen=True, slots=True, order=True)
 class ObjectKey:
     """Identity of an object within one cluster; its version does not count."""
 

@@ -8,11 +8,11 @@ not part of the claim, so it is passed in.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 
 class Phase(StrEnum):
@@ -23,7 +23,7 @@ class Phase(StrEnum):
     FAILED = "Failed"
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Readiness:
     """A phase, and for all but Ready a reason in words without values of the object."""
 
@@ -225,7 +225,7 @@ _RULES: Mapping[GroupKind, Rule] = {
 
 def _part(obj: Object, key: str) -> Mapping[str, Any]:
     value = obj.get(key)
-    return value if isinstance(value, Mapping) else {}
+    return value if isinstance(value, dict) or isinstance(value, Mapping) else {}  # noqa: SIM101 - a dict is found out faster
 
 
 def _count(status: Mapping[str, Any], field: str) -> int:

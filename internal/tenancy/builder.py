@@ -22,6 +22,7 @@ from apis.tenancy import (
     resource_lists,
 )
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
 from internal.tenancy.expansion import expand, render_shown
@@ -51,7 +52,7 @@ _SERVER_SET = (
 )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@fast_dataclass(frozen=True, slots=True, kw_only=True)
 class BuiltResource:
     """One resource of the tenant: its desired object, or the problem with it in one sentence.
 
@@ -80,7 +81,7 @@ class BuiltResource:
     @property
     def further(self) -> tuple[ResourceKey, ...]:
         """The keys of the object in clusters after the first."""
-        if self.key is None:
+        if self.key is None or len(self.clusters) == 1:
             return ()
         return tuple(replace(self.key, cluster=name) for name in self.clusters[1:])
 

@@ -24,6 +24,7 @@ from ctrlruntime.api.conditions import (
     shorten_before_remedy,
 )
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 MOST_NAMED = 5
 LONGEST_CAUSE = 400
@@ -80,7 +81,7 @@ _PHASES = {
 _WAS_AVAILABLE = frozenset({ResourcePhase.AVAILABLE, ResourcePhase.DEGRADED})
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Outcome:
     """One resource. `key` is set once it was applied; `message` describes what is wrong."""
 

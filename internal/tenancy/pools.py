@@ -3,16 +3,16 @@
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.fast_dataclass import fast_dataclass
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
-@dataclass(frozen=True, slots=True)
+@fast_dataclass(frozen=True, slots=True)
 class Job(Generic[T_co]):
     """One write, and the type of resource whose pool it runs in."""
 
