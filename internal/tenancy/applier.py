@@ -26,7 +26,7 @@ from ctrlruntime.resources import (
     owner_key,
 )
 from ctrlruntime.resources.outcome import Outcome as Written
-from ctrlruntime.resources.readiness import Phase, Readiness, assess
+from ctrlruntime.resources.readiness import EXISTENCE, READY, Phase, Readiness, assess
 from internal.tenancy.builder import Build, BuiltResource, not_served
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.ignore_fields import preserve
@@ -141,6 +141,10 @@ class _Pass:
         self._logger = logger
         self._applied_before = frozenset(tenant.status.applied_resources)
         self._was_complete = _was_complete(tenant)
+        status, generation = tenant.status, tenant.metadata.generation or 0
+        self._was_ready = was_ready(status, generation)
+        current = status.observed_generation == tenant.metadata.generation
+        self._failed_before = frozenset(status.failed_resource_ids if current else ())
         self._states: dict[str, list[State]] = {}
         """Of the resources of each entry of the template."""
         self._found = ApplyResult()
@@ -484,11 +488,11 @@ class _Pass:
         readiness, left = self._walker.timers.observe(
             timer,
             desired.revision,
-            _assess(resource, written.entry),
+            _assess(resource, written.entry, desired.mapping.gvk.group_kind),
             timedelta(seconds=resource.timeout_seconds),
             now,
-            failed_before=self._failed_before(resource.id),
-            ready_before=was_ready(self._tenant.status, self._tenant.metadata.generation or 0),
+            failed_before=resource.id in self._failed_before,
+            ready_before=self._was_ready,
         )
         if left is not None and (self._found.look_again is None or left < self._found.look_again):
             self._found.look_again = left
@@ -498,11 +502,6 @@ class _Pass:
             Phase.FAILED: State.FAILED,
         }[readiness.phase]
         return Outcome(resource.id, state, key, readiness.reason)
-
-    def _failed_before(self, resource_id: str) -> bool:
-        status, metadata = self._tenant.status, self._tenant.metadata
-        current = status.observed_generation == metadata.generation
-        return current and resource_id in status.failed_resource_ids
 
     def _count(self, desired: Desired, resource: TResource, action: Action | None) -> None:
         if action is Action.UNCHANGED:
@@ -520,7 +519,7 @@ def unreadable_message(cluster: str, kind: GroupVersionKind, kinds: ChildKinds) 
 
 def _handed_over(resource: TResource, entry: Entry | None) -> Outcome:
     """Return the outcome of an object that the tenant's replacement took over and keeps up now."""
-    assessed = None if entry is None else _assess(resource, entry)
+    assessed = None if entry is None else _assess(resource, entry, entry.gvk.group_kind)
     ready = not resource.wait_for_ready or (assessed is not None and assessed.phase is Phase.READY)
     message = "" if ready else "the tenant that took it over has not made it ready yet"
     return Outcome(resource.id, State.READY if ready else State.WAITING, "", message)
@@ -553,8 +552,10 @@ def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, 
     return replace(desired, manifest=manifest, revision=desired.revision)
 
 
-def _assess(resource: TResource, entry: Entry) -> Readiness:
+def _assess(resource: TResource, entry: Entry, kind: GroupKind) -> Readiness:
     """Return the readiness of a live object: by its kind's rule, and by the template's."""
+    if kind in EXISTENCE and entry.deletion_timestamp is None and not resource.ready_when:
+        return READY
     return narrow(assess(as_object(entry)), resource.ready_when, entry)
 
 

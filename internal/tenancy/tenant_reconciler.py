@@ -66,9 +66,9 @@ class TenantContent:
     _read: VersionMemo[Key, Tenant] = field(default_factory=lambda: VersionMemo(MOST_READ))
 
     def read(self, entry: Entry) -> Tenant:
-        """Return a tenant, which nobody may change. Raises pydantic.ValidationError where it cannot be read.
+        """Return a tenant; treat it as read-only. Raises pydantic.ValidationError where it cannot be read.
 
-        What events of its objects bring about meanwhile finds it read already.
+        A pass that an event of its objects starts finds it read already.
         """
         version = (entry.uid, entry.resource_version)
         return self._read.compute(entry.key, version, lambda: entry.typed(Tenant))
