@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -17,6 +17,8 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER
 from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.tally import Tally, TenantState
+
+T = TypeVar("T")
 
 REMOVALS: Final = "removals"
 """Group of the tenants of a registry that wait for an object to be removed."""
@@ -42,13 +44,20 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def _spec_of(entry: Entry) -> _Spec:
-    raw = entry.fields.get("spec")
-    return _Spec() if raw is None else _spec_decoder.decode(raw)
+    return _read(_spec_decoder, entry, "spec") or _Spec()
 
 
 def _status_of(entry: Entry) -> _Status:
-    raw = entry.fields.get("status")
-    return _Status() if raw is None else _status_decoder.decode(raw)
+    return _read(_status_decoder, entry, "status") or _Status()
+
+
+def _read(decoder: msgspec.json.Decoder[T], entry: Entry, name: str) -> T | None:
+    """Return a field as far as the decoder reads it; None if there is none, or if it is no object."""
+    raw = entry.fields.get(name)
+    try:
+        return None if raw is None else decoder.decode(raw)
+    except msgspec.ValidationError:
+        return None
 
 
 @dataclass(slots=True)

@@ -1,0 +1,54 @@
+"""What is counted of a Tenant as it is stored, whatever that is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.events import CreateEvent
+from ctrlruntime.queue import Request
+from internal.tenancy.tally import Counts, Tally, TenantState
+from internal.tenancy.tenant_counts import TenantCounting, group, state_of
+
+READY = {
+    "observedGeneration": 3,
+    "conditions": [{"type": "Ready", "status": "True", "reason": "AllReady"}],
+}
+SPEC = {"registryId": "r", "templateRef": "t", "templateRevision": "9", "variables": {"a": "b"}}
+
+
+def entry(**fields: Any) -> Entry:  # noqa: ANN401 - as it may be stored
+    decoder = EntryDecoder(GroupVersionKind("tenancy.ctrlruntime.dev", "v1", "Tenant"))
+    metadata = {"name": "a", "namespace": "default", "generation": 3}
+    return decoder.decode_manifest({"metadata": metadata, **fields})
+
+
+def test_a_tenant_counts_for_its_registry_and_its_template() -> None:
+    tally, changed = Tally(), []
+    counting = TenantCounting(tally, lambda kind, request: changed.append((kind, request)))
+    counting(CreateEvent(entry(spec=SPEC, status=READY)))
+    assert sorted(changed) == [
+        ("registry", Request("r", namespace="default")),
+        ("template", Request("t", namespace="default")),
+    ]
+    for kind, name in (("registry", "r"), ("template", "t")):
+        found = tally.counts(group(kind, "default", name, managed=False), "9")
+        assert found == Counts(total=1, ready=1, failed=0, updated=1)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"spec": None, "status": None},
+        {"spec": [1], "status": "text"},
+        {"spec": {"registryId": 5}, "status": {"observedGeneration": "3", "conditions": None}},
+    ],
+)
+def test_what_is_no_tenant_counts_as_pending(fields: dict[str, Any]) -> None:
+    tally = Tally()
+    TenantCounting(tally, lambda _kind, _request: None)(CreateEvent(entry(**fields)))
+    assert state_of(entry(**fields)) is TenantState.PENDING
