@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.fast_dataclass import fast_dataclass
 
 T = TypeVar("T")
@@ -24,10 +25,14 @@ class WorkerPools:
     """Bounds how many writes are under way, per resource type and altogether.
 
     Pools are shared by all tenants, so that 10 tenants with 50 Deployments each do not send 500
-    requests at once, and a slow type does not hold up the others.
+    requests at once, and a slow type does not hold up the others. Jobs that find nothing to write,
+    as nearly all do after a restart, never wait for an answer: `pace` keeps them from holding the loop.
     """
 
-    def __init__(self, *, per_type: int = 16, total: int = 64) -> None:
+    def __init__(
+        self, *, per_type: int = 16, total: int = 64, pace: LoopYielder | None = None
+    ) -> None:
+        self._pace = pace or LoopYielder()
         self._per_type = per_type
         self._total = asyncio.Semaphore(total)
         self._pools: dict[GroupKind, asyncio.Semaphore] = {}
@@ -61,6 +66,7 @@ class WorkerPools:
         pool = self._pools.setdefault(job.kind, asyncio.Semaphore(self._per_type))
         # The type's pool first: who waits there must not hold one of the places all types share.
         async with pool, self._total:
+            await self._pace.wait_turn()
             try:
                 return await job.run()
             except Exception as error:  # noqa: BLE001 - the caller decides, job by job

@@ -283,5 +283,7 @@ def _writers(manager: Manager, options: TenancyOptions, informers: TenancyInform
         control=Control(manager.cache, field_manager=FIELD_MANAGER, alive=informers.exists),
         patcher=patcher,
         statuses=StatusWriter(patcher, utc_now),
-        pools=WorkerPools(per_type=options.writes_per_type, total=options.writes_total),
+        pools=WorkerPools(
+            per_type=options.writes_per_type, total=options.writes_total, pace=manager.pace
+        ),
     )
