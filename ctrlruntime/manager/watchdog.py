@@ -96,9 +96,9 @@ class GCTuner:
             self._previous = None
 
     async def _collect(self) -> None:
-        """Collect the youngest objects often, and those that stayed in every third round."""
+        """Collect the youngest objects often, and those that stayed in every second round."""
         while True:
-            for generation in (0, 0, 1):
+            for generation in (0, 1):
                 await asyncio.sleep(self._options.young_period)
                 gc.collect(generation)
 
