@@ -1,7 +1,7 @@
 """Writes: create, update, patches, server-side apply, delete."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast, overload
+from typing import Any, Final, TypeAlias, TypeVar, cast, overload
 
 import orjson
 
@@ -98,25 +98,7 @@ class Writer(Caller):
         field_validation: FieldValidation | None = None,
         force: bool = False,
         metadata_only: bool = False,
-        version_only: Literal[False] = ...,
     ) -> R: ...
-    @overload
-    async def patch(
-        self,
-        kind: KindRef,
-        name: str,
-        patch: PatchBody,
-        *,
-        namespace: str | None = None,
-        type: PatchType = ...,
-        subresource: str | None = None,
-        dry_run: bool | None = None,
-        field_manager: str | None = None,
-        field_validation: FieldValidation | None = None,
-        force: bool = False,
-        metadata_only: bool = False,
-        version_only: Literal[True],
-    ) -> Manifest: ...
     @overload
     async def patch(
         self,
@@ -153,7 +135,8 @@ class Writer(Caller):
         """Return the object as patched. A JSON patch is a list of operations, the others are objects.
 
         With ``metadata_only`` the answer is a manifest of apiVersion, kind and metadata; with ``version_only`` no more of it
-        is read than ``metadata.uid`` and ``metadata.resourceVersion``, and a manifest of these returned. Custom
+        is read than ``metadata.uid`` and ``metadata.resourceVersion``, and a manifest of these returned (no typed kind
+        can be asked for so). Custom
         kinds take no strategic merge patch (UnsupportedMediaType).
         """
         params = self._write_params(dry_run, field_manager, field_validation)
