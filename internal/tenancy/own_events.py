@@ -1,4 +1,4 @@
-"""Events of what a pass writes itself: a tenant that goes on with what they tell needs no further pass for them."""
+"""Events of what a pass writes itself: they start no further pass if the pass went on with what they report."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ _State = tuple[str, str]
 
 @dataclass(slots=True)
 class PassEvents:
-    """Events of the objects that one pass writes, each held back for as long as the write takes."""
+    """Events of the objects that one pass writes, each kept from the queue for as long as the write takes."""
 
     settled: bool = False
     """Whether nothing that the pass found can be changed by its own writes."""
@@ -27,20 +27,20 @@ class PassEvents:
     _taken: dict[ObjectKey, _State] = field(default_factory=dict)
 
     def begin(self, desired: Desired) -> None:
-        """Hold back the events of an object from now on."""
+        """Keep the events of an object from the queue from now on."""
         self._writing.add(desired.key)
 
     def end(self, desired: Desired) -> None:
-        """Let the events of an object pass again."""
+        """Keep the events of an object from the queue no more."""
         self._writing.discard(desired.key)
 
     def took(self, desired: Desired, entry: Entry | None) -> None:
-        """Say with which state of an object the pass goes on."""
+        """Record with which state of an object the pass goes on."""
         if entry is not None:
             self._taken[desired.key] = (entry.uid, entry.resource_version)
 
     def holds(self, kind: GroupKind, event: Event) -> bool:
-        """Whether an event is held back."""
+        """Return whether an event is kept from the queue, and record what it reports."""
         for entry in entries_of(event)[-1:]:
             key = ObjectKey(kind, entry.name, namespace=entry.namespace)
             if key in self._writing:
@@ -49,8 +49,8 @@ class PassEvents:
                 return True
         return False
 
-    def tells_more(self) -> bool:
-        """Whether an event that was held back tells of what the pass has not seen."""
+    def reports_more(self) -> bool:
+        """Return whether an event that was kept from the queue reports what the pass has not read."""
         seen = self.settled and all(self._taken.get(key) == state for key, state in self._held)
         return bool(self._held) and not seen
 
@@ -64,17 +64,17 @@ class OwnEvents:
 
     @contextmanager
     def of(self, tenant: Tenant) -> Iterator[PassEvents]:
-        """Hold back the events of what a pass over a tenant writes, and wake the tenant at its end if it has to."""
+        """Keep the events of what a pass over a tenant writes from the queue; wake the tenant at its end if one reports more."""
         request = Request(tenant.metadata.name or "", namespace=tenant.metadata.namespace or "")
         events = self._passes[request] = PassEvents()
         try:
             yield events
         finally:
             del self._passes[request]
-            if events.tells_more():
+            if events.reports_more():
                 self.wake(request, "an object changed while it was written")
 
     def holds(self, tenant: Request, kind: GroupKind, event: Event) -> bool:
-        """Whether an event of an object of a tenant is held back."""
+        """Return whether an event of an object of a tenant is kept from the queue, and record what it reports."""
         events = self._passes.get(tenant)
         return events is not None and events.holds(kind, event)

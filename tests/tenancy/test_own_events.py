@@ -1,4 +1,4 @@
-"""What a pass writes itself brings the tenant no further pass, unless it tells of something the pass has not seen."""
+"""What a pass writes itself starts no further pass, unless the event reports what the pass has not read."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_an_object_that_is_deleted_while_it_is_made_is_made_again(tmp_path
         assert await world.get(CONFIG_MAP, "a-cm") is not None
 
 
-# -- what is held back, and what wakes the tenant ------------------------------------------------
+# -- what is kept from the queue, and what wakes the tenant ------------------------------------------------
 
 
 def entry(version: str, *, uid: str = "1", name: str = "cm") -> Entry:

@@ -20,7 +20,7 @@ READY = {
 SPEC = {"registryId": "r", "templateRef": "t", "templateRevision": "9", "variables": {"a": "b"}}
 
 
-def entry(**fields: Any) -> Entry:  # noqa: ANN401 - as it may be stored
+def entry(**fields: object) -> Entry:
     decoder = EntryDecoder(GroupVersionKind("tenancy.ctrlruntime.dev", "v1", "Tenant"))
     metadata = {"name": "a", "namespace": "default", "generation": 3}
     return decoder.decode_manifest({"metadata": metadata, **fields})
