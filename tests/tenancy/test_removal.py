@@ -148,6 +148,32 @@ async def test_h_a2_the_last_wish_counts_once_the_resource_has_left_the_spec(wor
 
 
 @pytest.mark.criterion("H-A2")
+async def test_h_a2_the_last_wish_counts_whatever_resource_wants_the_object_meanwhile(
+    world: World,
+) -> None:
+    """An entry with another id takes the object's name, and waits: nothing else of the tenant is there then."""
+    name = "{{ .uid }}-data"
+    await template(world, config_map("data", name))
+    await world.ready(TENANT)
+    kept = config_map("data", name, {"k": "2"}, deletionPolicy="Retain", dependIds=["impossible"])
+    await template(world, kept, IMPOSSIBLE)
+    await world.eventually(
+        lambda: status_of(world), lambda status: status.retained_resource_ids == ["data"]
+    )
+    await template(
+        world, config_map("other", name, {"k": "3"}, dependIds=["impossible"]), IMPOSSIBLE
+    )
+    await world.eventually(
+        lambda: status_of(world), lambda status: "other" in {each.id for each in status.resources}
+    )
+    await world.rest()
+    assert (await status_of(world)).retained_resource_ids == ["data"]
+    await template(world, config_map("o", "{{ .uid }}-o"))
+    await world.ready(TENANT)
+    await is_released(world, "a-data", "RemovedFromTemplate")
+
+
+@pytest.mark.criterion("H-A2")
 async def test_h_a2_what_cannot_be_rendered_is_not_removed(world: World) -> None:
     await template(world, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
     await world.ready(TENANT)
