@@ -17,14 +17,14 @@ OBJECTS ?= 50000
 PLANES ?= 2
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
 SEED ?= $(shell date +%Y%m%d)
-# sample: of the heavy proofs a sample (tests/samples/plan.toml); all: everything.
+# sample: of the heavy proofs a sample (tests/samples/plan.toml); ci: the sample, what changed and a rotating fifth; all: everything.
 TESTS ?= sample
 # What the next clone can use as well.
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
+.PHONY: help setup run test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
         generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -36,10 +36,19 @@ setup: ## Make the virtual environment from the lock file
 run: setup ## See it work: embedded API server, a table of 50 rows, the manager, a live view; PLANES=2: scale mode with two data planes
 	@$(PY) -m manager demo $(if $(filter file,$(origin PLANES)),,--planes $(PLANES) --rows 10) $(RUN_ARGS)
 
-test: setup ## Every check and the tests, of heavy proofs a sample; TESTS=all runs every test
-	@case "$(TESTS)" in sample|all) ;; *) echo "TESTS is sample or all, not '$(TESTS)'" >&2; exit 2 ;; esac
+test: setup ## Every check and the tests, of heavy proofs a sample; TESTS=ci: and a rotating fifth; TESTS=all: every test
+	@case "$(TESTS)" in sample|ci|all) ;; *) echo "TESTS is sample, ci or all, not '$(TESTS)'" >&2; exit 2 ;; esac
 	@hack/about-tests.sh $(TESTS)
 	@$(MAKE) --no-print-directory -j 2 pytest checks
+
+test-busy: setup ## The same beside two processes that keep two cores busy: nothing may depend on the machine's speed
+	@$(PY) hack/busy.py -- $(MAKE) --no-print-directory test TESTS=$(TESTS)
+
+quick: setup ## What is nearest to what changed, within two minutes: style, types, tests by imports, seeded defects
+	@$(PY) -m tests.samples $(QUICK_ARGS)
+
+durations: setup ## Keep how long the tests of the last run took, by which the next run fills its workers
+	@$(PY) -m tests.durations
 
 checks: lint types check-generated ## Every check that is no test
 
@@ -67,7 +76,7 @@ pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQ
 	@hack/kubectl.sh
 	@# One process compiles what otherwise all workers would, each for itself, at the same moment.
 	@.venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
-	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup $(if $(filter all,$(TESTS)),,--sample) $(PYTEST_ARGS)
+	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup --tests $(TESTS) $(PYTEST_ARGS)
 
 envtest-assets: ## Provision a real API server (cached; a build of an old one is the last resort)
 	@hack/envtest-assets.sh all
@@ -98,7 +107,7 @@ hazards: setup envtest-assets ## What a bad day may not do: ID, priority, tests,
 coverage: setup ## Measure what a sample of the tests reaches (COVERAGE_ARGS: other tests); not a gate
 	@.venv/bin/python -m pip install -qq --disable-pip-version-check --require-hashes -r requirements-coverage.lock
 	@rm -rf .run/coverage && mkdir -p .run/coverage
-	@.venv/bin/coverage run -m pytest $(or $(COVERAGE_ARGS),-n $(WORKERS) --dist loadgroup --sample) || true
+	@.venv/bin/coverage run -m pytest $(or $(COVERAGE_ARGS),-n $(WORKERS) --dist loadgroup --tests sample) || true
 	@.venv/bin/coverage combine -q
 	@.venv/bin/coverage report --skip-covered --skip-empty | tail -n $(or $(COVERAGE_LINES),40)
 

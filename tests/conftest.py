@@ -24,6 +24,7 @@ pytest_plugins = [
     "tests.audit.plugin",
     "tests.tenancy.unsupported_scenarios",
     "tests.samples.plugin",
+    "tests.durations.plugin",
 ]
 
 properties.use()

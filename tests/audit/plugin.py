@@ -1,8 +1,9 @@
 """For pytest: whether managers under test ask for what they are granted, and for nothing else.
 
-Suites hand the request logs of their proxies to the `ledger`. All workers write what was asked, test by
-test, into one file of the run. A refusal that no test has declared fails the run. So does a right
-that nobody used, where the suite that has to use it ran as a whole.
+Suites hand the request logs of their proxies to the `ledger`. All workers write the requests, test by test, into
+one file of the run. A refusal that no test has declared fails the run. Rights that are not used by the suite that
+has to use them are reported whenever that suite was not narrowed; they fail a run in which every test passed and
+which left out none (`--tests`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from _pytest.terminal import TerminalReporter
 from tests.audit.report import Audit, Share, Verdict, judge
 from tests.audit.request_recorder import Line, RequestRecorder, read
 from tests.audit.rights import Right
-from tests.selection import is_narrowed
+from tests.selection import Tests, is_narrowed, tests_of
 
 AUDIT = pytest.StashKey[Audit]()
 """What is audited, where it is not the manager's systems."""
@@ -99,6 +100,8 @@ class Judge:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._verdict = Verdict()
+        self._undecided = ""
+        """Why the run does not fail for unused rights, if it does not."""
         self._wanted: list[Share] = []
         self._unaudited: frozenset[str] = frozenset()
         self._place = Path()
@@ -113,13 +116,14 @@ class Judge:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         if session.config.option.collectonly:
             return
-        complete = session.exitstatus == pytest.ExitCode.OK
-        if complete and may_be_whole(self._config):
+        exempt = frozenset[Right]()
+        if may_be_whole(self._config):
             self._wanted, exempt = self._expected()
-        else:
-            self._wanted, exempt = [], frozenset[Right]()
         self._verdict = judge(self._lines, self._wanted, exempt)
-        if complete and not self._verdict.acceptable:
+        green = session.exitstatus == pytest.ExitCode.OK
+        self._undecided = undecided(tests_of(self._config), green=green)
+        wrong = self._verdict.forbidden or (self._verdict.unused and not self._undecided)
+        if green and wrong:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def _expected(self) -> tuple[list[Share], frozenset[Right]]:
@@ -144,10 +148,11 @@ class Judge:
         if verdict.acceptable and not self._wanted:
             return
         terminalreporter.section("rights of the manager")
+        reason = f" ({self._undecided})" if self._undecided else ""
         for test, asked in sorted(set(verdict.forbidden)):
             terminalreporter.line(f"forbidden: {asked} ({test})", red=True)
         for scene, right in verdict.unused:
-            terminalreporter.line(f"granted and never used by {scene}: {right}", red=True)
+            terminalreporter.line(f"granted and never used by {scene}: {right}{reason}", red=True)
         for scene, right in verdict.unjudged:
             terminalreporter.line(f"not served, so not judged of {scene}: {right}")
         for system in sorted(self._unaudited):
@@ -156,6 +161,13 @@ class Judge:
             f"{', '.join(share.suite for share in self._wanted) or 'no suite'} as a whole: {verdict.used} rights used, "
             f"{len(verdict.unused)} unused, {len(verdict.forbidden)} refusals; {self._place}"
         )
+
+
+def undecided(tests: Tests, *, green: bool) -> str:
+    """Return why a run does not fail for rights that were not used; "" for one that does."""
+    if not green:
+        return "tests failed"
+    return "" if tests is Tests.ALL else f"the run left out tests: --tests {tests}"
 
 
 def may_be_whole(config: pytest.Config) -> bool:

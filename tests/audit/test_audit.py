@@ -291,6 +291,24 @@ class TestRuns:
         assert "granted and never used by suite on x: list things" in text
         assert "get things" not in text
 
+    @pytest.mark.parametrize(
+        ("failing", "arguments", "code", "reason"),
+        [
+            ("    assert verb != 'get'\n", (), 1, "tests failed"),
+            ("", ("-p", "tests.samples.plugin", "--tests=ci"), 0, "the run left out tests: --tests ci"),
+        ],
+        ids=["red", "part"],
+    )  # fmt: skip
+    def test_a_right_that_is_not_used_is_reported_and_not_decided(
+        self, suite: Path, failing: str, arguments: tuple[str, ...], code: int, reason: str
+    ) -> None:
+        self.changed(suite, '("list", 200)', '("watch", 200)')
+        tests = suite / "suite" / "test_it.py"
+        tests.write_text(tests.read_text() + failing)
+        found, text = self.run(suite, *arguments)
+        assert found == code, text
+        assert f"granted and never used by suite on x: list things ({reason})" in text
+
     def test_a_part_is_not_asked_for_all_rights(self, suite: Path) -> None:
         code, text = self.run(suite, "-k", "get")
         assert code == 0, text

@@ -16,6 +16,8 @@ class Outcome(StrEnum):
     FAILED = "failed"
     SKIPPED = "skipped"
     MISSING = "missing"
+    NOT_RUN = "not run"
+    """Its tests belong to what the run leaves out."""
     LEFT_OUT = "left out"
 
 
@@ -24,10 +26,11 @@ _GRAVITY = (Outcome.FAILED, Outcome.PASSED, Outcome.SKIPPED)
 
 
 class Record:
-    """What the tests of each line came to."""
+    """What the tests of each line came to, and which lines have tests that the run leaves out."""
 
     def __init__(self) -> None:
         self._tests: dict[str, dict[str, Outcome]] = {}
+        self.not_run: set[str] = set()
 
     def note(self, requirement: str, test: str, outcome: Outcome) -> None:
         """One phase of a test; a later phase makes it worse, never better."""
@@ -50,10 +53,10 @@ class Verdict:
 
     @property
     def acceptable(self) -> bool:
-        """A line of the core is proven; any other is, or says why it is left out."""
+        """A line of the core is proven; any other is, or says why it is left out. What did not run may be."""
         if self.outcome is Outcome.LEFT_OUT:
             return not self.requirement.core
-        return self.outcome is Outcome.PASSED
+        return self.outcome in (Outcome.PASSED, Outcome.NOT_RUN)
 
     @property
     def functions(self) -> dict[str, int]:
@@ -67,16 +70,16 @@ class Verdict:
 
 def judge(requirements: Iterable[Requirement], record: Record) -> list[Verdict]:
     """In the order of the catalogue."""
-    return [
-        Verdict(line, _outcome(line, record.tests(line.id)), record.tests(line.id))
-        for line in requirements
-    ]
+    return [Verdict(line, _outcome(line, record), record.tests(line.id)) for line in requirements]
 
 
-def _outcome(requirement: Requirement, tests: Mapping[str, Outcome]) -> Outcome:
+def _outcome(requirement: Requirement, record: Record) -> Outcome:
+    outcomes = record.tests(requirement.id).values()
     for outcome in _GRAVITY:
-        if outcome in tests.values():
+        if outcome in outcomes:
             return outcome
+    if requirement.id in record.not_run:
+        return Outcome.NOT_RUN
     return Outcome.LEFT_OUT if requirement.left_out else Outcome.MISSING
 
 

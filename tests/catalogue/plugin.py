@@ -1,11 +1,14 @@
 """For pytest: which tests prove which line of the catalogue, and whether all lines are proven.
 
-A run of the whole suite fails when a line is not proven; no test runs twice for it. With
+A run of the whole suite reports the lines that are not proven, whatever became of its tests, and fails for them
+where no test failed; no test runs twice for it. Lines whose tests `--tests` leaves out do not count. With
 `--requirements` (or `--scenarios`) only the tests of that catalogue run, and the table of all its
 lines is printed.
 """
 
 from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Mapping
 
 import pytest
 from _pytest.terminal import TerminalReporter
@@ -15,6 +18,7 @@ from tests.catalogue.requirements import Book, catalogue, every_line, families
 from tests.selection import is_narrowed
 
 _PROPERTY = "requirement"
+_NOT_RUN = "requirements_not_run"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -36,6 +40,42 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # a worker of xdist sends its reports to the controller
         config.pluginmanager.register(Judge(config), "requirements-judge")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection_modifyitems(
+    config: pytest.Config, items: list[pytest.Item]
+) -> Generator[None]:
+    """Mark tests with their lines, keep those of the chosen lines, and record the lines that others leave out."""
+    names = {item: requirements_of(item) for item in items}
+    for item, lines in names.items():
+        item.user_properties += [(_PROPERTY, name) for name in lines]
+    yield
+    _keep(config, items, names)
+    kept = {name for item in items for name in names.get(item, ())}
+    not_run = sorted({name for lines in names.values() for name in lines} - kept)
+    if hasattr(config, "workeroutput"):
+        config.workeroutput[_NOT_RUN] = not_run
+    else:
+        _judge(config).left_out(not_run)
+
+
+def _keep(
+    config: pytest.Config, items: list[pytest.Item], names: Mapping[pytest.Item, list[str]]
+) -> None:
+    chosen = chosen_lines(config)
+    if chosen is None:
+        return
+    kept = [item for item in items if chosen.intersection(names.get(item, ()))]
+    if len(kept) < len(items):
+        config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+        items[:] = kept
+
+
+def _judge(config: pytest.Config) -> Judge:
+    judge = config.pluginmanager.get_plugin("requirements-judge")
+    assert isinstance(judge, Judge)
+    return judge
 
 
 def requirements_of(item: pytest.Item) -> list[str]:
@@ -66,21 +106,6 @@ def chosen_lines(config: pytest.Config) -> set[str] | None:
     return lines
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    chosen = chosen_lines(config)
-    others = []
-    for item in items:
-        names = requirements_of(item)
-        item.user_properties += [(_PROPERTY, name) for name in names]
-        if chosen is not None and not chosen.intersection(names):
-            others.append(item)
-    if others:
-        gone = set(others)
-        config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if item not in gone]
-
-
 class Judge:
     """Collects outcomes, from all workers, and gives the verdict of a whole run."""
 
@@ -88,6 +113,14 @@ class Judge:
         self._chosen = chosen_lines(config)
         self._whole = _is_whole(config)
         self._record = Record()
+
+    def left_out(self, lines: Iterable[str]) -> None:
+        """Record the lines whose tests are all left out."""
+        self._record.not_run = set(lines)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: object) -> None:
+        self.left_out(getattr(node, "workeroutput", {}).get(_NOT_RUN, self._record.not_run))
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:

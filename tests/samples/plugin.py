@@ -1,4 +1,4 @@
-"""For pytest: `--sample` runs a sample of the heavy proofs, and the end of the run lists what it left out.
+"""For pytest: `--tests sample` and `--tests ci` leave out some of the heavy proofs, and the end of the run lists them.
 
 Without the option every test runs that was asked for.
 """
@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
-from tests.samples.plan import Collected, proofs, report, sample
-from tests.selection import is_sample
+from tests.samples.commit import commit_of
+from tests.samples.plan import Choice, Collected, proofs, report, scenarios, select
+from tests.selection import Tests, tests_of
 from tests.xdist_groups import needs_real_server
 
 _LEFT_OUT, _TOTALS = "sample_left_out", "sample_totals"
@@ -22,47 +23,30 @@ LISTING = pytest.StashKey["Listing"]()
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--sample",
-        action="store_true",
-        help="run a sample of the heavy proofs (tests/samples/plan.toml); the end lists what was left out",
+        "--tests",
+        choices=[str(each) for each in Tests],
+        default=str(Tests.ALL),
+        help="of the heavy proofs a sample, or in addition what changed and a rotating fifth (ci); the end lists what was left out",
     )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if is_sample(config):
+    if tests_of(config) is not Tests.ALL:
         config.stash[LISTING] = listing = Listing(config)
         config.pluginmanager.register(listing, "sample-listing")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if not is_sample(config):
+    if tests_of(config) is Tests.ALL:
         return
-    chosen = sample([Collected(item.nodeid, needs_real_server(item)) for item in items], proofs())
+    listing = config.stash[LISTING]
+    tests = [Collected(item.nodeid, needs_real_server(item)) for item in items]
+    chosen = select(tests, proofs(), listing.choice)
     others = [item for item in items if item.nodeid not in chosen.kept]
-    config.stash[LISTING].collected(chosen.left_out, chosen.totals)
+    listing.collected(chosen.left_out, chosen.totals)
     if others:
         config.hook.pytest_deselected(items=others)
         items[:] = [item for item in items if item.nodeid in chosen.kept]
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(
-    item: pytest.Item, call: pytest.CallInfo[None]
-) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """In a sample, skip what needs a real API server where that would have to be built first."""
-    report = yield
-    if is_sample(item.config) and call.excinfo is not None and _is_missing(call.excinfo.value):
-        report.outcome = "skipped"
-        path, line, _ = item.location
-        why = "no kube-apiserver on this machine: hack/envtest-assets.sh all provides one"
-        report.longrepr = (path, line or 0, f"Skipped: {why}")
-    return report
-
-
-def _is_missing(error: BaseException) -> bool:
-    from ctrlruntime.envtest.assets import AssetsMissing
-
-    return isinstance(error, AssetsMissing)
 
 
 class Listing:
@@ -72,6 +56,11 @@ class Listing:
         self._config = config
         self._left_out: Counter[str] = Counter()
         self._totals: Counter[str] = Counter()
+        self.choice = Choice(
+            commit=commit_of(config.rootpath),
+            ci=tests_of(config) is Tests.CI,
+            chosen=tuple(scenario.test for scenario in scenarios()),
+        )
 
     def collected(self, left_out: Mapping[str, int], totals: Mapping[str, int]) -> None:
         """Record the numbers of this process."""
@@ -91,6 +80,6 @@ class Listing:
     def pytest_terminal_summary(self, terminalreporter: TerminalReporter) -> None:
         if not self._left_out:
             return
-        terminalreporter.section("left out of this sample")
-        for line in report(self._left_out, self._totals):
+        terminalreporter.section("left out of this run")
+        for line in report(self._left_out, self._totals, self.choice):
             terminalreporter.write_line(line)
