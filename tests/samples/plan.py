@@ -29,7 +29,7 @@ class Proof:
     """Tests that prove one thing many times over, or on a second server.
 
     `tests` are prefixes of test IDs; with `on_server` only those on a real API server. Every `one_in`-th test
-    is in the sample, the first one included; with `each_file` the count starts again in each file. `ci`: what
+    is in the sample, the first one included (0: none); with `each_file` the count starts again in each file. `ci`: what
     TESTS=ci runs of it, a `fifth` in rotation, `all`, or with `chosen` the scenarios of real_server.toml, which
     the sample is taken of as well.
     """
@@ -70,7 +70,7 @@ class Choice:
             return True
         if proof.ci == "chosen" and not test.id.startswith(self.chosen):
             return self.ci and test.id.partition("::")[0] in self.commit.changed
-        if place % proof.one_in == 0:
+        if proof.one_in and place % proof.one_in == 0:
             return True
         if not self.ci:
             return False
