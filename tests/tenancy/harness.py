@@ -38,11 +38,14 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
+from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.envtest.server import APIServer
+from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
 from manager.controllers.tenancy import add_tenancy
@@ -125,8 +128,11 @@ class World(ManagerHarness):
         """
         async with contextlib.AsyncExitStack() as stack:
             around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
+            managers = [name for name in names_of(users) if name != ADMIN]
             if cls.ground is None:
                 settings: dict[str, Any] = {"authorization": "RBAC", **around, **embedded}
+                snapshot = await _installation(tuple(managers))
+                settings["server"] = {"snapshot": snapshot, **settings.get("server", {})}
                 env = Environment(users=embedded_users(users), **settings)
             else:
                 known = await cls.ground.users(names_of(users))
@@ -134,14 +140,10 @@ class World(ManagerHarness):
                 env = cls.ground.server.environment(users=known, **around)
                 namespace = namespace or cls.ground.namespace()
             await stack.enter_async_context(env)
-            managers = [name for name in names_of(users) if name != ADMIN]
             audited = stack.enter_context(cls._audited(env, managers, denied))
             world = cls(env, folder, options=options or permissive(folder), cache=cache)
             world.audited = audited
             world.namespace = namespace or NAMESPACE
-            if cls.ground is None:
-                await install(world.client, users=managers)
-                await add_grants(world.client)
             if world.namespace != NAMESPACE:
                 await world.make_namespace(world.namespace)
             world.make_table()
@@ -450,6 +452,20 @@ class World(ManagerHarness):
     def busy(self) -> bool:
         """Whether a manager of this process has requests in its queues or at work."""
         return self.manager is not None and is_busy(self.manager)
+
+
+_SNAPSHOTS: dict[tuple[str, ...], Snapshot] = {}
+
+
+async def _installation(managers: tuple[str, ...]) -> Snapshot:
+    """Return what an embedded server holds that has the installation, made once for the managers' names."""
+    found = _SNAPSHOTS.get(managers)
+    if found is None:
+        async with APIServer() as server, Client.connect(Config(host=server.url)) as client:
+            await install(client, users=managers)
+            await add_grants(client)
+            found = _SNAPSHOTS[managers] = server.snapshot()
+    return found
 
 
 @functools.cache

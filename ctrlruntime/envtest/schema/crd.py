@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from ctrlruntime.envtest.schema import causes
 from ctrlruntime.envtest.schema.causes import Cause
@@ -42,6 +45,8 @@ _NOT_NESTED = (
     "x-kubernetes-map-type",
 )
 _JUNCTORS = ("allOf", "anyOf", "oneOf")
+_REMEMBERED = 128
+"""Schemas whose check is remembered."""
 
 
 def validate_crd_schema(
@@ -54,13 +59,20 @@ def validate_crd_schema(
     """
     if not isinstance(schema, dict):
         return [causes.required(path, "schemas are required")]
+    return list(_checked(orjson.dumps(schema), path))
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _checked(encoded: bytes, path: str) -> tuple[Cause, ...]:
+    """Check a schema. Test suites install the same ones on server after server."""
+    schema: Schema = orjson.loads(encoded)
     found = list(_root(schema, path))
     found.extend(_node(schema, path))
     if not found:
         found.extend(_defaults(Structural(schema), path))
     if not found:
         found.extend(check_rules(schema, path))
-    return found
+    return tuple(found)
 
 
 def _root(schema: Schema, path: str) -> Iterator[Cause]:

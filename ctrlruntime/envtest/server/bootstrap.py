@@ -6,6 +6,7 @@ import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.server.snapshot import restore
 from ctrlruntime.envtest.server.state import State
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -14,6 +15,9 @@ NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
 def bootstrap(state: State) -> None:
     """Namespaces, the `kubernetes` Service and the cluster roles that RBAC itself needs."""
     if len(state.storage.bucket("namespaces")):
+        return
+    if state.options.snapshot is not None:
+        restore(state, state.options.snapshot)
         return
     for name in NAMESPACES:
         namespace: Manifest = {

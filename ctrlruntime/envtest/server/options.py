@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from ctrlruntime.envtest.server.snapshot import Snapshot
+
 
 @dataclass(frozen=True, slots=True)
 class User:
@@ -73,3 +75,5 @@ class ServerOptions:
     """Where webhooks of a service (namespace, name) are really reached: `https://host:port`."""
     latency: Latency = field(default_factory=Latency)
     clock: Callable[[], datetime] = wall_clock
+    snapshot: Snapshot | None = None
+    """What the server holds from the start, of another one (`APIServer.snapshot`); None: what a new cluster has."""

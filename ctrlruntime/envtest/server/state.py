@@ -28,7 +28,7 @@ class State:
         self.schemas = SchemaRegistry()
         self.allocations: dict[str, Any] = {}
         self._leads: dict[tuple[str, str, str], bytes] = {}
-        self._compiled: dict[Any, TypeSchema] = {}
+        self.compiled: dict[Any, TypeSchema] = {}
         self._now_text: tuple[int, str] = (0, "")
 
     def now(self) -> str:
@@ -56,9 +56,9 @@ class State:
 
     def schema(self, kind: Kind, version: str) -> TypeSchema:
         key = (kind.group, kind.kind, version, kind.epoch, kind.custom)
-        found = self._compiled.get(key)
+        found = self.compiled.get(key)
         if found is None:
-            found = self._compiled[key] = self._compile(kind, version)
+            found = self.compiled[key] = self._compile(kind, version)
         return found
 
     def _compile(self, kind: Kind, version: str) -> TypeSchema:

@@ -49,6 +49,13 @@ class Record:
         """The object; decoded each time once it is history."""
         return self.load() if self._obj is None else self._obj
 
+    def copy(self) -> Record:
+        """Return a record of the same object that is archived by itself."""
+        other = object.__new__(Record)
+        for name in Record.__slots__:
+            setattr(other, name, getattr(self, name))
+        return other
+
     def archive(self) -> None:
         """Keep the bytes only, and of the forms those that a webhook converted."""
         if self._obj is None:
@@ -128,13 +135,13 @@ Listener = Callable[["Bucket", Change], None]
 class Bucket:
     """All objects of one resource, with the history of their changes."""
 
-    def __init__(self, resource: str) -> None:
+    def __init__(self, resource: str, beginning: int = 0) -> None:
         self.resource = resource
         self.records: dict[Key, Record] = {}
         self.history: deque[Change] = deque()
-        self.forgotten = 0
+        self.forgotten = beginning
         """Revision of the newest change that is no longer in the history."""
-        self.changed = 0
+        self.changed = beginning
         self.watchers: dict[int, Watcher] = {}
         self._sorted: list[str] = []
 
@@ -250,6 +257,8 @@ class Storage:
 
     def __init__(self, history: int) -> None:
         self.revision = 1
+        self.beginning = 0
+        """The revision of the snapshot that it started from: of what was before it there is no history."""
         self.history = History(history)
         self._buckets: dict[str, Bucket] = {}
         self.listeners: list[Listener] = []
@@ -257,7 +266,7 @@ class Storage:
     def bucket(self, resource: str) -> Bucket:
         found = self._buckets.get(resource)
         if found is None:
-            found = self._buckets[resource] = Bucket(resource)
+            found = self._buckets[resource] = Bucket(resource, self.beginning)
         return found
 
     def __iter__(self) -> Iterator[Bucket]:
