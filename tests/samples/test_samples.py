@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import subprocess
 from collections import Counter
+import re
 from pathlib import Path
 
 import pytest
 
 from tests.samples.commit import CHANGED_SINCE, FIFTHS, Commit, commit_of
-from tests.samples.plan import Choice, Collected, Proof, fifth_of, proofs, report, select
+from tests.samples.plan import Choice, Collected, Proof, fifth_of, proofs, report, scenarios, select
 from tests.support.pytest_runs import run_pytest
 
 ROOT = Path(__file__).parents[2]
 DEFECTS = Proof(name="defects", tests=("tests/a.py", "tests/b/"), one_in=3)
 SERVER = Proof(name="server", tests=("tests/",), one_in=2, on_server=True, each_file=False)
+DIFFERENCES = {"apply", "conflict", "ownership", "admission", "watch", "garbage collection"}
+DIFFERENCES |= {"rights", "conversion", "crds"}
+"""What could differ between the embedded server and a real one."""
 SYSTEMS = Proof(name="systems", tests=("tests/s",), one_in=2, on_server=True, ci="chosen")
 SAMPLE = Choice()
 
@@ -109,6 +113,18 @@ def test_the_plan_names_what_exists_and_keeps_some_of_each() -> None:
             path, _, name = prefix.partition("::")
             assert (ROOT / path).exists(), prefix
             assert not name or f"def {name}(" in (ROOT / path).read_text(), prefix
+
+
+def test_scenarios_on_a_real_server_name_what_exists_and_why_servers_could_differ() -> None:
+    prefixes = [scenario.test for scenario in scenarios()]
+    assert len(set(prefixes)) == len(prefixes)
+    assert {scenario.why for scenario in scenarios()} == DIFFERENCES
+    for prefix in prefixes:
+        path, *names = prefix.partition("[")[0].split("::")
+        source = (ROOT / path).read_text()
+        for name in names:
+            word = "class" if name.startswith("Test") else "def"
+            assert re.search(rf"\b{word} {name}\b", source), prefix
 
 
 def test_the_report_shows_how_many_where_and_how_to_run_them() -> None:
