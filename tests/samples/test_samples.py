@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections import Counter
-import re
 from pathlib import Path
 
 import pytest
