@@ -145,4 +145,7 @@ async def test_garbage_is_collected_of_owners_from_the_snapshot(snapshot: Snapsh
             }
         )
         await client.delete(kind, "a", namespace="default")
-        await eventually(lambda: client.list(CONFIG_MAP, "default"), lambda items: not items)
+        assert (
+            await eventually(lambda: client.list(CONFIG_MAP, "default"), lambda items: not items)
+            == []
+        )

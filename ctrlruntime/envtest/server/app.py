@@ -20,7 +20,7 @@ from ctrlruntime.envtest.server.gc import GarbageCollector
 from ctrlruntime.envtest.server.namespaces import NamespaceController
 from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Request, parse_request
-from ctrlruntime.envtest.server.snapshot import Snapshot, take
+from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.watch import Watch
 from ctrlruntime.graceful_server import hanging_up, stop_listening
@@ -58,7 +58,7 @@ class APIServer:
 
     def snapshot(self) -> Snapshot:
         """Return what it holds now, for `ServerOptions.snapshot` of other servers."""
-        return take(self.state)
+        return self.state.snapshot()
 
     async def start(self) -> None:
         """Listen. Raises OSError where the port is taken."""

@@ -6,7 +6,6 @@ import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.envtest.server.snapshot import restore
 from ctrlruntime.envtest.server.state import State
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -17,7 +16,7 @@ def bootstrap(state: State) -> None:
     if len(state.storage.bucket("namespaces")):
         return
     if state.options.snapshot is not None:
-        restore(state, state.options.snapshot)
+        state.restore(state.options.snapshot)
         return
     for name in NAMESPACES:
         namespace: Manifest = {

@@ -11,17 +11,13 @@ Starting from one takes less than a millisecond; to install fifteen definitions 
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ctrlruntime.envtest.schema.registry import TypeSchema
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.storage import Record
-
-if TYPE_CHECKING:
-    from ctrlruntime.envtest.server.state import State
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,27 +32,3 @@ class Snapshot:
     kinds: tuple[Kind, ...]
     compiled: Mapping[Any, TypeSchema]
     allocations: Mapping[str, Any]
-
-
-def take(state: State) -> Snapshot:
-    """Return what the server holds now."""
-    return Snapshot(
-        revision=state.storage.revision,
-        records={bucket.resource: tuple(bucket.scan()) for bucket in state.storage},
-        kinds=tuple(kind for kind in state.catalog if kind.custom),
-        compiled=dict(state.compiled),
-        allocations=copy.deepcopy(state.allocations),
-    )
-
-
-def restore(state: State, snapshot: Snapshot) -> None:
-    """Make an empty server hold what another one held."""
-    state.storage.revision = state.storage.beginning = snapshot.revision
-    for resource, records in snapshot.records.items():
-        bucket = state.storage.bucket(resource)
-        for record in records:
-            bucket.put((record.namespace, record.name), record.copy())
-    for kind in snapshot.kinds:
-        state.catalog.put(kind)
-    state.compiled.update(snapshot.compiled)
-    state.allocations.update(copy.deepcopy(dict(snapshot.allocations)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,7 @@ from ctrlruntime.envtest.server.errors import PageNotFound, StatusError, unknown
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
 from ctrlruntime.envtest.server.options import ServerOptions
 from ctrlruntime.envtest.server.request import Form, Request
+from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.server.storage import Bucket, Record, Storage
 
 
@@ -28,8 +30,30 @@ class State:
         self.schemas = SchemaRegistry()
         self.allocations: dict[str, Any] = {}
         self._leads: dict[tuple[str, str, str], bytes] = {}
-        self.compiled: dict[Any, TypeSchema] = {}
+        self._compiled: dict[Any, TypeSchema] = {}
         self._now_text: tuple[int, str] = (0, "")
+
+    def snapshot(self) -> Snapshot:
+        """Return what the server holds now."""
+        return Snapshot(
+            revision=self.storage.revision,
+            records={bucket.resource: tuple(bucket.scan()) for bucket in self.storage},
+            kinds=tuple(kind for kind in self.catalog if kind.custom),
+            compiled=dict(self._compiled),
+            allocations=copy.deepcopy(self.allocations),
+        )
+
+    def restore(self, snapshot: Snapshot) -> None:
+        """Hold what another server held; this one is empty."""
+        self.storage.revision = self.storage.beginning = snapshot.revision
+        for resource, records in snapshot.records.items():
+            bucket = self.storage.bucket(resource)
+            for record in records:
+                bucket.put((record.namespace, record.name), record.copy())
+        for kind in snapshot.kinds:
+            self.catalog.put(kind)
+        self._compiled.update(snapshot.compiled)
+        self.allocations.update(copy.deepcopy(dict(snapshot.allocations)))
 
     def now(self) -> str:
         """RFC 3339 UTC, in seconds."""
@@ -56,9 +80,9 @@ class State:
 
     def schema(self, kind: Kind, version: str) -> TypeSchema:
         key = (kind.group, kind.kind, version, kind.epoch, kind.custom)
-        found = self.compiled.get(key)
+        found = self._compiled.get(key)
         if found is None:
-            found = self.compiled[key] = self._compile(kind, version)
+            found = self._compiled[key] = self._compile(kind, version)
         return found
 
     def _compile(self, kind: Kind, version: str) -> TypeSchema:
