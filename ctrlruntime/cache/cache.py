@@ -337,6 +337,10 @@ class Cache:
         """Every informer of a kind, in whatever version and selection."""
         return self._lookup.of_every_version(kind)
 
+    def informers(self) -> tuple[Informer, ...]:
+        """Return every informer in use."""
+        return tuple(self._uses)
+
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:

@@ -57,6 +57,11 @@ class EventHandlers:
         """Call `handler` whenever the server ceases, or begins again, to serve the kind."""
         self._served.append(handler)
 
+    @property
+    def synced(self) -> bool:
+        """Whether every handler was given all that was there when it was added."""
+        return all(registration.synced for registration in self._registrations)
+
     def emit(self, event: Event) -> None:
         """Deliver one change."""
         for registration in tuple(self._registrations):

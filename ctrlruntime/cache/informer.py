@@ -174,6 +174,11 @@ class Informer:
         """
         self._handlers.add_served(handler)
 
+    @property
+    def handlers_synced(self) -> bool:
+        """Whether every handler was given all objects that were there when it was added."""
+        return self._handlers.synced
+
     def _index_failed(self, index: str, entry: Entry, error: BaseException) -> None:
         self._deps.observer.index_failed(self.gvk)
         self._log.error(

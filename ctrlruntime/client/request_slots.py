@@ -15,8 +15,14 @@ class RequestSlots:
     def __init__(self, count: int) -> None:
         if count < 1:
             raise ValueError(f"there has to be one request at a time at least, not {count}")
+        self._count = count
         self._free = count
         self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def taken(self) -> int:
+        """Slots that are taken or waited for."""
+        return self._count - self._free + len(self._waiting)
 
     def take(self) -> bool:
         """Take a slot, unless none is free: then `wait` for one. Give it back by `release` in any case."""

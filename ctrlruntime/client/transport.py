@@ -125,12 +125,19 @@ class Transport:
         self._retiring: list[ConnectionPool] = []
         self._generation: tuple[int, int] = (-1, -1)
         self._closed = False
+        self.sent = 0
+        """Attempts of requests so far; watches are not counted."""
 
     async def __aenter__(self) -> "Transport":
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
+
+    @property
+    def under_way(self) -> int:
+        """Requests without an answer so far; watches are not counted."""
+        return self._slots.taken
 
     async def close(self) -> None:
         self._closed = True
@@ -277,6 +284,7 @@ class Transport:
     async def _attempt(
         self, method: str, path: str, data: bytes, size: int, timeout: float
     ) -> Answer:
+        self.sent += 1
         if not self._slots.take():
             await self._slots.wait()
         started = time.perf_counter()

@@ -109,6 +109,16 @@ class Cluster:
         """Resolves kinds by the server's discovery."""
         return self.live_client.mapper
 
+    @property
+    def under_way(self) -> int:
+        """Requests of the clients, cache and recorder without an answer so far; watches are not counted."""
+        return sum(each.transport.under_way for each in (self.live_client, self._event_client))
+
+    @property
+    def sent(self) -> int:
+        """Requests sent so far by the clients, cache and recorder; watches are not counted."""
+        return sum(each.transport.sent for each in (self.live_client, self._event_client))
+
     def connect(self, fence: Fence | None = None) -> Client:
         """Make a further client, with a transport of its own, under the same limit of requests a second."""
         options = self.options.client

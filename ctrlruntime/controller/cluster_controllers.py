@@ -106,6 +106,10 @@ class ClusterControllers:
         part = self._parts.get(cluster)
         return None if part is None else part.queue
 
+    def parts(self) -> dict[str, ClusterController[Any]]:
+        """Return the parts by the names of their clusters."""
+        return dict(self._parts)
+
     def engage(self, cluster: Cluster) -> None:
         """Declare what the controller watches there; the part runs as soon as the controller does."""
         if self._shutting_down or not self._selects(cluster.name):

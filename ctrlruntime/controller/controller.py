@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable
-from typing import TYPE_CHECKING, Generic, Protocol
+from collections.abc import Awaitable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -37,6 +37,8 @@ class Parts(Protocol):
     async def run(self) -> None: ...
 
     def shutdown(self) -> None: ...
+
+    def parts(self) -> Mapping[str, Controller[Any]]: ...
 
 
 class SourceSyncTimeout(TimeoutError):
@@ -121,6 +123,27 @@ class Controller(Generic[RequestT]):
     def needs_warmup(self) -> bool:
         """Read by the manager: whether :meth:`warmup` is to run before the election."""
         return self.settings.enable_warmup
+
+    @property
+    def starting(self) -> bool:
+        """Whether it was started and its workers were not, or a source was added that has not started."""
+        return (self._started and not self._working and not self._closed) or bool(self._watching)
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests are ready or being reconciled, or work of event handlers runs; delayed requests aside."""
+        queue = self.queue
+        return bool(len(queue) or queue.core.processing or self._intake.deferred.busy)
+
+    def ready_in(self) -> float | None:
+        """Return the seconds until the next delayed request is ready; None if none is delayed."""
+        delays = (self.queue.ready_in(), self._intake.deferred.ready_in())
+        return min((each for each in delays if each is not None), default=None)
+
+    def by_cluster(self) -> dict[str, Controller[Any]]:
+        """Return this controller under "", and its parts in engaged clusters under their names."""
+        parts = {} if self._clusters is None else self._clusters.parts()
+        return {"": self, **parts}
 
     def permissions(self) -> tuple[Permission, ...]:
         """Return what the declared watches need: ``(group, plural, verbs)``, for generating RBAC."""

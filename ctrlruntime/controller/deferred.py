@@ -45,6 +45,16 @@ class DeferredWork:
         self._later.add(timer)
         return True
 
+    @property
+    def busy(self) -> bool:
+        """Whether any of it runs, or waits for room."""
+        return bool(self._running or self._waiting)
+
+    def ready_in(self) -> float | None:
+        """Return the seconds until the next attempt of what failed; None if nothing did."""
+        now = asyncio.get_running_loop().time()
+        return min((max(0.0, timer.when() - now) for timer in self._later), default=None)
+
     async def close(self) -> None:
         """Cancel what runs and drop what waits."""
         self._closed = True

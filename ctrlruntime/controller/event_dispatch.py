@@ -104,7 +104,7 @@ class EventDispatcher:
         self._metrics = metrics if metrics is not None else NoMetrics()
         self._logger = logger
         self._tracing = tracing if tracing is not None and tracing.enabled else None
-        self._deferred = DeferredWork()
+        self.deferred = DeferredWork()
 
     def deliver(
         self,
@@ -138,7 +138,7 @@ class EventDispatcher:
 
     async def close(self) -> None:
         """Cancel asynchronous work of handlers that has not ended."""
-        await self._deferred.close()
+        await self.deferred.close()
 
     def _lose(self, change: str, error: BaseException) -> None:
         self._metrics.event_failed()
@@ -159,7 +159,7 @@ class EventDispatcher:
         """Run ``work`` again after a delay: what awaits fails when a server does, and recovers with it."""
         again = partial(self._attempt, change, work, failures + 1)
         delay = exponential(RETRY_BASE, RETRY_CAP, failures)
-        if failures + 1 >= ATTEMPTS or not self._deferred.add_later(delay, again):
+        if failures + 1 >= ATTEMPTS or not self.deferred.add_later(delay, again):
             self._lose(change, error)
             return
         self._metrics.event_retried()
@@ -178,7 +178,7 @@ class EventDispatcher:
         )
 
     def _defer(self, change: str, work: Work) -> None:
-        self._deferred.add(partial(self._attempt, change, work))
+        self.deferred.add(partial(self._attempt, change, work))
 
 
 def is_unremarkable(event: Event) -> bool:

@@ -187,6 +187,11 @@ class Manager:
     def diagnostics_port(self) -> int | None:
         return self._endpoints.port("diagnostics")
 
+    @property
+    def controllers(self) -> tuple[Controller, ...]:
+        """The controllers added so far."""
+        return tuple(self._controllers)
+
     def claim_controller_name(self, name: str) -> None:
         """Raise ValueError if a controller of this name exists: their metrics would mix."""
         if name in self._names:

@@ -96,6 +96,11 @@ class PriorityQueue(Generic[RequestT]):
         """Clear the failure count of ``request``."""
         self.core.forget(request)
 
+    def ready_in(self) -> float | None:
+        """Return the seconds until the next delayed item is ready; None if none is delayed."""
+        due = self.core.next_due()
+        return None if due is None else max(0.0, due - self._clock())
+
     def retries(self, request: RequestT) -> int:
         """Failures of ``request`` since it was last forgotten."""
         return self.core.limiter.retries(request)

@@ -26,13 +26,13 @@ from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.idle import WITHIN, idle
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
-from tests.support.work import is_busy
 
-IDLE = 0.5
-"""Seconds without a request that count as idle."""
+SILENCE = 0.5
+"""Seconds without a request that count as idle for managers in other processes."""
 TURNS = 10
 """Turns of the loop in which that time passes, at least."""
 LIMIT = 120.0
@@ -127,17 +127,23 @@ class ManagerHarness:
         """Return what the manager wrote since then, or tried to."""
         return [each for each in self.requests(since) if each.verb not in ("get", "list")]
 
-    async def idle(self, seconds: float = IDLE) -> None:
-        """Wait until the manager sends no request but watches for so long, and has nothing left to reconcile."""
+    async def idle(self, within: float = WITHIN) -> None:
+        """Wait until the manager has nothing left to do, nor within so many seconds; see `ctrlruntime.envtest.idle`.
+
+        Without one in this process: until those of other processes have sent nothing for a while.
+        """
+        if self.manager is not None:
+            await idle(self.manager, self.client, within=within, timeout=LIMIT)
+            return
         async with asyncio.timeout(LIMIT):
-            while not await self._is_idle(seconds):
+            while not await self._is_silent():
                 pass
 
-    async def _is_idle(self, seconds: float) -> bool:
+    async def _is_silent(self) -> bool:
         """Look at it in turns: a process that the machine did not run for so long was not idle."""
         mark = self.mark()
         for _ in range(TURNS):
-            await asyncio.sleep(seconds / TURNS)
+            await asyncio.sleep(SILENCE / TURNS)
             if self.requests(mark):
                 return False
-        return self.manager is None or not is_busy(self.manager)
+        return True

@@ -33,10 +33,8 @@ from tests.tenancy.harness import (
 ACCOUNT = mapping("v1", "ServiceAccount")
 CHILDREN = (ACCOUNT, CONFIG_MAP, SECRET, DEPLOYMENT, SERVICE)
 OWN: tuple[Kind, ...] = (TenantRegistry, TenantTemplate, Tenant)
-SILENCE = 0.5
-"""Seconds without a request that count as rest of a manager that can be seen to be idle."""
-LONG_SILENCE = 1.2
-"""The same of one that cannot."""
+SILENCE = 1.2
+"""Seconds without a request that count as idle for managers in processes of their own."""
 
 
 def sample_lists(*, ordered: bool = True) -> dict[str, Any]:
@@ -139,7 +137,7 @@ class Story:
     async def end(self) -> Ending:
         """Wait until nothing moves; what there is then."""
         await self.fleet.world.eventually(self._counted, timeout=self.timeout)
-        await self.rest()
+        await self.idle()
         uids = await self.uids()
         kept = {key: uid for key, uid in self.born.items() if "/a-" in key}
         return Ending(
@@ -148,17 +146,18 @@ class Story:
             self.writes(),
         )
 
-    async def rest(self) -> None:
-        """Wait until the manager asks nothing of this namespace."""
+    async def idle(self) -> None:
+        """Wait until the manager is idle: one in another process until it sends nothing for this namespace."""
         world = self.fleet.world
-        silence = LONG_SILENCE if world.manager is None else SILENCE
+        if world.manager is not None:
+            await world.idle()
+            return
         async with asyncio.timeout(self.timeout):
             mark = world.mark()
-            while True:
-                await asyncio.sleep(silence)
-                if not self.log(mark) and not world.busy():
-                    return
+            await asyncio.sleep(SILENCE)
+            while self.log(mark):
                 mark = world.mark()
+                await asyncio.sleep(SILENCE)
 
     # -- what is looked at -----------------------------------------------------------------
 

@@ -55,7 +55,6 @@ from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
 from tests.support.manager_harness import ManagerHarness, make_manager
 from tests.support.ports import held
-from tests.support.work import is_busy
 from tests.tenancy.servers import EMBEDDED, REAL
 from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
 
@@ -69,8 +68,6 @@ STATUS_PERIOD = 0.1
 """Counts in statuses follow soon, so that tests need not wait for them."""
 PATIENCE = 90.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
-REST = 0.5
-"""Seconds without a request that count as rest."""
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
 SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
 
@@ -434,24 +431,6 @@ class World(ManagerHarness):
     def counts(self, since: Mark) -> Counts:
         """What the manager asked since then, without leases."""
         return self.environment.proxy.log.since(since).select(user="manager").without_leases()
-
-    async def rest(self, quiet: float = REST, timeout: float = PATIENCE) -> None:
-        """Wait until the manager has asked nothing but watches for a while, and nothing is under way."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + timeout
-        mark, since = self.mark(), loop.time()
-        while loop.time() < end:
-            await asyncio.sleep(min(quiet, 0.05))
-            counts = self.counts(mark)
-            if counts.total != counts.watches:
-                mark, since = self.mark(), loop.time()
-            elif loop.time() - since >= quiet and not self.busy():
-                return
-        raise AssertionError(f"the manager does not come to rest:\n{self.counts(mark)}")
-
-    def busy(self) -> bool:
-        """Whether a manager of this process has requests in its queues or at work."""
-        return self.manager is not None and is_busy(self.manager)
 
 
 _SNAPSHOTS: dict[tuple[str, ...], Snapshot] = {}

@@ -126,7 +126,7 @@ async def live(world: LeadersWorld, chosen: list[Case]) -> None:
         await fleet.event("InvalidAnnotation")
         await everything_changes(fleet, chosen, space)
         await metrics_are_read(fleet)
-        await world.rest()
+        await world.idle()
         fleet.delete_row("a")
         await fleet.allow_delete(1)
         await deleted(world, mark, [*resources, "tenants.tenancy.ctrlruntime.dev"])

@@ -116,7 +116,7 @@ async def test_h_a5_a_change_that_is_not_rolled_out_is_not_applied(tmp_path: Pat
             found = await fleet.until(TenantTemplate, "app", "Applied", "False", "NotRolledOut")
             assert "0 of 5 tenants have the template's present content" in found.message
             await fleet.until(TenantRegistry, "registry", "Ready", "False")
-            await world.rest()
+            await world.idle()
             template = await fleet.read(TenantTemplate, "app")
             assert not waited_for(template)
             assert template.status.observed_generation == template.metadata.generation

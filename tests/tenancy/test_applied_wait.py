@@ -86,7 +86,7 @@ async def test_h_a5_kubectl_wait_for_applied_ends_once_the_change_is_rolled_out(
             for _ in range(2):
                 await world.start_manager()
                 await fleet.until(TenantTemplate, "app", "Applied", "False", "NotRolledOut")
-                await world.rest()
+                await world.idle()
                 assert process.poll() is None, "the change has reached no tenant"
                 await world.stop_manager()
             place.with_suffix(".away").rename(place)

@@ -178,7 +178,7 @@ async def test_a_kind_known_from_elsewhere_that_the_server_lacks_holds_nobody_up
     said = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert "the server does not serve example.com/v1 Gadget" in said.message
     assert await fleet.get(CONFIG_MAP, "a-app") is not None
-    await world.rest()
+    await world.idle()
     await world.environment.install_crds(definition(gadget))
     await fleet.ready("a-app")
     assert await fleet.get(gadget, "a-app-bad") is not None
@@ -443,7 +443,7 @@ async def test_what_no_rule_of_the_definition_kept_out_is_told_and_not_tried(
         given = {"source": fleet.source() | source}
         await world.eventually(lambda: written(fleet, TenantRegistry, "registry", given))
         await fleet.until(TenantRegistry, "registry", "Ready", "False", "InvalidSpec", message=word)
-        await world.rest()
+        await world.idle()
         assert await fleet.tenants() == ["a-app"]
         await fleet.patch(TenantRegistry, "registry", {"spec": {"source": fleet.source()}})
         await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")

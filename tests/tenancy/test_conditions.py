@@ -451,7 +451,7 @@ async def test_pausing_costs_one_write_and_resuming_another(world: World) -> Non
         lambda: fleet.find(TenantRegistry, "registry"), lambda r: r.status.ready == 1
     )
     for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app"), (TenantRegistry, "registry")):
-        await world.rest()
+        await world.idle()
         mark = world.mark()
         await fleet.annotate(kind, name, paused="true")
         await fleet.until(kind, name, "Paused", "True", "PausedByAnnotation")
@@ -528,7 +528,7 @@ async def test_reconcile_now_is_carried_out_and_answered_on_every_kind(world: Wo
     await handled(fleet, TenantTemplate, "app", "now")
     await fleet.annotate(Tenant, "a-app", reconcile_now="now")
     await handled(fleet, Tenant, "a-app", "now")
-    await world.rest()
+    await world.idle()
     mark = world.mark()
     await fleet.annotate(Tenant, "a-app", reconcile_now="again")
     await handled(fleet, Tenant, "a-app", "again")

@@ -242,13 +242,13 @@ async def tenant_with_a_kill(
         killed = asyncio.create_task(gone.wait())
         await asyncio.wait({ready, killed}, return_when=asyncio.FIRST_COMPLETED)
         if not gone.is_set():
-            await world.rest()
+            await world.idle()
         killed.cancel()
         if gone.is_set():
             await process.wait()
             process = await start(world, forkserver)
         await ready
-        await world.rest()
+        await world.idle()
     finally:
         world.environment.proxy.remove(rule)
         await process.stop(grace=0)
@@ -290,12 +290,12 @@ async def uninterrupted(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     async with World.start(folder, nodes=True) as world:
         await prepare(world)
         await world.ready("a-web-app", "b-web-app", "a-space", "b-space")
-        await world.rest()
+        await world.idle()
         before = await inventory(world)
         await change(world)
         await world.gone(Tenant.mapping(), "b-web-app")
         await world.gone(Tenant.mapping(), "b-space")
         await world.gone(NAMESPACE_KIND, space(world, "b"))
         await world.ready("a-web-app", "a-space")
-        await world.rest()
+        await world.idle()
         return before, await inventory(world)

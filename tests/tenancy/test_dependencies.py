@@ -73,7 +73,7 @@ async def test_m2_a_resource_waits_for_all_of_its_dependencies(world: World) -> 
     await fleet.there(CONFIG_MAP, "a-free")
     await end_job(fleet, "a-first")
     await fleet.there(JOB, "a-first", lambda seen: seen["status"].get("succeeded") == 1)
-    await world.rest()
+    await world.idle()
     assert await fleet.get(CONFIG_MAP, "a-last") is None, "the second job is not done"
     await end_job(fleet, "a-second")
     await fleet.ready(TENANT)
@@ -112,7 +112,7 @@ async def test_m_a_cycle_is_reported_and_nothing_of_it_is_rolled_out(
     await fleet.template(configMaps=[entry(name, to) for name, to in edges.items()])
     reported = await fleet.until(TenantTemplate, "app", "Valid", "False", "DependencyCycle")
     assert f"circular dependency detected: {path}" in reported.message
-    await world.rest()
+    await world.idle()
     assert await fleet.tenants() == []
 
 
@@ -210,7 +210,7 @@ async def test_n5_what_waits_for_a_dependency_is_not_reported_as_skipped(world: 
     await fleet.template(jobs=[job("slow", seconds="600")], configMaps=[entry("blocked", "slow")])
     reported = await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
     assert "1 blocked" in reported.message
-    await world.rest()
+    await world.idle()
     assert await fleet.get(CONFIG_MAP, "a-blocked") is None
     assert (await status(fleet)).skipped_resources == 0
     assert await notes(fleet) == set()

@@ -57,7 +57,7 @@ async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> Async
         await world.registry()
         await world.template("all", **template_lists(served(world), world.place(ELSEWHERE)))
         await world.ready("a-all")
-        await world.rest(0.7)
+        await world.idle()
         Foreigner.seconds.clear()
         yield world
         if Foreigner.seconds:
@@ -256,7 +256,7 @@ def _writes(world: World, mark: Mark) -> list[str]:
 
 async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
     """At rest; and each edit that had to be undone was undone by one write."""
-    await world.rest(0.25)
+    await world.idle()
     writes = _writes(world, mark)
     undone = foreigner.undone
     assert len(writes) == len(undone), f"{undone}\n" + "\n".join(writes)
@@ -368,7 +368,7 @@ async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case)
     edit = other.edit({"metadata": {"labels": {"team": "evil"}}})
     await other.is_undone("label edited afterwards", edit)
     # At most three each: the write, the record of its fields, the end of the server's stand-in.
-    await world.rest(0.25)
+    await world.idle()
     assert len(_writes(world, mark)) <= 3 * (len(other.undone) + 1)
 
 
@@ -385,11 +385,11 @@ async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
 async def test_what_others_add_stays_and_causes_no_write(world: World) -> None:
     others = [await _foreigner(world, case) for case in served(world)]
     metadata = {"labels": {"foreign": "x"}, "annotations": {"foreign": "x"}}
-    await world.rest(0.4)
+    await world.idle()
     mark = world.mark()
     for other in others:
         await other.edit({"metadata": metadata, **(other.case.foreign or {})})
-    await world.rest(1.0)
+    await world.idle()
     assert _writes(world, mark) == []
     for other in others:
         assert _holds({"metadata": metadata, **(other.case.foreign or {})}, await other.seen())

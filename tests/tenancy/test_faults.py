@@ -83,7 +83,7 @@ async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> Async
     server = {"bookmark_interval": INACTIVITY / 4}
     async with World.start(folder, nodes=True, cache=impatient(), server=server) as world:
         yield world
-        await world.rest()
+        await world.idle()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -286,7 +286,7 @@ async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
     beginning = asyncio.create_task(story.begin())
     with removing(world, rule):
         await world.environment.proxy.wait_fired(rule, 4)
-        await story.rest()
+        await story.idle()
     assert not beginning.done()
     await list_again(world)
     await beginning

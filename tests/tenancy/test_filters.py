@@ -189,7 +189,7 @@ async def test_6_a_filtered_field_that_another_sets_stays_and_the_others_are_put
     await fleet.there(
         DEPLOYMENT, "a-app", lambda live: images(live) == {"b": "ours", "c": "theirs"}
     )
-    await world.rest(1.0)
+    await world.idle()
     assert images(await fleet.get(DEPLOYMENT, "a-app")) == {"b": "ours", "c": "theirs"}
 
 

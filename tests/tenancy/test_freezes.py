@@ -163,7 +163,7 @@ async def test_strays_are_not_pruned_in_a_freeze_and_are_once_it_is_over(world: 
         await world.start_manager()
         await world.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
         await fleet.there(CONFIG_MAP, "a-cm")
-        await world.rest()
+        await world.idle()
         assert await fleet.get(CONFIG_MAP, "a-copy") == made
         applied = (await fleet.read(Tenant, "a-app")).status.applied_resources
         assert not [key for key in applied if "a-copy" in key]

@@ -78,7 +78,7 @@ async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(world: World
     await fleet.there(CONFIG_MAP, "a")  # what is granted is there all the same
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed", message="limitranges")
     mark = world.mark()
-    await world.rest(quiet=1.0)
+    await world.idle(within=1.0)
     await grant(world, "limits", "limitranges", VERBS)
     await fleet.ready("a-app", "b-app")
     for kind, name in ((TenantTemplate, "app"), (Tenant, "a-app"), (Tenant, "b-app")):

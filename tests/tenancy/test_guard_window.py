@@ -69,7 +69,7 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
         await fleet.until(
             TenantRegistry, "registry", "DeletionsHeld", "True", message="2 of 10 rows"
         )
-        await world.rest()
+        await world.idle()
         since = world.mark()
         await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
 

@@ -39,7 +39,7 @@ async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         await world.registry(deletionGuard={"allowEmpty": True, "maxDeletePercent": 100})
         await world.template("app", **sample_lists(ordered=False))
         await world.ready("stays-app")
-        await world.rest()
+        await world.idle()
         before = sizes(world)
         made = FEWER if world.is_real else TENANTS
         numbers = (
@@ -48,11 +48,11 @@ async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
         values = "SELECT 'gone' || i, 'https://x.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
         world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
         await world.eventually(lambda: count(world), lambda n: n == made + 1, timeout=150)
-        await world.rest(timeout=150)
+        await world.idle()
         assert grown(before, sizes(world)), "the looks see something"
         world.sql(f"DELETE FROM {TABLE} WHERE uid <> 'stays'")
         await world.eventually(lambda: count(world), lambda n: n == 1, timeout=150)
-        await world.rest(timeout=150)
+        await world.idle()
         assert grown(before, sizes(world)) == {}
         assert series(world) == []
 

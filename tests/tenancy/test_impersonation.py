@@ -182,7 +182,7 @@ async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) ->
     await fleet.gone(CONFIG_MAP, "b-cm")
     await rewrite(fleet, configMaps=[])
     await fleet.gone(CONFIG_MAP, "a-cm")
-    await world.rest()
+    await world.idle()
     entries = world.environment.proxy.log.entries(mark)
     refused = [e for e in entries if e.namespace == fleet.namespace and e.code == 403]
     assert refused == []

@@ -75,7 +75,7 @@ async def test_b1_an_idle_fleet_is_not_written_to(world: World) -> None:
     maps = [config_map(f"cm-{n}", f"{{{{ .uid }}}}-cm-{n}") for n in range(10)]
     await fleet.template(configMaps=maps, deployments=[deployment()])
     await fleet.ready("a-app", "b-app", "c-app")
-    await world.rest()
+    await world.idle()
 
     async def versions() -> list[str | None]:
         found = await world.client.list(Tenant, fleet.namespace)
@@ -95,7 +95,7 @@ async def test_b15_a_rollout_does_not_wait_for_the_next_query(world: World) -> N
     await fleet.registry(source=source)
     await put(fleet, content("one"), maxSkew=1)
     await fleet.ready(*(f"{uid}-app" for uid in UIDS))
-    await world.rest()
+    await world.idle()
     made = queries(fleet)
     await put(fleet, content("two"), maxSkew=1)
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.updated == len(UIDS))
@@ -111,12 +111,12 @@ async def test_b18_changes_of_statuses_cause_no_query(world: World) -> None:
     await fleet.template(jobs=[job("job", seconds="600")])
     await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
     await fleet.until(TenantTemplate, "app", "Applied", "False", "NotAllTenantsReady")
-    await world.rest()
+    await world.idle()
     made, mark = queries(fleet), world.mark()
     await end_job(fleet, "a-job")
     await fleet.ready(TENANT)
     await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
-    await world.rest()
+    await world.idle()
     statuses = {line.split()[1].partition(".")[0] for line in fleet.writes(mark)}
     assert statuses == {"tenants", "tenanttemplates", "tenantregistries"}
     assert queries(fleet) == made
@@ -331,7 +331,7 @@ async def test_b24_a_job_that_is_made_once_is_waited_for(world: World) -> None:
     )
     await fleet.there(JOB, "a-init")
     await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
-    await world.rest()
+    await world.idle()
     assert await fleet.get(CONFIG_MAP, "a-cm") is None, "the job is not done"
     await end_job(fleet, "a-init")
     await fleet.there(CONFIG_MAP, "a-cm")
@@ -352,7 +352,7 @@ async def test_b39_a_registry_stays_until_its_tenants_are_gone_from_every_namesp
     await finalizers(fleet, "a-cm", place, [SLOW])
     await fleet.delete(TenantRegistry, "registry")
     await fleet.gone(CONFIG_MAP, "a-other")
-    await world.rest()
+    await world.idle()
     assert await fleet.find(TenantRegistry, "registry") is not None, "an object is left"
     assert await fleet.find(Tenant, TENANT) is not None
     await finalizers(fleet, "a-cm", place, None)
@@ -411,7 +411,7 @@ async def test_b40_data_of_secrets_and_config_maps_is_not_in_memory(world: World
     await world.client.create({**head, "kind": "Secret", "stringData": {"k": "v" * 1000}})
     await world.client.create({**head, "kind": "ConfigMap", "data": {"k": "v" * 1000}})
     await fleet.ready(TENANT)
-    await world.rest()
+    await world.idle()
     assert world.manager is not None
     cache = world.manager.cache
     for kind, name in (

@@ -44,7 +44,7 @@ async def test_a_tenant_whose_objects_are_ready_at_once_takes_one_pass(tmp_path:
             ]
         )
         await world.ready("a-web-app")
-        await world.rest()
+        await world.idle()
         assert passes(world) == 1
 
 
@@ -59,7 +59,7 @@ async def test_an_object_that_is_deleted_while_it_is_made_is_made_again(tmp_path
         await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
 
         await world.ready("a-web-app")
-        await world.rest(1.5)
+        await world.idle()
         assert await world.get(CONFIG_MAP, "a-cm") is not None
 
 

@@ -128,7 +128,7 @@ async def test_a_conflict_ends_by_itself_when_the_foreign_object_goes(world: Wor
     await conflict(world)
     degraded = await world.condition("a-web-app", "Degraded", "True")
     assert degraded.reason == "ResourceConflicts"
-    await world.rest(0.5)
+    await world.idle()
     await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     await world.ready("a-web-app")
     await world.condition("a-web-app", "Conflicted", "False", "NoConflict")
@@ -144,7 +144,7 @@ async def test_force_takes_a_foreign_object_over(world: World, strategy: str) ->
     taken = await live(world)
     assert taken["metadata"]["uid"] == theirs["metadata"]["uid"]
     assert taken["data"] == {"k": "ours"}
-    await world.rest(0.5)
+    await world.idle()
 
 
 @pytest.mark.parametrize("policy", ["Stuck", "Force"])
@@ -159,7 +159,7 @@ async def test_of_two_tenants_that_want_one_object_the_first_keeps_it(
     assert "a-web-app" in message
     assert (await live(world, "shared"))["data"] == {"k": "a"}
     mark = world.mark()
-    await world.rest(1.0)
+    await world.idle(within=1.0)
     assert touching(world, mark, "shared") == []
     world.rows("c", "d", "e", "f", "g", "h")
     world.row("a", active=0)
@@ -204,7 +204,7 @@ async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_fie
         type=PatchType.MERGE,
         field_manager="an-autoscaler",
     )
-    await world.rest(0.5)
+    await world.idle()
     await world.template(deployments=[app(replicas=1)])
     message = await conflict(world)
     assert "an-autoscaler" in message
@@ -224,13 +224,13 @@ async def test_an_object_that_took_the_place_of_ours_just_before_our_delete_surv
 ) -> None:
     await world.template(configMaps=[STUCK, OTHER])
     await world.ready("a-web-app")
-    await world.rest(0.5)
+    await world.idle()
     held = world.environment.proxy.add(Delay(1.0), Match(verb="delete", resource="configmaps"))
     await world.template(configMaps=[OTHER])
     await world.eventually(lambda: is_held(held))
     await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
     theirs = await make(world)
-    await world.rest(1.2)
+    await world.idle()
     assert await live(world) == theirs
 
 
@@ -239,7 +239,7 @@ async def test_an_object_that_took_the_place_of_ours_just_before_our_write_survi
 ) -> None:
     await world.template(configMaps=[STUCK])
     await world.ready("a-web-app")
-    await world.rest(0.5)
+    await world.idle()
     held = world.environment.proxy.add(Delay(1.0), Match(verb="apply", resource="configmaps"))
     await world.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "newer"})])
     await world.eventually(lambda: is_held(held))
@@ -256,5 +256,5 @@ async def test_a_copy_of_our_object_under_another_name_is_left_alone(world: Worl
     original = await live(world)
     marks = {name: original["metadata"][name] for name in ("annotations", "ownerReferences")}
     copy = await make(world, "a-copy", **marks)
-    await world.rest(1.0)
+    await world.idle()
     assert await live(world, "a-copy") == copy

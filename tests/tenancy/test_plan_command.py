@@ -55,7 +55,7 @@ async def settled(world: World, **registry: Json) -> Fleet:
     await fleet.registry(**registry)
     await fleet.template(**content("small"))
     await fleet.ready(*TENANTS)
-    await world.rest()
+    await world.idle()
     return fleet
 
 
@@ -177,7 +177,7 @@ async def idle(world: World, **registry: Json) -> Fleet:
     await fleet.registry(source={**fleet.source(), "syncInterval": "1h"}, **registry)
     await fleet.template(**content("small"))
     await fleet.ready(*TENANTS)
-    await world.rest()
+    await world.idle()
     return fleet
 
 
@@ -269,7 +269,7 @@ async def test_values_of_secrets_are_never_printed(world: World, tmp_path: Path)
 
     await fleet.template(**with_secret("small", "written-in-the-template-at-first"))
     await fleet.there(SECRET, "cleo-credentials")
-    await world.rest()
+    await world.idle()
     lists = with_secret("host of {{ password }}", "written-in-the-template")
     path = write_template(tmp_path, lists)
     values = ["changed-secret-of-bert", "new-secret-of-dora", "secret-of-anna", "written-in-the"]
@@ -371,7 +371,7 @@ async def test_the_jobs_of_hooks_that_would_run_are_listed_with_their_moment(
     await fleet.template(
         **content("small"), hooks=hooks("BeforeCreate", "BeforeDelete", "AfterDelete")
     )
-    await world.rest()
+    await world.idle()
 
     async def jobs() -> dict[str, list[str]]:
         """The Jobs to create, by the id and the moment of their hook."""
@@ -512,7 +512,7 @@ async def test_the_manager_does_what_was_planned_for_a_sync(own_world: World) ->
     await fleet.registry(extraValueMappings=mappings)
     await fleet.template(**lists(1))
     await fleet.ready(*(f"{uid}-app" for uid in "abcde"))
-    await world.rest()
+    await world.idle()
     await world.stop_manager()
 
     await fleet.template(**lists(2))
@@ -538,7 +538,7 @@ async def test_the_manager_does_what_was_planned_for_a_sync(own_world: World) ->
     await world.start_manager()
     await fleet.ready(*(f"{uid}-app" for uid in "adef"))
     await fleet.gone(Tenant, "b-app")
-    await world.rest()
+    await world.idle()
     compare(planned, before, await contents(fleet))
 
 
@@ -553,14 +553,14 @@ async def test_the_manager_does_what_was_planned_for_a_template(
     await fleet.registry(extraValueMappings=mappings)
     await fleet.template(**lists(1))
     await fleet.ready(*TENANTS)
-    await world.rest()
+    await world.idle()
     before = await contents(fleet)
     planned = await run_plan(fleet, "-f", write_template(tmp_path, lists(2)))
     assert planned.code == 1, planned.output
     await fleet.template(**lists(2))
     await fleet.there(CONFIG_MAP, "cleo-new")
     await fleet.ready(*TENANTS)
-    await world.rest()
+    await world.idle()
     compare(planned, before, await contents(fleet))
     again = await run_plan(fleet, "-f", write_template(tmp_path, lists(2)))
     assert again.code == 0, again.output

@@ -110,7 +110,7 @@ async def test_once_is_created_once_never_updated_and_comes_back_when_deleted(
     await applied(world, config_map("cm", NAME, {"k": "1"}, creationPolicy="Once"))
     await edit(world, {"data": {"k": "edited"}})
     await applied(world, config_map("cm", NAME, {"k": "2"}, creationPolicy="Once"), OTHER)
-    await world.rest(0.5)
+    await world.idle()
     seen = await live(world)
     assert seen["data"] == {"k": "edited"}
     assert seen["metadata"]["annotations"][f"{GROUP}/created-once"] == "true"
@@ -211,7 +211,7 @@ async def test_what_is_retained_is_marked_and_adopted_again(world: World, creati
     await is_orphan(world, "RemovedFromTemplate")
     await edit(world, {"data": {"k": "edited"}})
     await applied(world, retained("2", creationPolicy=creation), OTHER)
-    await world.rest(0.5)
+    await world.idle()
     after = await live(world)
     assert after["metadata"]["labels"] == before["metadata"]["labels"]
     assert f"{GROUP}/orphaned-at" not in after["metadata"]["annotations"]
@@ -246,13 +246,13 @@ async def test_an_ignored_key_keeps_its_live_value(world: World, strategy: str) 
     options: Manifest = {"patchStrategy": strategy, "ignoreFields": ["$.data.k", "$.data.none.x"]}
     await applied(world, config_map("cm", NAME, {"k": "1", "o": "1"}, **options))
     await edit(world, {"data": {"k": "live"}})
-    await world.rest(0.5)
+    await world.idle()
     assert (await live(world))["data"] == {"k": "live", "o": "1"}
     await applied(world, config_map("cm", NAME, {"k": "2", "o": "2"}, **options))
     await data(world, {"k": "live", "o": "2"})
     await edit(world, {"data": {"o": "evil"}})
     await data(world, {"k": "live", "o": "2"})
-    await world.rest(0.5)
+    await world.idle()
 
 
 def deployment(image: str, **options: object) -> Manifest:
@@ -301,7 +301,7 @@ async def test_replicas_and_resources_of_two_containers_stay_as_others_set_them(
         type=PatchType.JSON,
         field_manager="scaler",
     )
-    await world.rest(0.5)
+    await world.idle()
     await world.template(deployments=[deployment("nginx:2", ignoreFields=ignored)])
 
     async def spec() -> Manifest:
@@ -316,7 +316,7 @@ async def test_replicas_and_resources_of_two_containers_stay_as_others_set_them(
     requests = [item["resources"]["requests"] for item in seen["template"]["spec"]["containers"]]
     assert (seen["replicas"], requests) == (7, [{"cpu": "300m"}, {"cpu": "500m"}])
     await world.condition(TENANT, "Conflicted", "False")
-    await world.rest(0.5)
+    await world.idle()
 
 
 @pytest.mark.criterion("I5")
@@ -399,7 +399,7 @@ async def test_the_finalizer_keeps_a_tenant_until_its_resources_are_gone(world: 
     await world.eventually(
         lambda: live(world), lambda seen: "deletionTimestamp" in seen["metadata"]
     )
-    await world.rest(0.5)
+    await world.idle()
     tenant = await world.tenant(TENANT)
     assert tenant is not None
     assert tenant.metadata.deletion_timestamp is not None

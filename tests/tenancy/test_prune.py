@@ -76,7 +76,7 @@ async def test_6_without_prune_a_copy_stays_and_goes_once_the_template_has_it(
 ) -> None:
     fleet = await settled(world)
     made = await copy(fleet, "a-copy")
-    await world.rest(1.0)
+    await world.idle()
     assert await fleet.get(CONFIG_MAP, "a-copy") == made
     await fleet.template(**LISTS, prune=True)
     await fleet.gone(CONFIG_MAP, "a-copy")
@@ -108,7 +108,7 @@ async def test_6_prune_leaves_what_is_retained_has_no_policy_is_anothers_or_is_t
     kept.append(await world.client.create(foreign, field_manager="kubectl"))
     await copy(fleet, "a-copy")
     await fleet.gone(CONFIG_MAP, "a-copy")
-    await world.rest(0.5)
+    await world.idle()
     for each in kept:
         assert await fleet.get(CONFIG_MAP, each["metadata"]["name"]) == each
     assert await fleet.get(SECRET, "a-app-generated") is not None
@@ -117,9 +117,9 @@ async def test_6_prune_leaves_what_is_retained_has_no_policy_is_anothers_or_is_t
 async def test_6_prune_stops_while_the_tenant_is_paused(world: World) -> None:
     fleet = await settled(world, prune=True)
     await fleet.annotate(Tenant, "a-app", paused="true")
-    await world.rest(0.3)
+    await world.idle()
     made = await copy(fleet, "a-copy")
-    await world.rest(1.0)
+    await world.idle()
     assert await fleet.get(CONFIG_MAP, "a-copy") == made
     await fleet.annotate(Tenant, "a-app", paused=None)
     await fleet.gone(CONFIG_MAP, "a-copy")

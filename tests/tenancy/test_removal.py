@@ -166,7 +166,7 @@ async def test_h_a2_the_last_wish_counts_whatever_resource_wants_the_object_mean
     await world.eventually(
         lambda: status_of(world), lambda status: "other" in {each.id for each in status.resources}
     )
-    await world.rest()
+    await world.idle()
     assert (await status_of(world)).retained_resource_ids == ["data"]
     await template(world, config_map("o", "{{ .uid }}-o"))
     await world.ready(TENANT)
@@ -184,7 +184,7 @@ async def test_h_a2_what_cannot_be_rendered_is_not_removed(world: World) -> None
         config_map("o", "{{ .uid }}-o"),
     )
     await world.condition(TENANT, "Ready", "False", "ResourcesFailed")
-    await world.rest()
+    await world.idle()
     assert (await live(world, "a-cm"))["metadata"]["uid"] == uid
     assert f"ConfigMap/{world.namespace}/a-cm@cm" in (await status_of(world)).applied_resources
 
@@ -202,10 +202,10 @@ async def test_h_a3_a_renamed_resource_stays_until_its_replacement_is_ready(worl
     ready = await world.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
     assert f"ConfigMap/{world.namespace}/a-old@cm" in ready.message
     assert "its replacement 'a-new' is skipped" in ready.message
-    await world.rest()
+    await world.idle()
     await live(world, "a-old")
     await world.restart_manager()
-    await world.rest()
+    await world.idle()
     await live(world, "a-old")
     await template(world, config_map("cm", "{{ .uid }}-new"))
     await world.ready(TENANT)
@@ -260,7 +260,7 @@ async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(world: Worl
     assert ready is not None
     assert (ready.status, ready.reason) == ("False", "RemovalPending")
     assert place in ready.message
-    await world.rest()
+    await world.idle()
     await hold(world, "a-cm", None)
     await world.ready(TENANT)
 

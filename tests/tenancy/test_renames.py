@@ -106,7 +106,7 @@ async def stays(world: World, old: str, *, reason: str = "ReplacementNotReady") 
     """The registry says that `old` waits, the manager is idle, and `old` is there; the message."""
     found = await world.registry_condition("RemovalPending", "True", reason)
     assert f"{old!r} waits for" in found.message
-    await world.rest()
+    await world.idle()
     tenant = await world.tenant(old)
     assert tenant is not None
     assert tenant.metadata.deletion_timestamp is None
@@ -146,9 +146,9 @@ async def test_h_a3_a_row_under_another_uid_keeps_its_tenant_until_the_new_one_i
     assert deleted(world, since) == []
     await world.restart_manager()
     await stays(world, "a-app")
-    await world.rest(quiet=2.0)
+    await world.idle(within=1.5)  # statuses that were held back are written
     calm = world.mark()
-    await world.rest(quiet=2.0)
+    await world.idle(within=1.5)  # the rows are read at least once more
     assert [e.name for e in world.environment.proxy.log.entries(calm) if e.verb in WRITES] == []
     assert before.items() <= (await uids(world)).items()
 
@@ -265,7 +265,7 @@ async def test_h_a3_renames_beyond_the_guard_wait_after_their_approval_too(world
     world.sql("UPDATE tenants SET uid = uid || '-new'")
     held = await world.registry_condition("DeletionsHeld", "True", "TooManyDeletions")
     assert 'allow-delete: "3"' in held.message
-    await world.rest()
+    await world.idle()
     assert await annotation(world, "a-app", HANDS_OVER) is None
     patch = {"metadata": {"annotations": {f"{GROUP}/allow-delete": "3"}}}
     await world.client.patch(
@@ -274,12 +274,12 @@ async def test_h_a3_renames_beyond_the_guard_wait_after_their_approval_too(world
     await world.registry_condition("DeletionsHeld", "False")
     await stays(world, "a-app")
     await world.restart_manager()
-    await world.rest()
+    await world.idle()
     await world.registry_condition("DeletionsHeld", "False")
     assert before.items() <= (await uids(world)).items()
     await open_gate(world, "b-new-gate")
     await world.gone(Tenant.mapping(), "b-app")
-    await world.rest()
+    await world.idle()
     assert await world.tenant("a-app") is not None
     await open_gate(world, "a-new-gate")
     await open_gate(world, "c-new-gate")
@@ -327,12 +327,12 @@ async def test_h_a3_a_template_under_another_name_takes_the_objects_over(world: 
     await open_gate(world, "b-gate")
     await world.gone(Tenant.mapping(), "b-old")
     await world.ready("a-new", "b-new")
-    await world.rest()
+    await world.idle()
     assert before.items() <= (await uids(world)).items()
     assert sorted(deleted(world, since)) == [f"{TENANTS} a-old", f"{TENANTS} b-old"]
     calm = world.mark()
     await world.restart_manager()
-    await world.rest()
+    await world.idle()
     assert [e for e in world.environment.proxy.log.entries(calm) if e.verb in WRITES] == []
     await nothing_is_left(world)
 
@@ -469,7 +469,7 @@ async def test_h_a3_a_template_of_another_registry_takes_its_tenants_along(world
     await world.eventually(taken)
     await pause(world, None)
     await world.ready("a-app", "b-app")
-    await world.rest()
+    await world.idle()
     again = await exists(world, "a-app")
     assert again.metadata.uid == tenant.metadata.uid
     assert await uids(world) == before
@@ -497,7 +497,7 @@ async def test_h_a3_a_template_that_names_another_registry_keeps_its_tenants(wor
     await pause(world, None)
     found = await world.registry_condition("TenantsSynced", "False")
     assert "'app' names the registry 'second' now: 2 tenants of it stay until" in found.message
-    await world.rest()
+    await world.idle()
     assert await uids(world) == before
     assert deleted(world, since) == []
 

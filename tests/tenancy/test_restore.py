@@ -114,7 +114,7 @@ async def fleet(world: World) -> None:
             lambda seen: "tenancy.ctrlruntime.dev/orphaned" in seen["metadata"]["labels"],
         )
     await world.ready(*TENANTS)
-    await world.rest(0.5)
+    await world.idle()
 
 
 async def dump(world: World) -> list[Manifest]:
@@ -218,7 +218,7 @@ async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout
         mark = world.mark()
         await world.start_manager()
         await world.ready(*TENANTS)
-        await world.rest()
+        await world.idle()
         after = by_key(await dump(world))
 
         assert deletes(world.counts(mark)) == 0, str(world.counts(mark))
@@ -239,7 +239,7 @@ async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout
 
         mark = world.mark()
         await world.restart_manager()
-        await world.rest()
+        await world.idle()
         assert writes(world.counts(mark)).total == 0, str(world.counts(mark))
 
 
@@ -257,7 +257,7 @@ async def test_what_leaves_the_template_after_a_restore_goes(
         await restore(world, objects, references=False)
         await world.start_manager()
         await world.ready(*TENANTS)
-        await world.rest(0.5)
+        await world.idle()
         lists = template(world.place("elsewhere"))
         lists["configMaps"] = [
             config_map("near", "{{ .uid }}-near", {"other": "o"}),

@@ -56,7 +56,7 @@ async def changed(fleet: Fleet) -> set[str]:
 async def changed_are(fleet: Fleet, number: int) -> set[str]:
     """Wait until so many have the new image, and see that it stays at that; these."""
     await fleet.world.eventually(lambda: changed(fleet), lambda seen: len(seen) >= number)
-    await fleet.world.rest()
+    await fleet.world.idle()
     found = await changed(fleet)
     assert len(found) == number, found
     return found
@@ -152,7 +152,7 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
 
         async def is_degraded_for_longer_than_the_timeout() -> None:
             await asyncio.sleep(1.5)
-            await world.rest()
+            await world.idle()
             await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
             found = (await fleet.read(Tenant, "a-app")).status
             assert (found.failed_resources, found.skipped_resources) == (0, 0)

@@ -339,7 +339,7 @@ async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(world: W
     await fleet.registry()
     await fleet.template(deployments=[deployment()], configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.ready("a-app", "b-app")
-    await world.rest()
+    await world.idle()
 
     async def transitions() -> dict[str, Any]:
         found = await world.client.list(Tenant, fleet.namespace)
@@ -347,7 +347,7 @@ async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(world: W
 
     before, mark = await transitions(), world.mark()
     await world.restart_manager()
-    await world.rest()
+    await world.idle()
     assert fleet.writes(mark) == []
     assert await transitions() == before
     fleet.row("c")

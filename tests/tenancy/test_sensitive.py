@@ -116,14 +116,14 @@ async def test_a_value_is_in_its_secrets_and_nowhere_else(
 
     # a changed value reaches what uses it, and touches nothing else: not even the Tenant, in
     # which nothing can be derived from the value therefore
-    await world.rest()
+    await world.idle()
     before = await fleet.get(Tenant.mapping(), "a-app")
     mark = world.mark()
     fleet.row("a", secret="another-value-0815")
     await fleet.there(
         SECRET, "a-credentials", lambda s: decoded(s) == {"password": "another-value-0815"}
     )
-    await world.rest()
+    await world.idle()
     assert sorted(line.split(" ", 1)[1] for line in fleet.writes(mark)) == [
         "secrets a-app-values",
         "secrets a-credentials",

@@ -151,7 +151,7 @@ async def assert_refused(world: World, name: str, reason: str) -> None:
     await fleet.template(configMaps=[config_map("cm", name)])
     reported = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
     assert reason in reported.message
-    await world.rest()
+    await world.idle()
     assert await fleet.tenants() == []
 
 

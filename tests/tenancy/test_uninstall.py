@@ -152,7 +152,7 @@ async def test_h_a9_a_protected_registry_that_is_deleted_holds_its_tenants(world
     found = await world.registry_condition("RemovalPending", "True", "DeletionProtected")
     assert "2 tenants would go with it" in found.message
     assert f'{APPROVAL}: "true"' in found.message
-    await world.rest()
+    await world.idle()
     assert await uids(world) == before
     await annotate(world, TenantRegistry, REGISTRY, "true")
     await world.gone(TenantRegistry.mapping(), REGISTRY)
@@ -166,7 +166,7 @@ async def test_h_a9_a_registry_can_go_and_leave_its_tenants(world: World) -> Non
     await world.registry_condition("RemovalPending", "True", "DeletionProtected")
     await annotate(world, TenantRegistry, REGISTRY, "release")
     await world.gone(TenantRegistry.mapping(), REGISTRY)
-    await world.rest()
+    await world.idle()
     tenant = await world.tenant("a-web-app")
     assert tenant is not None
     assert not tenant.metadata.owner_references
@@ -252,4 +252,4 @@ async def test_h_a7_resources_added_to_a_tenant_by_hand_are_reverted(world: Worl
     await world.eventually(lambda: world.tenant("a-web-app"), is_as_before)
     await world.gone(CONFIG_MAP, "mine")
     await world.ready("a-web-app")
-    await world.rest(1.5)
+    await world.idle()

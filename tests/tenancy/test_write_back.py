@@ -387,15 +387,15 @@ async def test_1_a_registry_writes_states_back_and_without_it_never_writes(world
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.ready("a-app", "b-app")
-    await world.rest(1.0)
+    await world.idle()
     assert column_of(fleet) == {"a": None, "b": None}
     write_back = {"column": "state", "intervalSeconds": 1}
     await fleet.patch(TenantRegistry, "registry", {"spec": {"source": {"writeBack": write_back}}})
     await world.eventually(lambda: settled(fleet, {"a": "Ready", "b": "Ready"}))
     await fleet.until(TenantRegistry, "registry", "StatesWritten", "True", "Written")
-    await world.rest(1.0)
+    await world.idle()
     before = await fleet.get(TenantRegistry.mapping(), "registry")
-    await world.rest(2.0)
+    await world.idle(within=1.5)
     after = await fleet.get(TenantRegistry.mapping(), "registry")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
