@@ -364,6 +364,7 @@ class TestChannel:
         await source.stop()
 
 
+@pytest.mark.looptime
 @pytest.mark.criterion("LV-1")
 @pytest.mark.parametrize("wrong", ["a", {"metadata": {"name": "a"}}, ("default", "a")], ids=repr)
 async def test_an_event_of_a_channel_that_names_no_object_costs_itself(
