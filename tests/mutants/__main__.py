@@ -1,4 +1,4 @@
-"""`python -m tests.mutants`: puts one defect at a time into a copy; the test of its ID must notice.
+"""`python -m tests.mutants`: puts one defect at a time into a copy; a test marked with its ID must fail.
 
 python -m tests.mutants            all of them
 python -m tests.mutants RF CL-14   those of families or lines
@@ -17,36 +17,48 @@ from pathlib import Path
 
 import click
 
-from tests.mutants.defects import Defect, chosen
-from tests.mutants.runner import Fate, hunt
+from tests.mutants.defects import Defect, named, recorded, write_record
+from tests.mutants.runner import Result, run_defect
 from tests.mutants.tree import Tree
 
 
 @click.command(help=__doc__)
 @click.argument("lines", nargs=-1)
 @click.option("-n", "--workers", default=2, show_default=True, help="Defects at a time.")
-@click.option("-v", "--verbose", is_flag=True, help="Show what the tests of survivors said.")
-def main(lines: tuple[str, ...], workers: int, verbose: bool) -> None:
-    wanted = chosen(lines)
+@click.option(
+    "-v", "--verbose", is_flag=True, help="Show the output of tests that missed a defect."
+)
+@click.option(
+    "--record",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Write which test caught each defect, as JSON (tests/mutants/caught.json: that test runs first).",
+)
+def main(lines: tuple[str, ...], workers: int, verbose: bool, record: Path | None) -> None:
+    wanted = named(lines)
     if not wanted:
         sys.exit("no such defects")
     started = time.monotonic()
-    fates = []
-    for fate in _fates(wanted, workers):
-        click.echo(_row(fate))
-        fates.append(fate)
-    failed = [fate for fate in fates if not fate.caught]
+    results = []
+    for result in _results(wanted, workers):
+        click.echo(_row(result))
+        results.append(result)
+    caught = {result.defect.key: result.test for result in results if result.caught}
+    failed = [result for result in results if not result.caught]
     click.echo(
-        f"{len(fates)} defects: {len(fates) - len(failed)} caught, {len(failed)} not, "
+        f"{len(results)} defects: {len(caught)} caught, {len(failed)} not, "
         f"in {time.monotonic() - started:.0f} s"
     )
-    for fate in failed if verbose else ():
-        click.echo(f"\n== {fate.defect.id}: {fate.defect.says}\n{fate.output}")
+    if record:
+        write_record(record, caught)
+    elif others := sum(recorded().get(key) != test for key, test in caught.items()):
+        click.echo(f"{others} caught by another test than in tests/mutants/caught.json (--record)")
+    for result in failed if verbose else ():
+        click.echo(f"\n== {result.defect.key}\n{result.output}")
     sys.exit(1 if failed else 0)
 
 
-def _fates(defects: Sequence[Defect], workers: int) -> Iterator[Fate]:
-    """In the order given; each is told of when it is known."""
+def _results(defects: Sequence[Defect], workers: int) -> Iterator[Result]:
+    """Yield the results in the order of the defects, each as soon as it is there."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mutants-")))
         pool = stack.enter_context(ThreadPoolExecutor(workers))
@@ -54,19 +66,21 @@ def _fates(defects: Sequence[Defect], workers: int) -> Iterator[Fate]:
         for number in range(workers):
             idle.put(stack.enter_context(Tree(folder / str(number))))
 
-        def fate(defect: Defect) -> Fate:
+        def result(defect: Defect) -> Result:
             tree = idle.get()
             try:
-                return hunt(tree, defect)
+                return run_defect(tree, defect)
             finally:
                 idle.put(tree)
 
-        yield from pool.map(fate, defects)
+        yield from pool.map(result, defects)
 
 
-def _row(fate: Fate) -> str:
-    head = f"{fate.verdict:<8} {fate.defect.id:<22} {fate.seconds:5.1f} s  {fate.defect.says}"
-    return f"{head}\n{'':41}{fate.test}" if fate.test else head
+def _row(result: Result) -> str:
+    head = (
+        f"{result.verdict:<8} {result.defect.id:<22} {result.seconds:5.1f} s  {result.defect.says}"
+    )
+    return f"{head}\n{'':41}{result.test}" if result.test else head
 
 
 main()

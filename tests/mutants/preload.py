@@ -1,9 +1,9 @@
 """`python -m tests.mutants.preload`: runs pytest again and again, each time in a fork of this process.
 
-What the tests import from others is imported once; our own code is imported by every run as it then
-is, or with the argument `sound` once as well. It says its process id as soon as that is done. A line of
-JSON on standard input begins a run: `arguments`, `environment`, `output`. It is answered by the run's
-process id, and when it has ended by its exit code.
+Third-party packages are imported once; the repository's own code is imported by every run as it then
+is, or with the argument `own` once as well. It prints its process id when that is done. A line of JSON on
+standard input starts a run: `arguments`, `environment`, `output`. The answer is the run's process id, and
+its exit code when it has ended.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ import json
 import os
 import sys
 from typing import NoReturn
+
+from tests.catalogue.requirements import every_line
 
 HEAVY = (
     "aiohttp.web",
@@ -56,12 +58,13 @@ OWN = (
     "manager.run_command",
 )
 SILENT = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
-"""For once pytest need not be the one who imports its plugins."""
+"""The plugins of pytest are imported before pytest could rewrite their asserts."""
 
 
 def main() -> int:
-    for name in (*HEAVY, *(OWN if sys.argv[1:] == ["sound"] else ())):
+    for name in (*HEAVY, *(OWN if sys.argv[1:] == ["own"] else ())):
         importlib.import_module(name)
+    every_line()
     gc.freeze()
     print(os.getpid(), flush=True)
     for line in sys.stdin:
@@ -76,7 +79,7 @@ def main() -> int:
 
 
 def _pytest(arguments: list[str], environment: dict[str, str], output: str) -> NoReturn:
-    """End without taking apart, one by one, what the fork inherited."""
+    """Run pytest and exit at once: the objects that the fork inherited are not finalized."""
     os.setsid()
     target = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     nothing = os.open(os.devnull, os.O_RDONLY)

@@ -1,36 +1,39 @@
-"""The defects fit the code as it is; whether each is caught is for `make mutants` to say."""
+"""The defects fit the code as it is; test_seeded_defects.py tests that each is caught."""
 
 from __future__ import annotations
+
+import json
+from pathlib import Path
 
 import pytest
 
 from tests.catalogue.requirements import families
-from tests.mutants.defects import Defect, defects
+from tests.mutants.defects import Defect, defects, read_record, write_record
 from tests.mutants.tree import ROOT
 
 PROMISES = {
     "S4": "nothing is written after a restart",
-    "no-reads": "what is as desired is not asked for",
+    "no-reads": "objects that are as desired are not read",
     "PLAN-ONE-ROW": "a changed row writes its own tenant only",
-    "STATUS-CONDITIONS": "every condition says what is",
-    "drift": "what others change is put back",
-    "ownership": "what is not ours is left alone",
+    "STATUS-CONDITIONS": "every condition has its state",
+    "drift": "changes by others are reverted",
+    "ownership": "objects of other owners are left alone",
     "sigkill-at-each-write": "a kill at any write leaves no trace",
-    "restore-from-backup": "what was restored is taken up again",
+    "restore-from-backup": "restored objects are adopted again",
     "PQ-12": "laws of the queue",
     "RF-23": "laws of the store",
     "diff-laws": "laws of the difference",
     "GRAPH-ORDER": "laws of the graph",
     "RENDER-TRUNC63": "laws of the renderer",
     "APPLY-LAWS": "laws of apply",
-    "BAD-UID": "bad rows are told and the others go on",
+    "BAD-UID": "bad rows are reported and the others go on",
     "BAD-1MIB": "a value too large loses nothing",
-    "documents": "what the documents show is run",
+    "documents": "the code in the documents is run",
 }
 """What the tenancy system promises, and the defect that breaks it."""
 
 
-@pytest.mark.parametrize("defect", [pytest.param(d, id=f"{d.id}: {d.says}") for d in defects()])
+@pytest.mark.parametrize("defect", [pytest.param(d, id=d.key) for d in defects()])
 def test_the_line_of_a_defect_is_there_once_and_changes(defect: Defect) -> None:
     text = (ROOT / defect.file).read_text()
     assert defect.apply(text) != text
@@ -40,8 +43,22 @@ def test_the_line_of_a_defect_is_there_once_and_changes(defect: Defect) -> None:
 def test_there_are_enough_for_every_family_and_every_promise() -> None:
     ids = {defect.id for defect in defects()}
     assert len(defects()) >= 40
+    keys = [defect.key for defect in defects()]
+    assert len(set(keys)) == len(keys)
+    assert all(key.isascii() for key in keys), "the ID of a test escapes what is not ASCII"
     assert {family.prefix for family in families()} <= {name.partition("-")[0] for name in ids}
     assert set(PROMISES) <= ids
+
+
+def test_a_record_keeps_the_tests_of_defects_that_did_not_run_and_still_exist(
+    tmp_path: Path,
+) -> None:
+    first, second, *_ = (defect.key for defect in defects())
+    path = tmp_path / "caught.json"
+    path.write_text(json.dumps({"gone": "tests/x.py::a", second: "tests/x.py::b", first: "old"}))
+    write_record(path, {first: "tests/x.py::c"})
+    assert list(read_record(path).items()) == [(first, "tests/x.py::c"), (second, "tests/x.py::b")]
+    assert read_record(tmp_path / "missing.json") == {}
 
 
 def test_a_line_that_is_gone_is_an_error() -> None:

@@ -1,4 +1,4 @@
-"""A copy of the repository that may be broken."""
+"""A copy of the repository that defects are put into."""
 
 from __future__ import annotations
 
@@ -17,18 +17,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.mutants.choice import CHOICE
 from tests.mutants.defects import Defect
+from tests.mutants.plugin import CHOICE
 
 ROOT = Path(__file__).parents[2]
+HANGS = 90.0
+"""Seconds after which a test that hangs fails."""
+LIMIT = 300.0
+"""Seconds for the tests of one defect. Past that they are killed, and the result is unknown."""
 _COPIED = ("apis", "config", "ctrlruntime", "docs", "internal", "manager", "tests")
 _FILES = ("LICENSE", "README.md", "pyproject.toml", "dist/install.yaml")
-_PYTEST = ("-q", "-x", "--tb=short", "-p", "no:cacheprovider", "-p", "tests.mutants.choice")
+_PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-p", "tests.mutants.plugin")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
-    """What one run of pytest came to."""
+class PytestRun:
+    """The exit code of pytest, its output, how long it took, and which tests failed."""
 
     code: int
     output: str
@@ -37,13 +41,13 @@ class Run:
 
 
 class Tree:
-    """One copy, and a process that runs its tests. Not for two runs at a time."""
+    """One copy, and two processes that run its tests. Not for two runs at a time."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._stamp = int(time.time())
         self._output, self._answer = folder / "output.txt", folder / "answer.json"
-        ignored = shutil.ignore_patterns("*.pyc.*")  # bytecode that somebody is writing
+        ignored = shutil.ignore_patterns("*.pyc.*")  # bytecode that another process writes
         for name in _COPIED:
             shutil.copytree(ROOT / name, folder / name, ignore=ignored, symlinks=True)
         for name in _FILES:
@@ -53,7 +57,7 @@ class Tree:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for name in [name for name in environment if name.startswith("PYTEST_")]:
             del environment[name]
-        self._warm, self._sound = (
+        self._with_defect, self._without_defect = (
             subprocess.Popen(
                 [sys.executable, "-m", "tests.mutants.preload", *arguments],
                 cwd=folder,
@@ -62,10 +66,10 @@ class Tree:
                 stdout=subprocess.PIPE,
                 text=True,
             )
-            for arguments in ((), ("sound",))
+            for arguments in ((), ("own",))
         )
-        for process in (self._warm, self._sound):
-            self._hear(process)  # has imported what there is, before anything is broken
+        for process in (self._with_defect, self._without_defect):
+            self._receive(process)  # its imports are over before a defect is there
 
     def __enter__(self) -> Self:
         return self
@@ -76,62 +80,65 @@ class Tree:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for process in (self._warm, self._sound):
+        for process in (self._with_defect, self._without_defect):
             process.communicate()
 
     @contextmanager
-    def broken(self, defect: Defect) -> Iterator[None]:
-        """With one defect. Raises ValueError if its line is not there."""
+    def with_defect(self, defect: Defect) -> Iterator[None]:
+        """Put a defect into the copy and take it out again. Raises ValueError if its line is not there."""
         path = self.folder / defect.file
-        sound = path.read_text()
-        self._write(path, defect.apply(sound))
+        text = path.read_text()
+        self._write(path, defect.apply(text))
         try:
             yield
         finally:
-            self._write(path, sound)
+            self._write(path, text)
 
     def _write(self, path: Path, text: str) -> None:
-        """Bytecode is told apart by seconds, and defects are made faster than that."""
+        """Write with a new second: Python compares those of source and bytecode."""
         path.write_text(text)
         self._stamp += 2
         os.utime(path, (self._stamp, self._stamp))
 
-    def run(
-        self, defect: Defect, *tests: str, hangs: float, limit: float, sound: bool = False
-    ) -> Run:
-        """Have the copy's tests say what they think of the copy's code, up to the first that fails.
+    def run(self, defect: Defect, first: str) -> PytestRun:
+        """Run the tests of a defect, `first` before all others, up to the first one that fails."""
+        # How a test failed is not looked at, and to show it takes as long as a short test.
+        return self._run(self._with_defect, defect, first, "--tb=line", defect.test)
 
-        Of `tests` (by default where the defect says to look) those that are marked with its ID. One
-        test may take `hangs` seconds; a run of more than `limit` seconds is ended. `sound`: nothing is
-        broken, and so our code need not be imported anew.
-        """
-        process = self._sound if sound else self._warm
+    def run_without_defect(self, defect: Defect, test: str) -> PytestRun:
+        """Run one test of a defect that is not there: the code need not be imported anew."""
+        return self._run(self._without_defect, defect, test, "--tb=short", test)
+
+    def _run(
+        self, process: subprocess.Popen[str], defect: Defect, first: str, *arguments: str
+    ) -> PytestRun:
         started = time.perf_counter()
         self._answer.unlink(missing_ok=True)
-        choice = {"mark": defect.id, "test": defect.test, "answer": str(self._answer)}
-        self._tell(
+        answer = str(self._answer)
+        choice = {"mark": defect.id, "test": defect.test, "first": first, "answer": answer}
+        self._send(
             process,
-            arguments=[*_PYTEST, f"--timeout={hangs}", *(tests or [defect.test])],
+            arguments=[*_PYTEST, f"--timeout={HANGS}", *arguments],
             environment={CHOICE: json.dumps(choice)},
             output=str(self._output),
         )
-        overdue = threading.Timer(limit, os.killpg, (self._hear(process), signal.SIGKILL))
+        overdue = threading.Timer(LIMIT, os.killpg, (self._receive(process), signal.SIGKILL))
         overdue.start()
-        code = self._hear(process)
+        code = self._receive(process)
         overdue.cancel()
         failed = json.loads(self._answer.read_text()) if self._answer.exists() else ()
         output = self._output.read_text(errors="replace")
-        return Run(code, output, time.perf_counter() - started, tuple(failed))
+        return PytestRun(code, output, time.perf_counter() - started, tuple(failed))
 
     @staticmethod
-    def _tell(process: subprocess.Popen[str], **run: object) -> None:
+    def _send(process: subprocess.Popen[str], **run: object) -> None:
         assert process.stdin is not None
         process.stdin.write(json.dumps(run) + "\n")
         process.stdin.flush()
 
     @staticmethod
-    def _hear(process: subprocess.Popen[str]) -> int:
-        """Raise RuntimeError when the process is gone; standard error says why."""
+    def _receive(process: subprocess.Popen[str]) -> int:
+        """Return the next number. Raise RuntimeError when the process has ended; standard error has the reason."""
         assert process.stdout is not None
         line = process.stdout.readline()
         if not line:

@@ -1,4 +1,4 @@
-"""Each defect is caught by the test marked with its ID."""
+"""Each defect is caught by a test marked with its ID."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.mutants.defects import Defect, defects
-from tests.mutants.runner import hunt
+from tests.mutants.runner import run_defect
 from tests.mutants.tree import Tree
 
 pytestmark = [pytest.mark.xdist_group("mutants")]
@@ -19,7 +19,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Tree]:
         yield copy
 
 
-@pytest.mark.parametrize("defect", [pytest.param(d, id=f"{d.id}: {d.says}") for d in defects()])
+@pytest.mark.parametrize("defect", [pytest.param(d, id=d.key) for d in defects()])
 def test_a_defect_is_caught(tree: Tree, defect: Defect) -> None:
-    fate = hunt(tree, defect)
-    assert fate.caught, f"{fate.verdict}: {fate.test}\n{fate.output}"
+    result = run_defect(tree, defect)
+    assert result.caught, f"{result.verdict}: {result.test}\n{result.output}"
