@@ -2,6 +2,7 @@
 
 python -m tests.mutants            all of them
 python -m tests.mutants RF CL-14   those of families or lines
+python -m tests.mutants --changed  those whose file or tests changed since the commit before (CHANGED_SINCE: another)
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ import click
 
 from tests.mutants.defects import Defect, named, recorded, write_record
 from tests.mutants.runner import Result, run_defect
-from tests.mutants.tree import Tree
+from tests.mutants.selection import changed_defects
+from tests.mutants.tree import ROOT, Tree
+from tests.samples.commit import commit_of
 
 
 @click.command(help=__doc__)
@@ -28,15 +31,21 @@ from tests.mutants.tree import Tree
 @click.option(
     "-v", "--verbose", is_flag=True, help="Show the output of tests that missed a defect."
 )
+@click.option("--changed", is_flag=True, help="Only those whose file or tests changed.")
 @click.option(
     "--record",
     type=click.Path(dir_okay=False, path_type=Path),
     help="Write which test caught each defect, as JSON (tests/mutants/caught.json: that test runs first).",
 )
-def main(lines: tuple[str, ...], workers: int, verbose: bool, record: Path | None) -> None:
+def main(
+    lines: tuple[str, ...], workers: int, verbose: bool, changed: bool, record: Path | None
+) -> None:
     wanted = named(lines)
+    if changed:
+        concerned = changed_defects(ROOT, commit_of(ROOT))
+        wanted = [defect for defect in wanted if defect in concerned]
     if not wanted:
-        sys.exit("no such defects")
+        sys.exit(0 if changed else "no such defects")
     started = time.monotonic()
     results = []
     for result in _results(wanted, workers):

@@ -107,7 +107,6 @@ def _rest(others: Iterable[Near]) -> str:
 def _failures(changed: frozenset[str], chosen: list[Near]) -> list[str]:
     sources = sorted(path for path in changed if path.endswith(".py") and (ROOT / path).exists())
     tests = [near.file for near in chosen]
-    lines = sorted({each.id for each in defects() if each.file in changed})
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "ctrlruntime" / "mypy"
     python = partial(_run, sys.executable, "-m")
     done = {
@@ -118,7 +117,7 @@ def _failures(changed: frozenset[str], chosen: list[Near]) -> list[str]:
         or python(
             "pytest", "-n", str(WORKERS), "--dist", "loadgroup", "-k", "not kube-apiserver", *tests
         ),
-        "defects": not lines or python("tests.mutants", *lines),
+        "defects": python("tests.mutants", "--changed"),
     }
     failed = [name for name, passed in done.items() if not passed]
     click.echo(f"not right: {', '.join(failed)}" if failed else "what is nearest is right")

@@ -45,6 +45,11 @@ def commit_of(root: Path) -> Commit:
     )
 
 
+def text_before(root: Path, commit: Commit, path: str) -> str | None:
+    """Return a file as it was in the commit that changes are compared with; None if it was not there."""
+    return _git(root, "show", f"{commit.since or 'HEAD'}:{path}")
+
+
 def _git(root: Path, *arguments: str) -> str | None:
     """Return what git prints, None where it fails or is missing."""
     try:

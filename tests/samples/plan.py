@@ -137,9 +137,11 @@ def report(left_out: Mapping[str, int], totals: Mapping[str, int], choice: Choic
         for name, count in left_out.items()
     ]
     lines.append("also fewer examples of differential requests and rules (make faults: in full)")
+    since = choice.commit.since or "unknown: a shallow clone?"
     if choice.ci:
         of = f"commit {choice.commit.id[:12]}" if choice.commit.id else "no repository"
-        since = choice.commit.since or "unknown: a shallow clone?"
         lines.append(f"fifth {choice.commit.fifth} of 0 to 4, by {of}; what changed since {since}")
+    else:
+        lines.append(f"not left out: seeded defects of files that changed since {since}")
     lines.append("run everything: make test TESTS=all; one part: .venv/bin/pytest PATH")
     return lines

@@ -8,10 +8,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pytest
 from _pytest.terminal import TerminalReporter
 
+from tests.mutants.selection import changed_defects, ids_of
 from tests.samples.commit import commit_of
 from tests.samples.plan import Choice, Collected, proofs, report, scenarios, select
 from tests.selection import Tests, tests_of
@@ -41,7 +43,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     listing = config.stash[LISTING]
     tests = [Collected(item.nodeid, needs_real_server(item)) for item in items]
-    chosen = select(tests, proofs(), listing.choice)
+    wanted = changed_defects(config.rootpath, listing.choice.commit)
+    choice = replace(listing.choice, wanted=ids_of(wanted, (test.id for test in tests)))
+    chosen = select(tests, proofs(), choice)
     others = [item for item in items if item.nodeid not in chosen.kept]
     listing.collected(chosen.left_out, chosen.totals)
     if others:

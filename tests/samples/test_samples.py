@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.samples.commit import CHANGED_SINCE, FIFTHS, Commit, commit_of
+from tests.samples.commit import CHANGED_SINCE, FIFTHS, Commit, commit_of, text_before
 from tests.samples.plan import Choice, Collected, Proof, fifth_of, proofs, report, scenarios, select
 from tests.support.pytest_runs import run_pytest
 
@@ -160,6 +160,8 @@ class TestCommits:
         found = commit_of(repository)
         assert found.changed == {"one", "two", "three"}
         assert (len(found.id), found.since) == (40, "HEAD~1")
+        before = [text_before(repository, found, name) for name in ("one", "two")]
+        assert before == ["one", None]
 
     def test_a_shallow_clone_and_a_folder_without_repository_have_no_changes(
         self, repository: Path, tmp_path_factory: pytest.TempPathFactory
