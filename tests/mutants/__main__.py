@@ -42,8 +42,11 @@ def main(
 ) -> None:
     wanted = named(lines)
     if changed:
-        concerned = changed_defects(ROOT, commit_of(ROOT))
+        commit = commit_of(ROOT)
+        concerned = changed_defects(ROOT, commit)
         wanted = [defect for defect in wanted if defect in concerned]
+        since = commit.since or "an unknown commit: a shallow clone?"
+        click.echo(f"{len(wanted)} seeded defects of what changed since {since}")
     if not wanted:
         sys.exit(0 if changed else "no such defects")
     started = time.monotonic()
