@@ -9,6 +9,8 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import removal_of, remove_object
 
 NAME: Final = "ctrlruntime-crds"
 _GROUP: Final = "admissionregistration.k8s.io"
@@ -23,8 +25,9 @@ async def remove_guard(client: Client) -> bool:
     """
     found = False
     for mapping in (BINDING, POLICY):
+        removal = removal_of(mapping, {"name": NAME}, Cause.UNINSTALLED, Evidence.CERTAIN)
         try:
-            await client.delete(mapping, NAME)
+            await remove_object(client, mapping, removal)
         except NotFound:
             continue
         found = True

@@ -18,7 +18,8 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.controller.annotations import PAUSED
-from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key, removal_of, remove_object
 from internal.fleet.hub import parallel_label
 from internal.fleet.move import (
     copied,
@@ -227,7 +228,8 @@ class Move:
         return True
 
     async def _delete(self, plane: Client, found: Manifest) -> None:
-        await plane.delete(TENANT, self.name, namespace=self.namespace, uid=uid_of(found))
+        removal = removal_of(TENANT, found["metadata"], Cause.MOVED, Evidence.CERTAIN)
+        await remove_object(plane, TENANT, removal)
 
     async def _hand_over(self, objects: list[HubObject], made: Manifest) -> None:
         owner = Owner(

@@ -12,6 +12,8 @@ from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.api import format_time
 from ctrlruntime.api.scalars import parse_duration, parse_time
 from ctrlruntime.client.client import Client
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import removal_of, remove_object
 from manager.cluster_flags import hub_options, talk
 from manager.tables import Column, output_option, print_rows
 
@@ -91,7 +93,9 @@ def begin(
 @hub_options
 def end_freeze(name: str, kubeconfig: Path | None, context: str | None) -> None:
     """Delete a freeze: changes go on within seconds."""
-    talk(kubeconfig, context, lambda client: client.delete(ChangeFreeze, name))
+    mapping = ChangeFreeze.mapping()
+    removal = removal_of(mapping, {"name": name}, Cause.REQUESTED, Evidence.CERTAIN)
+    talk(kubeconfig, context, lambda client: remove_object(client, mapping, removal))
     click.echo(f"{name}: deleted; changes go on unless another freeze holds them")
 
 

@@ -21,7 +21,8 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
-from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey, removal_of, remove_object
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
 from internal.tenancy.policies import deletion_policy, is_orphaned
@@ -104,15 +105,11 @@ async def delete_objects(client: Client, objects: Iterable[PlaneObject]) -> int:
     """Delete exactly these objects. Return how many were there still. Raises the client's errors."""
     deleted = 0
     for each in objects:
+        metadata = {"name": each.name, "namespace": each.namespace, "uid": each.uid}
+        removal = removal_of(each.mapping, metadata, Cause.REQUESTED, Evidence.CERTAIN)
         try:
-            await client.delete(
-                each.mapping,
-                each.name,
-                namespace=each.namespace,
-                uid=each.uid,
-                propagation="Background",
-            )
+            held = await remove_object(client, each.mapping, removal, propagation="Background")
         except (NotFound, Conflict):
             continue
-        deleted += 1
+        deleted += held is None
     return deleted

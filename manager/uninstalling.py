@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import removal_of, remove_object
 from manager.crd_guard import is_denied_by_guard, remove_guard
 from manager.kinds import KINDS
 from manager.leases import find_held
@@ -59,7 +61,7 @@ async def stop_manager(client: Client, report: Report, timeout: float) -> None:
     """Delete the manager's Deployment, and wait until no manager works. Raises UninstallError."""
     for each in await client.list(DEPLOYMENT, labels=MANAGER, metadata_only=True):
         metadata = each["metadata"]
-        await client.delete(DEPLOYMENT, metadata["name"], namespace=metadata["namespace"])
+        await _remove(client, DEPLOYMENT, metadata)
         report(f"deleted Deployment {metadata['namespace']}/{metadata['name']}")
     end = time.monotonic() + timeout
     while running := await _running(client):
@@ -126,7 +128,7 @@ async def _delete_definition(client: Client, name: str, end: float) -> None:
     """Delete one CRD, and again while the server still enforces the guard. Raises the client's errors."""
     while True:
         try:
-            await client.delete(CRD, name)
+            await _remove(client, CRD, {"name": name})
             return
         except Forbidden as error:
             if not is_denied_by_guard(error) or time.monotonic() > end:
@@ -162,8 +164,12 @@ async def _delete(client: Client, each: OwnedObject) -> None:
             await client.patch(
                 each.mapping, each.name, approval, namespace=each.namespace, type=PatchType.MERGE
             )
-        await client.delete(
-            each.mapping, each.name, namespace=each.namespace, uid=each.metadata["uid"]
-        )
+        await _remove(client, each.mapping, each.metadata)
     except NotFound:
         return
+
+
+async def _remove(client: Client, mapping: RESTMapping, metadata: Mapping[str, Any]) -> None:
+    """Delete what the user has confirmed. Raises the client's errors."""
+    removal = removal_of(mapping, metadata, Cause.UNINSTALLED, Evidence.CERTAIN)
+    await remove_object(client, mapping, removal)

@@ -8,6 +8,7 @@ each object is.
 from ctrlruntime.resources.builder_changes import INPUTS, inputs_of
 from ctrlruntime.resources.control import Control, UntrackedKind
 from ctrlruntime.resources.definitions import Definition, Definitions
+from ctrlruntime.resources.deletion import delete_permitted, removal_of, remove_object
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, owner_reference
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
@@ -64,6 +65,7 @@ __all__ = [
     "assess",
     "canonical",
     "check_ownership",
+    "delete_permitted",
     "diff",
     "difference",
     "inputs_of",
@@ -74,6 +76,8 @@ __all__ = [
     "owner_key",
     "owner_reference",
     "reconcile_set",
+    "removal_of",
+    "remove_object",
     "revision",
     "revision_of_bytes",
 ]

@@ -9,6 +9,7 @@ from typing import Any, Final, Self
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.errors import UndeclaredKind
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.versions import number, version
 from ctrlruntime.client.client import Propagation
@@ -20,6 +21,7 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.selectors import parse_labels
 from ctrlruntime.cluster.cluster import Cluster
+from ctrlruntime.gate import STATE, Cause, Evidence, Gate, Hold, Permit, Removal, StateTable, Victim
 from ctrlruntime.resources.desired import (
     Desired,
     Manifest,
@@ -43,6 +45,7 @@ from ctrlruntime.resources.ownership import (
     Ownership,
     OwnershipResult,
     check_ownership,
+    is_referenced,
 )
 from ctrlruntime.resources.revision import REVISION
 
@@ -50,6 +53,8 @@ ATTEMPTS: Final = 4
 """How often an object that changes meanwhile is read and written again."""
 
 
+DEFAULT_GATE: Final = Gate()
+"""Requires evidence of ownership, and nothing else."""
 _PROBE: Final = "-probe"
 _LONGEST_BEFORE_PROBE: Final = 50
 """Characters of a name that are kept, so that names of any kind stay valid."""
@@ -73,13 +78,22 @@ class Control:
         field_manager: str,
         alive: Callable[[str], bool] = lambda _uid: False,
         remembered: int = 500_000,
+        gate: Gate = DEFAULT_GATE,
+        state: StateTable = STATE,
     ) -> None:
         """`cache`, or the Cluster whose cache it is: objects are written there.
+
+        `gate` decides on removals; the default requires evidence that the object is the owner's. `state`
+        tells it which objects hold state.
 
         `alive(uid)` returns whether a known owner has that UID; `remembered` bounds the memory of
         what the server made of our own last writes (oldest forgotten first, at worst one extra
         write that changes nothing).
         """
+        if gate.budget is not None:
+            raise TypeError(
+                "a gate with a budget stores its record: pass it as SetPolicy(decide=...)"
+            )
         if isinstance(cache, Cluster):
             cache = cache.cache
         self._cache = cache
@@ -88,6 +102,8 @@ class Control:
         self._writer = ObjectWriter(cache, self._client, field_manager)
         cache.field_managers.add(field_manager)
         self._alive = alive
+        self._gate = gate
+        self._state = state
         self._settled: OrderedDict[ObjectKey, Settled] = OrderedDict()
         self._remembered = remembered
 
@@ -174,8 +190,10 @@ class Control:
 
         `wrote`: the caller has its own record of having written it (see `check_ownership`), `current`
         that what it wrote last was this very revision. Raises the client's errors other than
-        conflicts; a conflict is an outcome. Raises UntrackedKind where drift cannot be seen.
+        conflicts; a conflict is an outcome. Raises UntrackedKind where drift cannot be seen, OwnerNotAllowed before any
+        request for an owner reference to another namespace.
         """
+        desired.check_reference(owner)
         if self._cache.unconfirmed(
             desired.mapping, desired.name, namespace=desired.namespace or None
         ):
@@ -248,19 +266,80 @@ class Control:
             return error
         return None
 
+    def removal(
+        self, entry: Entry, owner: Owner, cause: Cause, *, wrote: bool = False, member: str = ""
+    ) -> Removal:
+        """Return what a gate decides on. `wrote`: the caller's own record names the object. No request is made.
+
+        It is certain that an object is the owner's where it has the owner reference or an entry of this field
+        manager: a copy that a person made has the annotations too.
+        """
+        verdict = self.judge(entry, owner)
+        certain = wrote or is_referenced(entry, self.recorded(owner)) or self._wrote(entry)
+        return Removal(
+            victim=Victim(entry.gvk.group_kind, entry.namespace, entry.name),
+            uid=entry.uid,
+            holds_state=self._state.holds_state(entry),
+            cause=cause,
+            evidence=Evidence.CERTAIN if certain else Evidence.INFERRED,
+            parent=self.recorded(owner).key,
+            member=member,
+            holder=verdict.holder if verdict.standing is Ownership.FOREIGN else "",
+        )
+
+    def permit(
+        self, entry: Entry, owner: Owner, cause: Cause, *, wrote: bool = False
+    ) -> Permit | Hold:
+        """Return the answer of this control's gate on one object; see `removal`. No request is made."""
+        return self._gate.removal(self.removal(entry, owner, cause, wrote=wrote))
+
+    async def remove(
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        cause: Cause,
+        *,
+        wrote: bool = False,
+        propagation: Propagation = "Background",
+    ) -> bool:
+        """Delete an object if the gate permits it; see `removal` and `delete`. Returns False for one that it holds."""
+        permit = self.permit(entry, owner, cause, wrote=wrote)
+        if isinstance(permit, Hold):
+            return False
+        return await self.delete(mapping, entry, owner, permit, propagation=propagation)
+
+    def _wrote(self, entry: Entry) -> bool:
+        """Whether this exact object has an entry of this control's field manager."""
+        if entry.owned is not None:
+            return True
+        try:
+            found = self._cache.entry(
+                entry.gvk,
+                entry.name,
+                namespace=entry.namespace or None,
+                tracked=self._field_manager,
+            )
+        except UndeclaredKind:
+            return False
+        return found is not None and found.uid == entry.uid and found.owned is not None
+
     async def delete(
         self,
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         propagation: Propagation = "Background",
     ) -> bool:
         """Delete an own object. Returns False, and does nothing, for any other.
 
         Guarded by the object's UID, so a foreign object of the same name that took its place in
-        the meantime is not touched. `propagation`: what becomes of what it owns.
+        the meantime is not touched. `propagation`: what becomes of what it owns. Raises ValueError
+        for the permit of another object.
         """
+        check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
         self._settled.pop(
@@ -283,16 +362,19 @@ class Control:
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         labels: dict[str, Any],
         annotations: dict[str, Any],
     ) -> bool:
         """Release an own object without deleting it.
 
+        It takes a permit as a deletion does: the server deletes an object whose other owners are all gone.
         Our owner reference and the recorded UID are taken off; the owner's key stays, so that the
         same owner finds it again. `labels` and `annotations` are merged in (None removes).
-        Returns False, and does nothing, for any other object.
+        Returns False, and does nothing, for any other object. Raises ValueError for the permit of another.
         """
+        check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
         kept = [reference_manifest(ref) for ref in entry.owners if ref.uid != owner.uid]
@@ -442,3 +524,9 @@ class Control:
             return Outcome(action, entry, reason)
         self._settled.pop(desired.key, None)
         return Outcome(action, entry, reason, superseded_by_watch=version(entry) > number(answered))
+
+
+def check_permit(permit: Permit, entry: Entry) -> None:
+    """Raise ValueError if the permit is not for this object, by UID."""
+    if permit.removal.uid != entry.uid:
+        raise ValueError(f"{permit!r} is not for {entry!r}")

@@ -9,6 +9,7 @@ import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.api.meta import OwnerNotAllowed
 from ctrlruntime.cache.entry import Owner as Reference
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
@@ -118,8 +119,23 @@ class Desired:
             **self.records,
         }
 
+    def check_reference(self, owner: Owner) -> None:
+        """Raise OwnerNotAllowed if the object would get an owner reference to another namespace.
+
+        The garbage collector deletes such an object, and each reconcile would create it again.
+        """
+        if not self.reference or not owner.namespace or owner.namespace == self.namespace:
+            return
+        where = f"namespace {self.namespace}" if self.namespace else "no namespace"
+        raise OwnerNotAllowed(
+            f"{self.key} is in {where} and cannot have an owner reference to {owner.key}: the garbage collector "
+            "would delete it. Use Desired(reference=False) and delete it under a finalizer of the owner, or "
+            "create it in the namespace of the owner"
+        )
+
     def body(self, owner: Owner) -> Manifest:
-        """Return the manifest as it is written: a fresh copy with tracking metadata."""
+        """Return the manifest as it is written: a fresh copy with tracking metadata. Raises OwnerNotAllowed."""
+        self.check_reference(owner)
         manifest: Manifest = orjson.loads(orjson.dumps(self.manifest))
         metadata = manifest["metadata"]
         metadata["annotations"] = {

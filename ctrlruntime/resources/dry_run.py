@@ -11,7 +11,8 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
-from ctrlruntime.resources.control import Control
+from ctrlruntime.gate import Permit
+from ctrlruntime.resources.control import Control, check_permit
 from ctrlruntime.resources.desired import Desired, Manifest
 from ctrlruntime.resources.diff import Reason
 from ctrlruntime.resources.outcome import Action, Outcome
@@ -43,6 +44,8 @@ class PlannedWrite:
     entry: Entry | None = None
     reason: Reason | None = None
     user: str = ""
+    permit: Permit | None = None
+    """Of a delete or a release."""
 
 
 class DryRunControl(Control):
@@ -77,7 +80,8 @@ class DryRunControl(Control):
         """
         control = Control.impersonating(self, write.user) if write.user else self
         if write.operation is Operation.DELETE and write.entry is not None:
-            await Control.delete(control, write.mapping, write.entry, write.owner)
+            if write.permit is not None:
+                await Control.delete(control, write.mapping, write.entry, write.owner, write.permit)
         elif write.operation is Operation.CREATE and write.desired is not None:
             await Control._create(control, write.desired, write.owner)
         elif write.desired is not None and write.entry is not None and write.reason is not None:
@@ -92,27 +96,35 @@ class DryRunControl(Control):
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         propagation: Propagation = "Background",
     ) -> bool:
         """Pass a deletion on, if the object belongs to the owner."""
-        return self._removed(Operation.DELETE, mapping, entry, owner)
+        return self._removed(Operation.DELETE, mapping, entry, owner, permit)
 
     async def release(
         self,
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         labels: dict[str, Any],
         annotations: dict[str, Any],
     ) -> bool:
         """Pass a release on, if the object belongs to the owner."""
-        return self._removed(Operation.RELEASE, mapping, entry, owner)
+        return self._removed(Operation.RELEASE, mapping, entry, owner, permit)
 
     def _removed(
-        self, operation: Operation, mapping: RESTMapping, entry: Entry, owner: Owner
+        self,
+        operation: Operation,
+        mapping: RESTMapping,
+        entry: Entry,
+        owner: Owner,
+        permit: Permit,
     ) -> bool:
+        check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
         write = PlannedWrite(
@@ -123,6 +135,7 @@ class DryRunControl(Control):
             owner=owner,
             entry=entry,
             user=self._user,
+            permit=permit,
         )
         self._on_write(write)
         return True

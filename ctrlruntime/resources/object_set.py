@@ -1,12 +1,13 @@
 """A set of objects of one owner: all that is desired is there, and nothing besides."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.gate import Cause, Decision, Hold, Permit, Removal
 from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired, ObjectKey
 from ctrlruntime.resources.diff import Reason
@@ -31,6 +32,11 @@ class SetPolicy:
     """Delete nothing while a desired object could not be written."""
     propagation: Propagation = "Background"
     """What becomes of what a deleted object owns."""
+    cause: Cause = Cause.SPEC_CHANGED
+    """Why what is no longer desired goes."""
+    decide: Callable[[Sequence[Removal]], Awaitable[Decision]] | None = None
+    """A gate with a budget, such as `partial(decide, gate, store=store, clock=clock)`: it decides on all that is to be
+    deleted at once. None: the gate of the control, for each object."""
     pause: Callable[[], Awaitable[None]] = _at_once
     """Awaited before each object, so that a large set leaves the loop to others."""
 
@@ -51,6 +57,8 @@ class SetResult:
     deleted: list[Entry] = field(default_factory=list)
     kept: list[Entry] = field(default_factory=list)
     """The owner's, no longer desired, and left by the policy."""
+    held: list[tuple[Entry, Hold]] = field(default_factory=list)
+    """No longer desired, and left since the gate holds them: by their records they are the owner's."""
 
     @property
     def wrote(self) -> bool:
@@ -79,7 +87,7 @@ async def reconcile_set(
     """Make `desired` all that the owner has of `current`, objects of any kinds that the cache has.
 
     Creates and updates go up by ordinal and key, deletions go down. An object of `current` that is not the
-    owner's is never deleted, nor is one that is being deleted already. One that fails keeps no other from
+    owner's is never deleted, nor is one that is being deleted already, nor one without a permit of the gate. One that fails keeps no other from
     its turn: the client's errors are in the result. Objects that are as desired cost no request.
     """
     wanted = sorted(desired, key=lambda each: (each.ordinal, each.instance or 0, each.key))
@@ -128,17 +136,38 @@ async def _ensure(control: Control, item: Desired, owner: Owner, result: SetResu
 async def _delete(
     control: Control, surplus: list[Entry], owner: Owner, policy: SetPolicy, result: SetResult
 ) -> None:
+    chosen: list[Entry] = []
     for entry in surplus:
-        if not policy.delete(entry):
-            result.kept.append(entry)
+        (chosen if policy.delete(entry) else result.kept).append(entry)
+    answers = await _answers(control, chosen, owner, policy)
+    for entry in chosen:
+        answer = answers[entry.uid]
+        if isinstance(answer, Hold):
+            result.held.append((entry, answer))
             continue
         await policy.pause()
         mapping = control.mapping_of(entry)
         try:
-            if await control.delete(mapping, entry, owner, propagation=policy.propagation):
+            if await control.delete(mapping, entry, owner, answer, propagation=policy.propagation):
                 result.deleted.append(entry)
         except (APIError, TransportError) as error:
             result.errors[_key(entry)] = error
+
+
+async def _answers(
+    control: Control, chosen: list[Entry], owner: Owner, policy: SetPolicy
+) -> dict[str, Permit | Hold]:
+    """Return the gate's answer for each object, by UID. Only what the control's gate permits gets to `decide`."""
+    answers = {entry.uid: control.permit(entry, owner, policy.cause) for entry in chosen}
+    permitted = {uid: each for uid, each in answers.items() if isinstance(each, Permit)}
+    if policy.decide is None or not permitted:
+        return answers
+    decision = await policy.decide([each.removal for each in permitted.values()])
+    if decision.hold is not None:
+        return {**answers, **dict.fromkeys(permitted, decision.hold)}
+    decided = {each.removal.uid: each for each in decision.permits}
+    left = {uid: Hold.of([each.removal], "no permit was given") for uid, each in permitted.items()}
+    return {**answers, **left, **decided}
 
 
 def _key(entry: Entry) -> ObjectKey:

@@ -162,6 +162,14 @@ def is_controlled(entry: Entry, owner: Owner) -> bool:
     )
 
 
+def is_referenced(entry: Entry, owner: Owner) -> bool:
+    """Whether `entry` has an owner reference to `owner`, or to a predecessor, from a place where one counts."""
+    if owner.cluster or (owner.namespace and owner.namespace != entry.namespace):
+        return False
+    uids = {owner.uid, *owner.predecessors}
+    return any(reference.uid in uids for reference in entry.owners)
+
+
 def is_handed_over(entry: Entry, owner: Owner) -> bool:
     """Whether `entry` is still recorded as that of a predecessor of `owner`."""
     if not owner.predecessors:

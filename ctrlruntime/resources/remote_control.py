@@ -10,6 +10,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.cluster.cluster import Cluster
+from ctrlruntime.gate import Permit
 from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff
@@ -82,17 +83,20 @@ class RemoteControl(Control):
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         propagation: Propagation = "Background",
     ) -> bool:
         """Delete an own object. Returns False, and does nothing, for any other."""
-        return await super().delete(mapping, entry, self.recorded(owner), propagation=propagation)
+        recorded = self.recorded(owner)
+        return await super().delete(mapping, entry, recorded, permit, propagation=propagation)
 
     async def release(
         self,
         mapping: RESTMapping,
         entry: Entry,
         owner: Owner,
+        permit: Permit,
         *,
         labels: dict[str, Any],
         annotations: dict[str, Any],
@@ -100,5 +104,5 @@ class RemoteControl(Control):
         """Release an own object without deleting it; its key and labels stay."""
         recorded = self.recorded(owner)
         return await super().release(
-            mapping, entry, recorded, labels=labels, annotations=annotations
+            mapping, entry, recorded, permit, labels=labels, annotations=annotations
         )

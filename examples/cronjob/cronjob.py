@@ -33,6 +33,7 @@ from ctrlruntime import (
     run,
     set_condition,
 )
+from ctrlruntime.gate import Cause
 
 JOB = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
 SCHEDULED = "batch.tutorial.kubebuilder.io/scheduled-at"
@@ -163,7 +164,7 @@ def setup(manager: Manager, now: Callable[[], datetime] = lambda: datetime.now(U
             return None  # its Jobs go with it
         old, owner = cron.model_copy(deep=True), Owner.of(cron)
         for job in surplus(jobs_of(cron), cron.spec):
-            await control.delete(JOB, job, owner)
+            await control.remove(JOB, job, owner, Cause.RETENTION)
         following = await schedule(cron, owner)
         jobs = jobs_of(cron)
         cron.status.active = sorted(job.name for job in jobs if not finished(job))
@@ -194,7 +195,7 @@ def setup(manager: Manager, now: Callable[[], datetime] = lambda: datetime.now(U
             return again
         if cron.spec.concurrency_policy is ConcurrencyPolicy.REPLACE:
             for job in running:
-                await control.delete(JOB, job, owner)
+                await control.remove(JOB, job, owner, Cause.REPLACED)
         await control.ensure(job_of(cron, missed), owner)
         return again
 

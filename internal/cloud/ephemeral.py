@@ -14,6 +14,8 @@ from typing import Any
 from apis.cloud import Instance, ReleaseChannel
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, NotFound
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import removal_of, remove_object
 from internal.cloud.labels import INSTANCE_TYPE
 from internal.cloud.leases import Refused, is_ephemeral, leased, unfinished, with_lease
 
@@ -109,7 +111,11 @@ class Ephemerals:
     async def delete(self, name: str) -> None:
         """Delete an instance. Raises Refused."""
         found = await self.get(name)
-        await self.client.delete(Instance, name, namespace=self.namespace, uid=found.metadata.uid)
+        metadata = {"name": name, "namespace": self.namespace, "uid": found.metadata.uid}
+        removal = removal_of(Instance.mapping(), metadata, Cause.REQUESTED, Evidence.CERTAIN)
+        held = await remove_object(self.client, Instance.mapping(), removal)
+        if held is not None:
+            raise Refused(held.message)
 
     async def get(self, name: str) -> Instance:
         """One ephemeral instance. Raises Refused for one that is none or is not there."""

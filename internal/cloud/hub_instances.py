@@ -11,6 +11,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Action, Control, Desired, Owner
 from internal.cloud.labels import INSTANCE
 from internal.hub.view import HubView
@@ -93,7 +94,9 @@ class HubInstances:
         try:
             found = self._look(instance)
             if found is not None:
-                await self.control.delete(CONFIG_MAP, found, Owner.of(instance))
+                await self.control.remove(
+                    CONFIG_MAP, found, Owner.of(instance), Cause.PARENT_DELETED
+                )
         except HUB_ERRORS as error:
             return self._explained(error, instance.namespace)
         return None

@@ -10,6 +10,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.controller.loop_yielder import LoopYielder
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Control, Owner, SetPolicy, reconcile_set
 from internal.fleet.inventory import delete_inventory, read_inventory
 from internal.fleet.stack_bindings import BINDINGS, binding_names, build_bindings
@@ -55,7 +56,8 @@ class BindingControl:
 
     async def delete_known(self, target: str, owner: Owner) -> None:
         """Delete the bindings of a namespace that has no stack, if the cache has any."""
-        result = await reconcile_set(self.control, self._bound(target), (), owner)
+        policy = SetPolicy(cause=Cause.PARENT_DELETED)
+        result = await reconcile_set(self.control, self._bound(target), (), owner, policy)
         result.raise_first()
 
     async def delete_all(self, target: str, owner: Owner) -> int:

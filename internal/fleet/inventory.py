@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.client import Client
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Control, Owner
 from internal.fleet.labels import FIELD_MANAGER
 
@@ -46,5 +47,5 @@ async def delete_inventory(control: Control, owner: Owner, inventory: Inventory)
     """Delete what is not being deleted yet. Return how many objects there were. Raises the client's errors."""
     for mapping, entry in inventory:
         if entry.deletion_timestamp is None:
-            await control.delete(mapping, entry, owner)
+            await control.remove(mapping, entry, owner, Cause.PARENT_DELETED)
     return len(inventory)

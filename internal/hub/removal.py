@@ -4,17 +4,22 @@ from collections.abc import Iterable
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.gate import Cause, Hold, Permit
 from ctrlruntime.resources import OWNER_UID, Control, Owner
 
 
 async def delete_owned(
     control: Control, mapping: RESTMapping, entries: Iterable[Entry], owner: Owner
 ) -> int:
-    """Delete the owner's objects of one kind, and return how many are left. Raises the client's errors."""
-    owned = [each for each in entries if control.holds(each, owner)]
-    for entry in owned:
+    """Delete the owner's objects of one kind, and return how many are left. Raises the client's errors.
+
+    Those that the gate holds, such as copies with its annotations, are not counted.
+    """
+    answers = [(each, control.permit(each, owner, Cause.PARENT_DELETED)) for each in entries]
+    owned = [(entry, permit) for entry, permit in answers if isinstance(permit, Permit)]
+    for entry, permit in owned:
         if entry.deletion_timestamp is None:
-            await control.delete(mapping, entry, owner)
+            await control.delete(mapping, entry, owner, permit)
     return len(owned)
 
 
@@ -28,4 +33,7 @@ async def release_owned(
     for entry in entries:
         recorded = entry.annotations.get(OWNER_UID) == owner.uid
         if recorded or any(reference.uid == owner.uid for reference in entry.owners):
-            await control.release(mapping, entry, owner, labels={}, annotations={})
+            permit = control.permit(entry, owner, Cause.ORPHANED)
+            if isinstance(permit, Hold):
+                continue
+            await control.release(mapping, entry, owner, permit, labels={}, annotations={})

@@ -15,6 +15,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError, Invalid, NotFound, TransportError
+from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import (
     OWNER,
@@ -425,8 +426,13 @@ class _Pass:
         why = refusal(error, self._hidden)
         self._logger.info("Resource recreated", resource=item.resource.id, reason=why)
         propagation: Propagation = "Orphan" if keeps_pods(desired, entry) else "Background"
-        deleted = await target.control.delete(
-            desired.mapping, entry, owner, propagation=propagation
+        deleted = await target.control.remove(
+            desired.mapping,
+            entry,
+            owner,
+            Cause.REPLACED,
+            wrote=key in self._applied_before,
+            propagation=propagation,
         )
         self._found.retry |= not deleted
         message = f"it is being recreated, since the server refused to change it: {why}"

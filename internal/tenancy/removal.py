@@ -9,11 +9,12 @@ from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.gate import Cause, Hold
 from ctrlruntime.resources import Owner, Ownership
 from internal.tenancy.graph import load
 from internal.tenancy.labels import HOOK, RESOURCE_ID
 from internal.tenancy.naming import LOCAL, ResourceKey
-from internal.tenancy.outcome import refusal
+from internal.tenancy.outcome import redact, refusal
 from internal.tenancy.policies import (
     OrphanReason,
     deletion_policy,
@@ -63,6 +64,21 @@ _ORPHAN_REASONS = {
     Reason.TENANT_ORPHANED: OrphanReason.TENANT_ORPHANED,
     Reason.DEFINITION_REMOVED: OrphanReason.DEFINITION_REMOVED,
 }
+
+
+_CAUSES = {
+    Reason.REPLACED: Cause.REPLACED,
+    Reason.NOT_IN_TEMPLATE: Cause.TEMPLATE_CHANGED,
+    Reason.TENANT_DELETED: Cause.PARENT_DELETED,
+    Reason.PRUNED: Cause.PRUNE,
+    Reason.DEFINITION_REMOVED: Cause.UNINSTALLED,
+    Reason.TENANT_ORPHANED: Cause.ORPHANED,
+    Reason.RETAINED: Cause.ORPHANED,
+    Reason.NO_POLICY: Cause.ORPHANED,
+    Reason.REFERENCE_REMOVED: Cause.ORPHANED,
+    Reason.UNKNOWN_RESOURCE: Cause.ORPHANED,
+}
+"""Of the reasons for which objects are deleted or released."""
 
 
 @dataclass(slots=True)
@@ -184,21 +200,33 @@ class Remover:
                 continue
             if isinstance(outcome, Exception):
                 raise outcome
+            if isinstance(outcome, Hold):
+                refused[where.place] = redact(outcome.reason, scope.hidden)
+                continue
             result.done.append(item)
             result.deleted += item.action is Action.DELETE
             result.retained += item.action is Action.RELEASE
         return refused
 
-    async def _one(self, target: TargetCluster, item: Decision, where: Found, scope: Scope) -> None:
+    async def _one(
+        self, target: TargetCluster, item: Decision, where: Found, scope: Scope
+    ) -> Hold | None:
+        """Delete or release one object. Return what holds it, or None."""
         mapping, entry, owner = where.mapping, where.entry, target.owner(scope.owner)
+        # Where a user has pruning on, the tenant's UID and policy on an object are what the user has chosen by.
+        wrote = where.key in scope.applied or item.reason is Reason.PRUNED
+        permit = target.control.permit(entry, owner, _CAUSES[item.reason], wrote=wrote)
+        if isinstance(permit, Hold):
+            return permit
         if item.action is Action.DELETE:
-            await target.control.delete(mapping, entry, owner)
-            return
+            await target.control.delete(mapping, entry, owner, permit)
+            return None
         reason = _ORPHAN_REASONS.get(item.reason, scope.reason)
         patch = orphan_patch(reason, self.clock())["metadata"]
         await target.control.release(
-            mapping, entry, owner, labels=patch["labels"], annotations=patch["annotations"]
+            mapping, entry, owner, permit, labels=patch["labels"], annotations=patch["annotations"]
         )
+        return None
 
     def _look(self, found: Found, scope: Scope) -> LiveObject:
         """Return what a decision needs of one object."""

@@ -15,6 +15,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.gate import Cause
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import OWNER, Action, Desired, Owner, SetPolicy, reconcile_set, revision
 from internal.tenancy.deps import Writers
@@ -119,7 +120,11 @@ class TemplateRevisions:
             self._entries(wanted.template),
             [_desired(blueprint, number, wanted.template) for blueprint, number in content],
             owner,
-            SetPolicy(delete=lambda entry: entry.name in oldest, only_when_complete=True),
+            SetPolicy(
+                delete=lambda entry: entry.name in oldest,
+                only_when_complete=True,
+                cause=Cause.RETENTION,
+            ),
         )
         result.raise_first()
         in_the_way = [

@@ -9,10 +9,11 @@ from apis.tenancy import Tenant
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller.reconcile import reconcile_context
+from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired, Owner
 from internal.tenancy.awaited_tenants import AwaitedTenants
-from internal.tenancy.departures import Delete
+from internal.tenancy.departures import Delete, DeleteReason
 from internal.tenancy.deps import Writers
 from internal.tenancy.move_marks import MoveMarks
 from internal.tenancy.neighbours import taking_over
@@ -23,6 +24,11 @@ from internal.tenancy.replacement_marks import ReplacementMarks
 from internal.tenancy.spec_edits import added_paths, removal_patch
 from internal.tenancy.tenants import TenantBuilder
 from internal.tenancy.value_secrets import ValueSecrets
+
+_CAUSES = {
+    DeleteReason.ROW_GONE: Cause.ROW_GONE,
+    DeleteReason.TEMPLATE_GONE: Cause.TEMPLATE_GONE,
+}
 
 
 @dataclass(slots=True)
@@ -83,7 +89,8 @@ class TenantWriter:
         entry = self.tenants.get(delete.name, namespace=owner.namespace)
         if entry is None or entry.deletion_timestamp is not None:
             return ""
-        if not await self.writers.control.delete(Tenant.mapping(), entry, owner):
+        cause = _CAUSES[delete.reason]
+        if not await self.writers.control.remove(Tenant.mapping(), entry, owner, cause):
             return f"tenant {delete.name!r} was not deleted: it is not the registry's"
         reconcile_context().logger.info(
             "Tenant deleted", tenant=delete.name, reason=delete.reason.value

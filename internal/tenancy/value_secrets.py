@@ -8,6 +8,7 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner, SetPolicy, reconcile_set
 from internal.tenancy.children import OWNER_INDEX, ChildKinds
 from internal.tenancy.deps import Writers
@@ -58,6 +59,6 @@ class ValueSecrets:
         for entry in self.tenants.by_index(OWNER_INDEX, owner.key):
             named = (entry.field("spec") or {}).get("sensitiveVariables") or {}
             alive.add(str(named.get("secretName", "")))
-        policy = SetPolicy(delete=lambda entry: entry.name not in alive)
+        policy = SetPolicy(delete=lambda entry: entry.name not in alive, cause=Cause.PARENT_DELETED)
         result = await reconcile_set(self.writers.control, current, (), owner, policy)
         result.raise_first()

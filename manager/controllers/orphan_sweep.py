@@ -17,8 +17,9 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.errors import APIError, Conflict, NotFound, TransportError
+from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.manager import Manager
-from ctrlruntime.resources import OWNER, OwnerKey, owner_key
+from ctrlruntime.resources import OWNER, OwnerKey, owner_key, removal_of, remove_object
 from internal.fleet.orphans import DELAY, OrphanSweep, Sweep
 from manager.controllers.hub import Hub
 from manager.plane_objects import ON_HUB, OWNERS, goes_with_owner
@@ -145,15 +146,14 @@ class OrphanSweeper:
         return False
 
     async def _delete(self, objects: list[tuple[RESTMapping, Entry]], owner: str) -> None:
+        client = self.hub.cluster.client
         for mapping, entry in objects:
+            # The data plane was read live: it has no such owner.
+            removal = removal_of(
+                mapping, entry.metadata(), Cause.PARENT_DELETED, Evidence.CERTAIN, parent=owner
+            )
             try:
-                await self.hub.cluster.client.delete(
-                    mapping,
-                    entry.name,
-                    namespace=entry.namespace or None,
-                    uid=entry.uid,
-                    propagation="Background",
-                )
+                await remove_object(client, mapping, removal, propagation="Background")
             except (NotFound, Conflict):
                 continue
         self.manager.logger.info("Orphans deleted", owner=owner, objects=len(objects))

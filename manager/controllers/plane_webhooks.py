@@ -18,8 +18,10 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventDispatcher
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import removal_of, remove_object
 from ctrlruntime.webhook.injection import VALIDATING
 from internal.fleet.admission_url import configuration, is_ours, is_same
 from internal.fleet.labels import ACCOUNT, ADMISSION
@@ -86,8 +88,9 @@ class PlaneWebhooks:
     async def _remove(self, found: Manifest | None) -> None:
         if found is None:
             return
+        removal = removal_of(MAPPING, found["metadata"], Cause.SPEC_CHANGED, Evidence.CERTAIN)
         try:
-            await self.client.delete(MAPPING, ADMISSION, uid=found["metadata"]["uid"])
+            await remove_object(self.client, MAPPING, removal)
         except NotFound:
             return
 

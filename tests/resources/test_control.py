@@ -18,6 +18,7 @@ from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Action, Control, Desired, Owner, Reason
 from tests.cache.lagging_watch import LaggingWatch
 from tests.support.waiting import eventually
@@ -171,10 +172,10 @@ async def test_delete_has_the_uid_as_precondition_so_a_successor_stays(env: Envi
         await admin.delete(CONFIG_MAP, "a", namespace="default")
         successor = desired("a", k="theirs").manifest
         await admin.create(successor)
-        assert not await control.delete(CONFIG_MAP, entry, owner)
+        assert not await control.remove(CONFIG_MAP, entry, owner, Cause.SPEC_CHANGED)
         assert (await there(env))["a"][0] == {"k": "theirs"}
         stranger = Owner(gvk=owner.gvk, namespace="default", name="stranger", uid="another")
-        assert not await control.delete(CONFIG_MAP, entry, stranger)
+        assert not await control.remove(CONFIG_MAP, entry, stranger, Cause.SPEC_CHANGED)
 
 
 @pytest.mark.criterion("H-A9")

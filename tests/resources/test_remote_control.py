@@ -14,6 +14,7 @@ from ctrlruntime.cache.cache import CacheOptions
 from ctrlruntime.client.client import Client
 from ctrlruntime.cluster import Cluster, ClusterOptions
 from ctrlruntime.envtest import Environment
+from ctrlruntime.gate import Cause, Permit
 from ctrlruntime.resources import OWNER, OWNER_UID, Action, Desired, Owner, RemoteControl
 from tests.support.waiting import eventually
 
@@ -93,7 +94,7 @@ async def test_an_object_of_another_cluster_names_its_holder_and_is_never_delete
     assert outcome.action is Action.CONFLICT
     assert outcome.conflict == "it belongs to Set.g/default/a@p2"
     assert outcome.entry is not None
-    assert not await stand.control.delete(CONFIG_MAP, outcome.entry, OWNED)
+    assert not await stand.control.remove(CONFIG_MAP, outcome.entry, OWNED, Cause.SPEC_CHANGED)
     kept = await stand.read()
     assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
@@ -104,7 +105,9 @@ async def test_a_released_object_stays_and_is_adopted_by_an_owner_of_that_name(
     await stand.control.ensure(desired(), OWNED)
     entry = stand.control.look(desired())
     assert entry is not None
-    assert await stand.control.release(CONFIG_MAP, entry, OWNED, labels={}, annotations={})
+    permit = stand.control.permit(entry, OWNED, Cause.ORPHANED)
+    assert isinstance(permit, Permit)
+    assert await stand.control.release(CONFIG_MAP, entry, OWNED, permit, labels={}, annotations={})
     released = (await stand.read())["metadata"]
     assert OWNER_UID not in released["annotations"]
     again = replace(OWNED, uid="u3")
@@ -113,4 +116,4 @@ async def test_a_released_object_stays_and_is_adopted_by_an_owner_of_that_name(
     assert (adopted["uid"], adopted["annotations"][OWNER_UID]) == (released["uid"], "u3")
     entry = stand.control.look(desired())
     assert entry is not None
-    assert await stand.control.delete(CONFIG_MAP, entry, again)
+    assert await stand.control.remove(CONFIG_MAP, entry, again, Cause.SPEC_CHANGED)

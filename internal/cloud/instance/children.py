@@ -13,8 +13,9 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Invalid, NotFound
 from ctrlruntime.client.patches import difference
+from ctrlruntime.gate import Cause
 from ctrlruntime.memo import VersionMemo
-from ctrlruntime.resources import Control, Owner, SetResult, reconcile_set
+from ctrlruntime.resources import Control, Owner, SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.outcome import Action
 from ctrlruntime.resources.revision import revision
@@ -163,6 +164,7 @@ class Children:
         owner: Owner,
         *,
         drop: Collection[str] = (),
+        cause: Cause = Cause.SPEC_CHANGED,
     ) -> dict[str, Kept]:
         """Make objects of a kind what they should be, and delete those of the names in `drop`. What is right is not written.
 
@@ -172,7 +174,8 @@ class Children:
         before = {item.name: _inputs(self.control.look(item)) for item in desired}
         current = [each for each in self.entries(subresource, owner) if each.name in drop]
         forced = [replace(item, force_own_fields=True) for item in desired]
-        result = await reconcile_set(self.control, current, forced, owner)
+        policy = SetPolicy(cause=cause)
+        result = await reconcile_set(self.control, current, forced, owner, policy)
         kept: dict[str, Kept] = {}
         for item in desired:
             try:
@@ -248,10 +251,14 @@ class Children:
             await self.annotate(subresource, item, {RETRY: f"instance-{requested}"})
 
     async def delete(
-        self, subresource: Subresource[Any], owner: Owner, names: Collection[str]
+        self,
+        subresource: Subresource[Any],
+        owner: Owner,
+        names: Collection[str],
+        cause: Cause,
     ) -> None:
         """Delete objects by name that are the instance's own and not being deleted yet."""
-        await self.reconcile(subresource, (), owner, drop=names)
+        await self.reconcile(subresource, (), owner, drop=names, cause=cause)
 
     async def _patch(
         self, subresource: Subresource[Any], entry: Entry, patch: dict[str, Any]

@@ -9,7 +9,9 @@ from apis.cloud import Instance
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import removal_of, remove_object
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cloud.labels import is_paused
 from internal.cloud.leases import Lease, lease_of
@@ -53,11 +55,9 @@ class LeaseEnds:
 
     async def _delete(self, entry: Entry) -> None:
         """Delete the instance, unless its lease was extended at this very moment."""
+        mapping = Instance.mapping()
+        removal = removal_of(mapping, entry.metadata(), Cause.RETENTION, Evidence.CERTAIN)
         with contextlib.suppress(NotFound, Conflict):  # what changed brings it back
-            await self.client.delete(
-                Instance.mapping(),
-                entry.name,
-                namespace=entry.namespace,
-                uid=entry.uid,
-                resource_version=entry.resource_version,
+            await remove_object(
+                self.client, mapping, removal, resource_version=entry.resource_version
             )

@@ -5,6 +5,7 @@ from typing import Any
 
 from apis.cloud import Instance
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.hub_instances import HubInstances
 from internal.cloud.instance.order import (
@@ -55,7 +56,8 @@ class Teardown:
         if going is None:
             return await self._release(instance, entry)
         subresource, entries = going
-        await children.delete(subresource, owner, [item.name for item in entries])
+        names = [item.name for item in entries]
+        await children.delete(subresource, owner, names, Cause.PARENT_DELETED)
         await self.writer.record_teardown(instance, entry, self._progress(subresource, owner))
         return None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from apis.cloud import Instance, TerraformSettings
 from ctrlruntime.api import ApiModel
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner
 from internal.cloud.instance.children import Children, desired_child, inputs_for
 from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
@@ -148,7 +149,7 @@ class Walk:
             if subresource.definition.teardown and protected:
                 problem = _precious(subresource)
             else:
-                await self.children.delete(subresource, at.owner, [at.name])
+                await self.children.delete(subresource, at.owner, [at.name], Cause.SPEC_CHANGED)
         return Child(subresource=subresource, object=found, wanted=False, problem=problem)
 
     # -- changes of version -----------------------------------------------------------------

@@ -14,7 +14,17 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.patches import difference
-from ctrlruntime.resources import OWNER, OWNER_UID, Control, Desired, Owner, RemotePlacement
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import (
+    OWNER,
+    OWNER_UID,
+    Control,
+    Desired,
+    Owner,
+    RemotePlacement,
+    removal_of,
+    remove_object,
+)
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
@@ -86,7 +96,7 @@ async def keep_outputs(
         )
     if not outputs:
         if found is not None:
-            await _delete(client, found)
+            await _delete(client, found, Cause.SPEC_CHANGED)
         return ""
     data = {key: base64.b64encode(value.encode()).decode() for key, value in outputs.items()}
     if found is None:
@@ -122,7 +132,7 @@ async def remove_outputs(runs: RunCluster, resource: Resource[Any, TaskStatus]) 
     except NotFound:
         return
     if _is_ours(runs, found, resource):
-        await _delete(runs.client, found)
+        await _delete(runs.client, found, Cause.PARENT_DELETED)
 
 
 async def keep_outputs_metadata(
@@ -176,12 +186,11 @@ async def _create(client: Client, manifest: Manifest) -> None:
         ) from error
 
 
-async def _delete(client: Client, found: Manifest) -> None:
-    metadata = found["metadata"]
+async def _delete(client: Client, found: Manifest, cause: Cause) -> None:
+    """Delete a Secret that `_is_ours`."""
+    removal = removal_of(SECRET, found["metadata"], cause, Evidence.CERTAIN)
     try:
-        await client.delete(
-            SECRET, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
-        )
+        await remove_object(client, SECRET, removal)
     except (NotFound, Conflict):
         return
 

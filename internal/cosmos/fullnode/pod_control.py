@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner, Update
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.checks import check_pods, check_strategy
@@ -139,7 +140,7 @@ async def remove_ended(pods: Objects, owner: Owner) -> None:
     for entry in pods.of(owner).values():
         phase = (entry.field("status") or {}).get("phase")
         if phase in _ENDED and entry.deletion_timestamp is None:
-            await pods.control.delete(pods.mapping, entry, owner)
+            await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED)
 
 
 def wanted_nodes(node_set: CosmosFullNode) -> int:

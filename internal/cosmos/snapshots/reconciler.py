@@ -20,6 +20,7 @@ from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
 from ctrlruntime.resources.kept_metadata import KeptMetadata
@@ -256,7 +257,9 @@ class SnapshotReconciler:
             if found is None:
                 continue
             try:
-                await self.writers.snapshots.delete(VOLUME_SNAPSHOT, found, owner_of(entry))
+                await self.writers.snapshots.remove(
+                    VOLUME_SNAPSHOT, found, owner_of(entry), Cause.RETENTION
+                )
             except APIError as error:
                 troubles.append((Reason.DELETE_OLD_SNAPSHOTS, f"{name}: {error}"))
         self._record_events(entry, troubles)

@@ -15,6 +15,7 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.aggregate_error import TransientError, is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Action, Control, Desired, Owner
 from ctrlruntime.schedule import BadSchedule
@@ -275,14 +276,14 @@ class StatefulJobReconciler:
             record = known.get(entry.name)
             end = None if record is None else expires(record, ttl)
             if end is not None and end <= found.now:  # of what is not known the server sees to
-                await self.control.delete(JOB, entry, found.owner)
+                await self.control.remove(JOB, entry, found.owner, Cause.RETENTION)
         for entry in self._mine(self.reads.claims, found):
             record = known.get(entry.name)
             ended = record is None or not is_open(record)
             if not ended or self.reads.jobs.get(entry.name, namespace=namespace) is not None:
                 continue
             if await self.reads.is_gone(namespace, entry.name):
-                await self.control.delete(CLAIM, entry, found.owner)
+                await self.control.remove(CLAIM, entry, found.owner, Cause.RETENTION)
 
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:
         return [

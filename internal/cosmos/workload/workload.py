@@ -15,6 +15,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.selectors import LabelSelector
+from ctrlruntime.gate import Cause
 from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.diff import Diff, Foreign
@@ -166,7 +167,7 @@ class WorkloadControl:
             return [
                 entry.name
                 for entry in there
-                if await self._control.delete(self._mapping, entry, owner)
+                if await self._control.remove(self._mapping, entry, owner, Cause.REPLACED)
             ]
 
     def _health(self, pods: Iterable[Entry], probe: Probe | None) -> dict[str, Health]:
@@ -205,7 +206,7 @@ class WorkloadControl:
             elif outcome.action is Action.CONFLICT and outcome.entry is not None:
                 progress.conflicts.append(taken(desired, outcome, outcome.entry))
         for entry in made.deletes:
-            if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+            if await self._removed(entry, owner, Cause.SPEC_CHANGED, progress):
                 progress.deleted.append(entry.name)
 
     async def _take_down(
@@ -226,10 +227,10 @@ class WorkloadControl:
             if not await self._recorded(made, progress, record_fixes):
                 return made
             for entry in made.pauses:
-                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                if await self._removed(entry, owner, Cause.SPEC_CHANGED, progress):
                     progress.deleted.append(entry.name)
             for entry in (update.entry for update in made.replacements):
-                if await self._try(progress, self._control.delete(self._mapping, entry, owner)):
+                if await self._removed(entry, owner, Cause.REPLACED, progress):
                     progress.replaced.append(entry.name)
         return made
 
@@ -242,6 +243,12 @@ class WorkloadControl:
         if not fixes or record_fixes is None:
             return True
         return await self._try(progress, record_fixes(progress.fixes)) is True
+
+    async def _removed(
+        self, entry: Entry, owner: Owner, cause: Cause, progress: Progress
+    ) -> bool | None:
+        """Delete a Pod; return whether it was. None: it failed, as `progress` shows."""
+        return await self._try(progress, self._control.remove(self._mapping, entry, owner, cause))
 
     async def _try(self, progress: Progress, step: Awaitable[T]) -> T | None:
         try:

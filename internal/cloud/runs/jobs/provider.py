@@ -13,7 +13,9 @@ from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEve
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
-from ctrlruntime.resources import RemotePlacement
+from ctrlruntime.gate import Permit
+from ctrlruntime.resources import RemotePlacement, delete_permitted
+from internal import scratch
 from internal.cloud import labels as label_keys
 from internal.cloud.runs.jobs.manifest import (
     JOB,
@@ -129,14 +131,10 @@ class JobRuns:
         job = await self._job(owner, run_id)
         if job is None or "deletionTimestamp" in job["metadata"]:
             return
+        uid = job["metadata"]["uid"]
+        permit = Permit.scratch(scratch.RUN, run_id, namespace=owner.namespace, uid=uid)
         try:
-            await self._client.delete(
-                JOB,
-                run_id,
-                namespace=owner.namespace,
-                uid=job["metadata"]["uid"],
-                propagation="Foreground",
-            )
+            await delete_permitted(self._client, JOB, permit, propagation="Foreground")
         except (NotFound, Conflict):
             return
 
@@ -259,7 +257,9 @@ class JobRuns:
                 f"there is a Secret {name!r} in namespace {namespace!r} that no run made: delete or "
                 "rename it, and ask for a retry"
             )
-        await self._client.delete(SECRET, name, namespace=namespace, uid=metadata["uid"])
+        uid = metadata["uid"]
+        permit = Permit.scratch(scratch.RUN_INPUT, name, namespace=namespace, uid=uid)
+        await delete_permitted(self._client, SECRET, permit)
         await self._client.create(secret, field_manager=label_keys.FIELD_MANAGER)
 
     async def _run(self, job: Manifest) -> Run:

@@ -16,6 +16,8 @@ from ctrlruntime.client.errors import (
     NoKindMatch,
     NotFound,
 )
+from ctrlruntime.gate import Cause, Evidence
+from ctrlruntime.resources import removal_of, remove_object
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef, unique
 from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER, OWNER, WORKLOAD
 from internal.cloud.tasks.task import TaskError, TaskRejected
@@ -200,14 +202,10 @@ class Objects:
             if not prunable(ref.kind, annotations_of(live), self._owner):
                 into.kept.append(ref)
                 continue
+            # The instance's own inventory names it, and the object names the instance.
+            removal = removal_of(mapping, live["metadata"], Cause.SPEC_CHANGED, Evidence.CERTAIN)
             try:
-                await self._client.delete(
-                    mapping,
-                    ref.name,
-                    namespace=ref.namespace or None,
-                    uid=live["metadata"]["uid"],
-                    propagation="Background",
-                )
+                await remove_object(self._client, mapping, removal, propagation="Background")
             except (NotFound, Conflict):
                 continue
             into.pruned.append(ref)

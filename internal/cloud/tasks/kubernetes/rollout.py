@@ -10,7 +10,10 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.gate import Permit, Scratch
+from ctrlruntime.resources import delete_permitted
 from ctrlruntime.resources.readiness import Phase, assess
+from internal import scratch
 from internal.cloud.tasks.kubernetes.applying import (
     AWAITED,
     UPGRADES,
@@ -237,27 +240,25 @@ class Rollout:
     async def _forget(self) -> None:
         for config_map in await self._inventories():
             await self._delete_inventory(config_map["metadata"]["namespace"])
-        for kind in (CONFIG_MAP, JOB):
+        for kind, what in ((CONFIG_MAP, scratch.UPGRADE_NOTES), (JOB, scratch.UPGRADE_STEP)):
             for left in await self.client.list(
                 kind, labels={UPGRADES: self.key}, metadata_only=True
             ):
-                await self._delete_left(kind, left["metadata"])
+                await self._delete_left(kind, what, left["metadata"])
 
-    async def _delete_left(self, kind: RESTMapping, metadata: Manifest) -> None:
+    async def _delete_left(self, kind: RESTMapping, what: Scratch, metadata: Manifest) -> None:
+        permit = Permit.scratch(
+            what, metadata["name"], namespace=metadata["namespace"], uid=metadata["uid"]
+        )
         try:
-            await self.client.delete(
-                kind,
-                metadata["name"],
-                namespace=metadata["namespace"],
-                uid=metadata["uid"],
-                propagation="Background",
-            )
+            await delete_permitted(self.client, kind, permit, propagation="Background")
         except (NotFound, Conflict):
             return
 
     async def _delete_inventory(self, namespace: str) -> None:
+        permit = Permit.scratch(scratch.INVENTORY, inventory_name(self.key), namespace=namespace)
         try:
-            await self.client.delete(CONFIG_MAP, inventory_name(self.key), namespace=namespace)
+            await delete_permitted(self.client, CONFIG_MAP, permit)
         except NotFound:
             return
 

@@ -10,7 +10,10 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.gate import Permit
+from ctrlruntime.resources import delete_permitted
 from ctrlruntime.resources.readiness import Phase, assess
+from internal import scratch
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks.kubernetes.applying import UPGRADES
 from internal.cloud.tasks.placeholders import Places
@@ -88,14 +91,14 @@ class Jobs:
 
     async def _delete(self, job: Manifest) -> None:
         metadata = job["metadata"]
+        permit = Permit.scratch(
+            scratch.UPGRADE_STEP,
+            metadata["name"],
+            namespace=self.namespace,
+            uid=metadata["uid"],
+        )
         try:
-            await self.client.delete(
-                JOB,
-                metadata["name"],
-                namespace=self.namespace,
-                uid=metadata["uid"],
-                propagation="Background",
-            )
+            await delete_permitted(self.client, JOB, permit, propagation="Background")
         except (NotFound, Conflict):
             return
 

@@ -1,0 +1,129 @@
+"""How many members of a parent may lose an object within a window, and the record of those that did. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from math import ceil
+from typing import Final, Self
+
+from ctrlruntime.gate.removal import Removal
+
+HOUR: Final = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Approval:
+    """A person's approval of one set of removals, named by its digest. It counts once."""
+
+    digest: str
+    by: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetRecord:
+    """What was counted, in seconds since 1970. Plain data for a parent's status: `to_dict` and `of`."""
+
+    members: Mapping[str, int] = field(default_factory=dict)
+    """When each member last lost an object."""
+    state: Mapping[str, int] = field(default_factory=dict)
+    """When each object that holds state was permitted to go, by UID."""
+    used: Mapping[str, int] = field(default_factory=dict)
+    """When each approved digest was used."""
+
+    @classmethod
+    def of(cls, data: object) -> Self:
+        """Return the record that `to_dict` made; an empty one for None. Raises ValueError for anything else.
+
+        What cannot be read is no empty budget.
+        """
+        if data is None:
+            return cls()
+        if not isinstance(data, Mapping):
+            raise ValueError(f"a record of removals is an object, not {type(data).__name__}")
+        return cls(*(_times(data.get(name), name) for name in ("members", "state", "used")))
+
+    def to_dict(self) -> dict[str, dict[str, int]]:
+        """Return the record as JSON data; parts that are empty are left out."""
+        parts = {"members": self.members, "state": self.state, "used": self.used}
+        return {name: dict(sorted(part.items())) for name, part in parts.items() if part}
+
+
+def _times(part: object, name: str) -> dict[str, int]:
+    if part is None:
+        return {}
+    if not isinstance(part, Mapping):
+        raise ValueError(f"{name} of a record of removals is an object")
+    times: dict[str, int] = {}
+    for key, at in part.items():
+        if not isinstance(key, str) or isinstance(at, bool) or not isinstance(at, int):
+            raise ValueError(f"{name} of a record of removals holds seconds by name")
+        times[key] = at
+    return times
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """The limits. Raises ValueError for values that limit nothing."""
+
+    max_percent: int = 20
+    """Of the members, within the window; one member may always."""
+    window: timedelta = timedelta(hours=24)
+    max_with_state: int = 1
+    """Objects that hold state, within an hour."""
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.max_percent <= 100 or self.window < HOUR or self.max_with_state < 0:
+            raise ValueError(
+                "a budget has 0 to 100 percent, a window of an hour or more, and no negative limit"
+            )
+
+    def allowed(self, members: int) -> int:
+        """Return how many of so many members may lose an object within the window."""
+        return max(1, members * self.max_percent // 100)
+
+    def current(self, record: BudgetRecord, now: datetime, given: Collection[str]) -> BudgetRecord:
+        """Return the record without what is older than its window. A time in the future counts as now.
+
+        A used digest stays while it is `given`.
+        """
+        kept = _within(record.used, now, self.window)
+        used = {each: at for each, at in record.used.items() if each in given or each in kept}
+        return BudgetRecord(
+            _within(record.members, now, self.window), _within(record.state, now, HOUR), used
+        )
+
+    def charge(
+        self, record: BudgetRecord, removals: Sequence[Removal], *, members: int, now: datetime
+    ) -> BudgetRecord | str:
+        """Return the record with a set of removals, or why the set is over the budget.
+
+        `record` is a `current` one. The same member, and the same object, count once.
+        """
+        at = ceil(now.timestamp())
+        losing = {each.counted_as: at for each in removals}
+        going = {each.uid: at for each in removals if each.holds_state}
+        after = BudgetRecord({**record.members, **losing}, {**record.state, **going}, record.used)
+        allowed = self.allowed(members)
+        if losing.keys() - record.members.keys() and len(after.members) > allowed:
+            return (
+                f"{len(after.members)} of {members} members would have lost an object within "
+                f"{self.window // HOUR} h; {allowed} may"
+            )
+        if going.keys() - record.state.keys() and len(after.state) > self.max_with_state:
+            return (
+                f"{len(after.state)} objects that hold state would go within an hour; "
+                f"{self.max_with_state} may"
+            )
+        return after
+
+
+def _within(times: Mapping[str, int], now: datetime, window: timedelta) -> dict[str, int]:
+    """Return the times within the window; what is more than a window ahead becomes now."""
+    seconds, length = now.timestamp(), window.total_seconds()
+    return {
+        key: at if at <= seconds + length else ceil(seconds)
+        for key, at in times.items()
+        if at > seconds - length
+    }
