@@ -12,10 +12,12 @@ from pydantic import ValidationError
 
 from apis.fleet.labels import MOVING_TO
 from apis.tenancy import Tenant, TenantRegistry
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.gate import Cause, Permit
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions, Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds
@@ -123,21 +125,27 @@ class RegistryRemoval:
         await self.secrets.watch(owner)
         items = [(Tenant.mapping(), item) for item in tenants]
         items += self.secrets.owned_by(owner)
-        release = partial(self.writers.control.release, labels={}, annotations={})
         jobs = [
-            Job(mapping.gvk.group_kind, partial(release, mapping, item, owner))
+            Job(mapping.gvk.group_kind, partial(self._release_one, mapping, item, owner))
             for mapping, item in items
         ]
         for outcome in await self.writers.pools.run(jobs):
             if isinstance(outcome, Exception):
                 raise outcome
 
+    async def _release_one(self, mapping: RESTMapping, item: Entry, owner: Owner) -> None:
+        """Release one object, unless the gate holds it: it is a copy then, which goes with no registry."""
+        control = self.writers.control
+        permit = control.permit(item, owner, Cause.ORPHANED)
+        if isinstance(permit, Permit):
+            await control.release(mapping, item, owner, permit, labels={}, annotations={})
+
     async def _delete_all(self, tenants: Sequence[Entry], owner: Owner) -> list[str]:
         """Delete tenants but for those that move. Returns what was refused, one sentence each."""
         tenants = [item for item in tenants if not item.annotations.get(MOVING_TO)]
         kind, mapping = Tenant.gvk().group_kind, Tenant.mapping()
-        delete = self.writers.control.delete
-        jobs = [Job(kind, partial(delete, mapping, item, owner)) for item in tenants]
+        remove = partial(self.writers.control.remove, cause=Cause.REGISTRY_GONE)
+        jobs = [Job(kind, partial(remove, mapping, item, owner)) for item in tenants]
         refused: list[str] = []
         for item, outcome in zip(tenants, await self.writers.pools.run(jobs), strict=True):
             if isinstance(outcome, APIError):
