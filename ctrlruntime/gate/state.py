@@ -70,3 +70,4 @@ class StateTable:
 
 
 STATE: Final = StateTable()
+"""The rules for built-in kinds alone."""

@@ -346,6 +346,7 @@ DOCUMENTS: dict[str, Document] = {
                 "docs/coming-from",
                 "docs/multicluster",
                 "docs/numbered-instances",
+                "docs/removal-gate",
                 "docs/webhooks",
             )
         )
