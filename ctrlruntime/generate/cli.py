@@ -144,7 +144,12 @@ def _crd(
     found: Found, *, allow_floats: bool, max_description: int | None, **_: object
 ) -> dict[str, str]:
     options = SchemaOptions(allow_floats=allow_floats, max_description=max_description)
-    return crd_files(found.kinds, options)
+    return crd_files(
+        found.kinds,
+        options,
+        service_name=found.service_name,
+        service_namespace=found.service_namespace,
+    )
 
 
 def _rbac(found: Found, *, role_name: str, **_: object) -> dict[str, str]:

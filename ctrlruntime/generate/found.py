@@ -13,7 +13,7 @@ from ctrlruntime.manager import ManagerOptions
 from .discovery import find_kinds, find_rules, find_webhooks, load
 from .permissions import Rule
 from .setup import SetupError, declarations_of
-from .webhook import Webhook, webhooks_of
+from .webhook import SERVICE_NAME, SERVICE_NAMESPACE, Webhook, webhooks_of
 
 __all__ = ["Found", "find"]
 
@@ -25,6 +25,9 @@ class Found:
     kinds: Sequence[type[Resource[Any, Any]]]
     rules: Sequence[Rule]
     webhooks: Sequence[Webhook]
+    service_name: str = SERVICE_NAME
+    """Of the webhooks."""
+    service_namespace: str = SERVICE_NAMESPACE
 
 
 def find(
@@ -47,6 +50,8 @@ def find(
         kinds=[*kinds, *others],
         rules=[*find_rules(loaded), *(rule for each in declarations for rule in each.rules)],
         webhooks=[*find_webhooks(loaded), *(hook for kind in others for hook in webhooks_of(kind))],
+        service_name=options.webhook.service_name if options else SERVICE_NAME,
+        service_namespace=(options and options.webhook.secret_namespace) or SERVICE_NAMESPACE,
     )
 
 

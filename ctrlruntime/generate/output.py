@@ -3,16 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from ctrlruntime.api.kinds import GroupKind, Manifest
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.webhook.conversion import Spoke, missing_conversion
 
 from .crd import SchemaOptions, crds_of, file_name
 from .document import to_yaml
+from .errors import SchemaWarning
 from .permissions import Rule, roles
-from .webhook import Webhook, webhook_configurations
+from .webhook import (
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    Webhook,
+    webhook_configurations,
+    webhook_conversion,
+)
 
 __all__ = ["Files", "crd_files", "drift", "rbac_files", "stale", "webhook_files", "write"]
 
@@ -23,10 +33,40 @@ CRD_DIRECTORY = "crd/bases"
 
 
 def crd_files(
-    kinds: Iterable[type[Resource[Any, Any]]], options: SchemaOptions | None = None
+    kinds: Iterable[type[Resource[Any, Any]]],
+    options: SchemaOptions | None = None,
+    *,
+    service_name: str = SERVICE_NAME,
+    service_namespace: str = SERVICE_NAMESPACE,
 ) -> dict[str, str]:
-    """One file for each kind, under ``crd/bases``."""
-    return {f"{CRD_DIRECTORY}/{file_name(crd)}": to_yaml(crd) for crd in crds_of(kinds, options)}
+    """One file for each kind, under ``crd/bases``.
+
+    A kind with a version that has ``to_hub`` and ``from_hub`` is converted by the webhooks of the service. Versions
+    with other schemas and no conversion are a SchemaWarning.
+    """
+    known = list(kinds)
+    conversion = webhook_conversion(service_name, service_namespace)
+    converted = {kind.gvk().group_kind for kind in known if issubclass(kind, Spoke)}
+    files: dict[str, str] = {}
+    for crd in crds_of(known, options):
+        spec = crd["spec"]
+        if GroupKind(spec["group"], spec["names"]["kind"]) not in converted:
+            _warn_of_versions(crd)
+        elif len(spec["versions"]) > 1:
+            spec["conversion"] = conversion
+        files[f"{CRD_DIRECTORY}/{file_name(crd)}"] = to_yaml(crd)
+    return files
+
+
+def _warn_of_versions(crd: Manifest) -> None:
+    """Warn of versions that the server would not convert, though they differ."""
+    first, *others = (each["schema"] for each in crd["spec"]["versions"])
+    if any(each != first for each in others):
+        warnings.warn(
+            f"{missing_conversion(crd)}, once a class has to_hub and from_hub",
+            SchemaWarning,
+            stacklevel=2,
+        )
 
 
 def rbac_files(rules: Iterable[Rule], role_name: str = "manager-role") -> dict[str, str]:

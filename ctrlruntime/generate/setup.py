@@ -41,7 +41,7 @@ class Declarations:
 
     rules: tuple[Rule, ...]
     kinds: tuple[type[Resource[Any, Any]], ...]
-    """The Resource classes that controllers are for, in the order of their GVKs."""
+    """The Resource classes that controllers are for or that are converted, in the order of their GVKs."""
 
 
 def declarations_of(setup: Setup, options: ManagerOptions | None = None) -> Declarations:
@@ -112,6 +112,15 @@ def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
             definitions=manager.webhooks.converted_crds,
             annotated=webhook.inject_annotated,
         )
+    elif manager.webhooks.enabled and (names := manager.webhooks.converted_crds):
+        rules += (
+            Rule(
+                groups=("apiextensions.k8s.io",),
+                resources=("customresourcedefinitions",),
+                verbs=("get",),
+                names=tuple(names),
+            ),
+        )
     return rules
 
 
@@ -126,4 +135,5 @@ def _kinds(manager: Manager) -> tuple[type[Resource[Any, Any]], ...]:
         for kind in manager.primary_kinds()
         if isinstance(kind, type) and issubclass(kind, Resource)
     }
+    found |= {kind for each in manager.webhooks.application.conversions for kind in each.kinds}
     return tuple(sorted(found, key=lambda kind: kind.gvk()))

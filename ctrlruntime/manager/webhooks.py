@@ -15,7 +15,9 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import APIError, NotFound, TransportError
 from ctrlruntime.manager.app_server import AppServer
+from ctrlruntime.manager.health import CheckFailed
 from ctrlruntime.manager.http import listen
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
@@ -24,7 +26,7 @@ from ctrlruntime.webhook.admission import Handler
 from ctrlruntime.webhook.application import Application
 from ctrlruntime.webhook.authentication import Authenticate
 from ctrlruntime.webhook.certificates import CertificateSet
-from ctrlruntime.webhook.conversion import Conversion
+from ctrlruntime.webhook.conversion import Conversion, missing_conversion
 from ctrlruntime.webhook.declaration import AdmissionOptions
 from ctrlruntime.webhook.injection import CRD, MUTATING, VALIDATING, Injection, Target
 from ctrlruntime.webhook.mounted import CertWatcher
@@ -38,6 +40,8 @@ __all__ = ["WebhookServer", "Webhooks", "own_namespace"]
 FIRST_INJECTION = 10.0
 """Seconds that caches wait for the first injection: one may be needed to list a converted kind."""
 DIAL = 10.0
+LOOK_AGAIN = 30.0
+"""Seconds between two looks at CRDs that have no conversion yet, where no watch shows them."""
 
 
 class WebhookServer(AppServer):
@@ -75,6 +79,8 @@ class Webhooks:
         self._injection: Injection | None = None
         self._serving = asyncio.Event()
         self._started = False
+        self._unconverted: dict[str, str] = {}
+        """By CRD, why the server does not convert by this manager."""
 
     def __repr__(self) -> str:
         return f"Webhooks({', '.join(self.application.paths)})"
@@ -156,9 +162,14 @@ class Webhooks:
         await self._serving.wait()
 
     async def check(self) -> bool:
-        """Return a readiness check: whether a TLS handshake with the server succeeds."""
+        """Return a readiness check: whether a TLS handshake with the server succeeds.
+
+        Raises CheckFailed while the server does not convert a kind that is converted here.
+        """
         if not self.enabled:
             return True
+        for reason in self._unconverted.values():
+            raise CheckFailed(reason)
         if self._server is None or not self._serving.is_set():
             return False
         # Not the default one, which reads the machine's authorities: a tenth of a second on the loop.
@@ -185,6 +196,7 @@ class Webhooks:
         await mounted.prepare()
         async with asyncio.TaskGroup() as group:
             group.create_task(mounted.run(), name="mounted webhook certificate")
+            group.create_task(self._await_conversions(), name="conversion of CRDs")
             await self._serve(server, group)
 
     async def _serve_shared(self, server: WebhookServer) -> None:
@@ -192,7 +204,11 @@ class Webhooks:
         namespace = options.secret_namespace or own_namespace()
         async with self._connect() as client:
             self._injection = Injection(
-                client, self._targets(), f"{namespace}/{options.secret_name}", self._logger
+                client,
+                self._targets(),
+                f"{namespace}/{options.secret_name}",
+                self._logger,
+                seen=self._look_at,
             )
             self.certificates = CertRotator(
                 client=client,
@@ -209,6 +225,40 @@ class Webhooks:
                 group.create_task(self.certificates.run(), name="webhook certificates")
                 group.create_task(self._injection.run(), name="CA bundle")
                 await self._serve(server, group, self._injection)
+
+    async def _await_conversions(self) -> None:
+        """Look at the CRDs of converted kinds until each has its conversion. Without the right to, log that once."""
+        waiting = set(self.converted_crds)
+        if not waiting:
+            return
+        async with self._connect() as client:
+            while True:
+                for name in sorted(waiting):
+                    try:
+                        crd = await client.get(CRD, name)
+                    except NotFound:
+                        continue
+                    except (APIError, TransportError) as error:
+                        self._logger.warning("Conversion not checked", crd=name, error=str(error))
+                        waiting -= {name} if isinstance(error, APIError) else set()
+                        continue
+                    self._look_at(crd)
+                    waiting -= set() if name in self._unconverted else {name}
+                if not waiting:
+                    return
+                await asyncio.sleep(LOOK_AGAIN)
+
+    def _look_at(self, manifest: Manifest) -> None:
+        """Note whether a CRD that is converted here has its conversion."""
+        name = str(manifest["metadata"]["name"])
+        if manifest.get("kind") != CRD.kind or name not in self.converted_crds:
+            return
+        reason = missing_conversion(manifest)
+        if not reason:
+            self._unconverted.pop(name, None)
+        elif self._unconverted.get(name) != reason:
+            self._unconverted[name] = reason
+            self._logger.error("Versions not converted", crd=name, reason=reason)
 
     async def _serve(
         self, server: WebhookServer, group: asyncio.TaskGroup, injection: Injection | None = None

@@ -34,6 +34,7 @@ __all__ = [
     "decode_conversion",
     "encode_conversion",
     "encode_failure",
+    "missing_conversion",
 ]
 
 GROUP = "apiextensions.k8s.io"
@@ -85,6 +86,11 @@ class Conversion:
     @property
     def group_kind(self) -> GroupKind:
         return self.hub.gvk().group_kind
+
+    @property
+    def kinds(self) -> Sequence[Kind]:
+        """The classes, by version."""
+        return [self._versions[gvk] for gvk in sorted(self._versions)]
 
     @property
     def versions(self) -> Sequence[str]:
@@ -140,17 +146,39 @@ class Conversion:
 
 
 def _metadata(sent: Manifest, made: Manifest) -> Manifest:
-    """Return what the server allows: nothing but labels and annotations may change."""
+    """Return what the server allows: nothing but labels and annotations may change.
+
+    Metadata that names the object was copied by the class, so what is not in it was taken out. Else the class has
+    set what it adds, and all others stay.
+    """
     if not made:
         return sent
     metadata = {key: sent[key] for key in sent if key not in ("labels", "annotations")}
-    return metadata | {key: made[key] for key in ("labels", "annotations") if made.get(key)}
+    for key in ("labels", "annotations"):
+        before = {} if made.get("name") else sent.get(key) or {}
+        if merged := {**before, **(made.get(key) or {})}:
+            metadata[key] = merged
+    return metadata
 
 
 def _name(manifest: Manifest) -> str:
     metadata = manifest.get("metadata") or {}
     namespace, name = metadata.get("namespace"), metadata.get("name", "")
     return f"{manifest.get('kind')} {namespace + '/' if namespace else ''}{name}"
+
+
+def missing_conversion(crd: Manifest) -> str:
+    """Return why the server does not convert between the versions of a CRD, or an empty text."""
+    spec = crd.get("spec") or {}
+    versions = [str(each["name"]) for each in spec.get("versions") or ()]
+    strategy = (spec.get("conversion") or {}).get("strategy", "None")
+    if len(versions) < 2 or strategy == "Webhook":
+        return ""
+    return (
+        f"the CRD {crd['metadata']['name']} has the versions {', '.join(versions)} and the conversion strategy {strategy}: "
+        "a write of one version drops the fields of the others. Set spec.conversion to the webhook, as "
+        "`ctrlruntime generate crd` writes it"
+    )
 
 
 class ConversionRequest(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,6 +84,8 @@ class Injection:
     targets: Iterable[Target]
     secret: str
     logger: FilteringBoundLogger
+    seen: Callable[[Manifest], None] = lambda _manifest: None
+    """Gets each target whenever it is read."""
     _bundle: bytes = b""
     _news: dict[Target, asyncio.Event] = field(default_factory=dict)
     _first: dict[Target, asyncio.Event] = field(default_factory=dict)
@@ -165,6 +167,7 @@ class Injection:
         asked = (metadata.get("annotations") or {}).get(ANNOTATION)
         if not target.name and asked != self.secret:
             return
+        self.seen(manifest)
         patch = injection_patch(manifest, self._bundle)
         if not patch:
             return

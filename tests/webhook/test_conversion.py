@@ -6,7 +6,7 @@ from typing import Self
 
 import pytest
 
-from ctrlruntime.api import Manifest, Resource
+from ctrlruntime.api import Manifest, ObjectMeta, Resource
 from ctrlruntime.webhook import Application, Conversion
 from tests.webhook.posting import conversion_review, posting
 from tests.webhook.webhook_kinds import OldSpec, WebsiteSpec, websites
@@ -144,3 +144,31 @@ def test_labels_and_annotations_may_change_and_nothing_else_of_the_metadata() ->
     back = conversion.convert(there, "notes.example.com/v1")
     assert back["metadata"] == metadata
     assert back["spec"]["tier"] == "large"
+
+
+class BriefNote(
+    Resource[OldSpec],
+    group="notes.example.com",
+    version="v1beta1",
+    kind="Note",
+    storage=False,
+):
+    """Sets the one annotation that it needs, and copies no metadata."""
+
+    def to_hub(self) -> Note:
+        return Note(spec=WebsiteSpec(title=self.spec.headline))
+
+    @classmethod
+    def from_hub(cls, hub: Note) -> Self:
+        metadata = ObjectMeta(annotations={"tier": hub.spec.tier or ""})
+        return cls(metadata=metadata, spec=OldSpec(headline=hub.spec.title))
+
+
+def test_g_r3_a_spoke_that_sets_one_annotation_keeps_labels_and_other_annotations() -> None:
+    conversion = Conversion(Note, BriefNote)
+    metadata = {"name": "n", "labels": {"app": "web"}, "annotations": {"a": "1", "tier": "old"}}
+    hub = {"apiVersion": "notes.example.com/v1", "kind": "Note", "metadata": metadata}
+    there = conversion.convert({**hub, "spec": {"tier": "large"}}, "notes.example.com/v1beta1")
+    assert there["metadata"] == {**metadata, "annotations": {"a": "1", "tier": "large"}}
+    back = conversion.convert(there, "notes.example.com/v1")
+    assert back["metadata"] == there["metadata"]
