@@ -25,7 +25,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.expansion import expand, render_shown
+from internal.tenancy.expansion import expand, render_exactly
 from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
 from internal.tenancy.labels import HOOK, RESOURCE_ID, SKIP_HOOKS
@@ -287,7 +287,8 @@ async def render(
 ) -> Manifest:
     """Return the resource's manifest, rendered once; what conversions lost is added to `lost`. Raises RenderError.
 
-    Kind, name and namespace show in statuses and events, so no sensitive variable is defined there.
+    Kind, name and namespace show in statuses and events, so no sensitive variable is defined there. They decide
+    which object it is, so a conversion that loses something is an error there.
     """
     manifest = combine(
         resource.spec,
@@ -297,9 +298,15 @@ async def render(
         annotations=resource.annotations_template,
     )
     if not variables.sensitive:
-        return await renderer.render(manifest, variables.values, lost)
+        found: list[str] = []
+        rendered = await renderer.render(manifest, variables.values, found)
+        if found:  # only a bounded number is listed, so the identity is looked at by itself
+            await render_exactly(_split(manifest)[0], variables, renderer)
+        if lost is not None:
+            lost += found
+        return rendered
     identity, body = _split(manifest)
-    shown = await render_shown(identity, variables, renderer, lost)
+    shown = await render_exactly(identity, variables, renderer)
     rendered = await renderer.render(body, variables.values, lost)
     return {**rendered, **shown, "metadata": {**rendered["metadata"], **shown["metadata"]}}
 

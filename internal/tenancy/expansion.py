@@ -45,7 +45,7 @@ async def expand(
 
 
 async def _is_wanted(text: str, variables: Variables, renderer: Renderer) -> bool:
-    value = (await render_shown({"when": text}, variables, renderer))["when"]
+    value = (await render_exactly({"when": text}, variables, renderer))["when"]
     if isinstance(value, str):
         value = _WORDS.get(value.strip().lower(), value)
     if isinstance(value, bool):
@@ -56,7 +56,7 @@ async def _is_wanted(text: str, variables: Variables, renderer: Renderer) -> boo
 async def _elements(
     resource: TResource, each: ForEach, variables: Variables, renderer: Renderer
 ) -> tuple[Expanded, ...]:
-    shown = await render_shown({"forEach": {"items": each.items}}, variables, renderer)
+    shown = await render_exactly({"forEach": {"items": each.items}}, variables, renderer)
     value = shown["forEach"]["items"]
     made: dict[str, Expanded] = {}
     for element in _list(value):
@@ -86,21 +86,39 @@ async def render_shown(
         raise RenderError(error.path, message) from None
 
 
+async def render_exactly(part: Manifest, variables: Variables, renderer: Renderer) -> Manifest:
+    """Render a part of an entry that decides which objects exist. Raises RenderError.
+
+    A conversion that loses something of a value is an error here: objects would go for what was not read.
+    """
+    lost: list[str] = []
+    shown = await render_shown(part, variables, renderer, lost)
+    if lost:
+        path, _, what = lost[0].partition(": ")
+        raise RenderError(path, f"{what}; no object is made or removed for such a value")
+    return shown
+
+
 def _list(value: object) -> Iterable[Any]:
     """Return the elements of a rendered list. Raises RenderError."""
     if isinstance(value, str):
         text = value.strip()
         if not text:  # NULL looks the same, and nothing is removed for a value that is missing
             raise RenderError("forEach.items", "it is empty; an empty list is []")
-        if not text.startswith("["):
-            return _between_commas(text)
         try:
             value = orjson.loads(text)
         except orjson.JSONDecodeError as error:
-            raise RenderError("forEach.items", "it begins as a JSON array and is none") from error
+            if text.startswith("["):
+                message = "it begins as a JSON array and is none"
+                raise RenderError("forEach.items", message) from error
+            return _between_commas(text)
     if isinstance(value, list):
         return value
-    raise RenderError("forEach.items", "it has to come to a JSON array or a text with commas")
+    raise RenderError(
+        "forEach.items",
+        "it has to come to a JSON array or a text with commas, not to null or a single JSON value; "
+        "a list of one number is [1]",
+    )
 
 
 def _between_commas(text: str) -> Iterator[str]:

@@ -101,6 +101,10 @@ async def test_each_element_gets_a_resource_of_its_own_whatever_their_order(
         ("[null]", "have to be texts"),
         ("[true]", "have to be texts"),
         ("[[1]]", "have to be texts"),
+        ("null", "not to null or a single JSON value"),
+        ("0", "a list of one number is \\[1\\]"),
+        ("true", "not to null or a single JSON value"),
+        ('"eu"', "not to null or a single JSON value"),
         (",".join(f"e{number}" for number in range(MOST_ELEMENTS + 1)), "more than 100"),
     ],
 )
@@ -259,3 +263,74 @@ async def test_bad_templates_of_a_choice_are_named_before_any_row_is_read(world:
     for part in ("one: when", "two: forEach.items", "three: forEach.variable: 'uid'", "four: for"):
         assert part in found.message, found.message
     assert await fleet.tenants() == []
+
+
+@pytest.mark.criterion("G-T4")
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"when": "{{ bool .plan }}"}, "when: bool: "),
+        ({"when": "{{ gt (int .plan) 0 }}"}, "when: int: "),
+        ({"forEach": {"items": "[{{ int .plan }}]"}}, "forEach.items: int: "),
+    ],
+)
+async def test_g_t4_a_conversion_that_loses_something_decides_nothing(
+    renderer: Renderer, fields: dict[str, Json], why: str
+) -> None:
+    with pytest.raises(RenderError) as raised:
+        await expanded(renderer, entry(**fields), plan="enabled")
+    assert str(raised.value).startswith(why)
+    assert "enabled" not in str(raised.value)
+    assert await expanded(renderer, entry(**fields), plan="1")
+
+
+@pytest.mark.criterion("G-T4")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(world: World) -> None:
+    """In what decides which objects there are; content may still be converted with a loss."""
+    fleet = await Fleet.make(world)
+    fleet.row("a", plan="1", image="eu,us", replicas=1)
+    await world.make_namespace(f"{fleet.namespace}-1")
+    await fleet.registry()
+    await fleet.template(
+        configMaps=[
+            config_map("flag", "{{ .uid }}-flag", when="{{ bool .planId }}"),
+            config_map("count", "{{ .uid }}-count", when="{{ gt (int .replicas) 0 }}"),
+            config_map("named", "{{ .uid }}-n{{ int .replicas }}"),
+            config_map(
+                "placed",
+                "{{ .uid }}-p",
+                targetNamespace=f"{fleet.namespace}-{{{{ int .replicas }}}}",
+            ),
+            config_map(
+                "region",
+                "{{ .uid }}-{{ .item }}",
+                forEach={"items": "{{ .image }}"},
+            ),
+            config_map("content", "{{ .uid }}-content", {"n": "{{ int .replicas }}"}),
+        ]
+    )
+    names = ("a-flag", "a-count", "a-n1", "a-eu", "a-us", "a-content")
+    for name in names:
+        await fleet.there(CONFIG_MAP, name)
+    await fleet.ready("a-app")
+    since = world.mark()
+    fleet.row("a", plan="enabled", image="null", replicas="three")
+    await fleet.there(CONFIG_MAP, "a-content", lambda seen: seen["data"] == {"n": "0"})
+    found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    for part in (
+        "flag (when: bool",
+        "count (when: int",
+        "named (metadata.name: int",
+        "region (forEach.items",
+    ):
+        assert part in found.message, found.message
+    await fleet.until(Tenant, "a-app", "ValuesConverted", "False", "LossyConversion")
+    await world.rest()
+    assert [e.name for e in world.environment.proxy.log.entries(since) if e.verb == "delete"] == []
+    for name in names:
+        assert await fleet.get(CONFIG_MAP, name)
+    fleet.row("a", plan="0", image="eu", replicas=2)
+    for name in ("a-flag", "a-n1", "a-us"):
+        await fleet.gone(CONFIG_MAP, name)
+    await fleet.there(CONFIG_MAP, "a-n2")
