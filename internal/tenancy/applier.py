@@ -31,7 +31,7 @@ from ctrlruntime.resources.readiness import EXISTENCE, READY, Phase, Readiness, 
 from internal.tenancy.builder import Build, BuiltResource, not_served
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.ignore_fields import preserve
-from internal.tenancy.labels import hands_over, replaced_by
+from internal.tenancy.labels import heirs
 from internal.tenancy.missing_permissions import (
     GRANTED,
     Grant,
@@ -378,11 +378,11 @@ class _Pass:
     def _is_handed_over(self, entry: Entry | None) -> bool:
         """Whether an object was taken over by a tenant that takes the place of this one."""
         annotations = self._tenant.metadata.annotations or {}
-        if entry is None or not hands_over(annotations):
+        if entry is None or not heirs(annotations):
             return False
         kind, namespace = self._owner.gvk, self._owner.namespace
-        heirs = {owner_key(kind, name, namespace=namespace) for name in replaced_by(annotations)}
-        return entry.annotations.get(OWNER, "").partition("@")[0] in heirs
+        takers = {owner_key(kind, name, namespace=namespace) for name in heirs(annotations)}
+        return entry.annotations.get(OWNER, "").partition("@")[0] in takers
 
     async def _ensure(
         self, target: TargetCluster, item: BuiltResource, desired: Desired, key: str

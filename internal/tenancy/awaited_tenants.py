@@ -11,7 +11,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.queue import Request
-from internal.tenancy.labels import hands_over, replaced_by
+from internal.tenancy.labels import heirs
 from internal.tenancy.replacements import Awaited
 from internal.tenancy.tally import TenantState
 from internal.tenancy.tenant_counts import state_of
@@ -102,7 +102,5 @@ class HandOvers:
         if not isinstance(event, UpdateEvent):
             return
         before, after = event.old.annotations, event.new.annotations
-        if hands_over(before) == hands_over(after) and replaced_by(before) == replaced_by(after):
-            return
-        for name in sorted(replaced_by(before) | replaced_by(after)):
+        for name in sorted(heirs(before) ^ heirs(after)):
             self.on_change(Request(name, namespace=event.new.namespace))

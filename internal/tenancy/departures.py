@@ -13,7 +13,15 @@ from apis.fleet.labels import ROW_GONE, ROW_PRESENT
 from internal.tenancy.deletion_guard import Guard, Held, guarded
 from internal.tenancy.naming import IllegalName, tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
-from internal.tenancy.replacements import Awaited, Candidate, Leaver, may_succeed, pairs, waiting
+from internal.tenancy.replacements import (
+    Awaited,
+    Candidate,
+    Leaver,
+    heirs,
+    may_succeed,
+    pairs,
+    waiting,
+)
 from internal.tenancy.rows import Reading
 
 
@@ -37,14 +45,15 @@ class Delete:
 class Replacement:
     """A tenant that goes once the tenants that take its place are ready.
 
-    `by` are all that it is paired with, to be recorded on it, and `awaited` those that it waits for. With
-    `held` the guard holds its deletion: it is paired and releases nothing. `uid` is set if its row
+    `by` are all that it is paired with, `heirs` those of them that its objects and drawn values pass to, both to be
+    recorded on it, and `awaited` those that it waits for. With `held` the guard holds its deletion: it is paired and releases nothing. `uid` is set if its row
     counts for the guard's window.
     """
 
     tenant: str
     reason: DeleteReason
     by: tuple[str, ...]
+    heirs: tuple[str, ...] = ()
     awaited: tuple[Awaited, ...] = ()
     held: bool = False
     uid: str = ""
@@ -157,7 +166,9 @@ class _Decision:
         uncounted = decided | self.guard.released | (kept if used else frozenset())
         if used:
             held, kept = None, frozenset()
-        paired = pairs([item.leaver for item in leaving if item.waits], candidates)
+        waiters = [item.leaver for item in leaving if item.waits]
+        paired = pairs(waiters, candidates)
+        inherits = heirs(waiters, candidates, paired)
         states = {item.name: item.state for item in candidates}
         states |= {item.name: item.leaver.tenant.state for item in leaving}
         free = {name: others for name, others in paired.items() if name not in kept}
@@ -175,6 +186,7 @@ class _Decision:
                     tenant=item.name,
                     reason=_reason(item),
                     by=paired[item.name],
+                    heirs=inherits[item.name],
                     awaited=awaited.get(item.name, ()),
                     held=item.name in kept,
                     uid=_counted(item, uncounted) if item.name not in kept else "",
@@ -301,7 +313,11 @@ class _Decision:
                     )
 
     def _unpaired(self, going: set[str]) -> tuple[str, ...]:
-        recorded = (item for item in self.living if item.replaced_by or item.handing_over)
+        recorded = (
+            item
+            for item in self.living
+            if item.replaced_by or item.inherited_by or item.handing_over
+        )
         return tuple(sorted(item.name for item in recorded if item.name not in going))
 
 

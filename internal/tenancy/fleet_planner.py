@@ -376,7 +376,7 @@ def _heirs(
     """Return the UIDs of the tenants whose objects each replacement takes over, by its name."""
     found: dict[str, set[str]] = {}
     for item in made.replaced:
-        for name in item.by:
+        for name in item.heirs:
             if item.tenant in existing:
                 found.setdefault(name, set()).add(uid_of(item.tenant))
     return {name: frozenset(filter(None, uids)) for name, uids in found.items()}

@@ -110,17 +110,20 @@ class GeneratedValues:
     def _inherited(self, tenant: Tenant, namespace: str, predecessors: Set[str]) -> dict[str, str]:
         """Return the values, in base64, of the tenants that hand their objects over.
 
-        A tenant that has objects of its own already keeps its own values, but for one that waits for theirs.
+        A tenant that has objects of its own already keeps its own values, but for one that waits for theirs. A value
+        that they have differently is none of theirs.
         """
         waits = bool(tenant.status.conflicted_resource_ids)
         if not predecessors or (tenant.status.generated_values and not waits):
             return {}
-        found: dict[str, str] = {}
+        found: dict[str, set[str]] = {}
         for each in self.informer.store.list():
             drawn_for = each.annotations.get(DRAWN_FOR)
             if each.namespace == namespace and drawn_for in predecessors:
-                found |= each.field("data") or {}
-        return {name: found[name] for name in tenant.spec.generate if name in found}
+                for name, value in (each.field("data") or {}).items():
+                    found.setdefault(name, set()).add(value)
+        one = {name: values.pop() for name, values in found.items() if len(values) == 1}
+        return {name: one[name] for name in tenant.spec.generate if name in one}
 
     @staticmethod
     def _missing(tenant: Tenant, data: Collection[str]) -> list[str]:

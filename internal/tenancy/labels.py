@@ -27,7 +27,9 @@ HOOK: Final = "hook:"
 REPLACED_BY: Final = f"{GROUP}/replaced-by"
 """Annotation of a tenant that goes: names of the tenants that may take its place."""
 HANDS_OVER: Final = f"{GROUP}/hands-over"
-"""Annotation of a tenant that goes once they are ready: `true`, they may take its objects over."""
+"""Annotation of a tenant that goes once they are ready: `true`, that was decided."""
+INHERITED_BY: Final = f"{GROUP}/inherited-by"
+"""Annotation of such a tenant: names of those that take its objects and drawn values over. May also be set by hand."""
 CHANGE: Final = f"{GROUP}/rollout-change"
 """Annotation of a tenant: the last change by a rollout of its template, as JSON."""
 RESUMED_AT: Final = f"{GROUP}/rollout-resumed-at"
@@ -49,8 +51,18 @@ def replaced_by(annotations: Mapping[str, str]) -> frozenset[str]:
 
 
 def hands_over(annotations: Mapping[str, str]) -> bool:
-    """Whether a tenant that goes lets its replacements take its objects over."""
+    """Whether it was decided that a tenant goes once its replacements are ready."""
     return annotations.get(HANDS_OVER) == "true"
+
+
+def inherited_by(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Return the names that a tenant records as those that its objects and drawn values pass to."""
+    return frozenset(filter(None, annotations.get(INHERITED_BY, "").split(",")))
+
+
+def heirs(annotations: Mapping[str, str]) -> frozenset[str]:
+    """Return the tenants that may take the tenant's objects over now."""
+    return inherited_by(annotations) if hands_over(annotations) else frozenset()
 
 
 def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:

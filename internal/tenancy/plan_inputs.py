@@ -29,8 +29,8 @@ class ExistingTenant:
 
     `sensitive` is the content of its Secret, None when there is none. `intact` is false when its
     spec was edited by hand. `deleting` tenants only keep their name taken. `created` is its
-    creationTimestamp. `replaced_by` are the names that it records as its replacements, and with
-    `handing_over` it was decided that it goes once they are ready. `moving_to` is the data plane that it
+    creationTimestamp. `replaced_by` are the names that it records as its replacements, `inherited_by` those of
+    them that its objects pass to, and with `handing_over` it was decided that it goes once they are ready. `moving_to` is the data plane that it
     moves to, and `row` what was recorded of its row since then.
     """
 
@@ -45,6 +45,7 @@ class ExistingTenant:
     created: str = ""
     state: TenantState = TenantState.PENDING
     replaced_by: frozenset[str] = frozenset()
+    inherited_by: frozenset[str] = frozenset()
     handing_over: bool = False
     moving_to: str = ""
     row: str = ""

@@ -16,6 +16,7 @@ from ctrlruntime.api.conditions import (
     set_condition,
 )
 from internal.tenancy.departures import Move, Replacement
+from internal.tenancy.labels import INHERITED_BY
 from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
 from internal.tenancy.rows import Reading
@@ -214,8 +215,12 @@ def _waits(item: Replacement) -> str:
     ]
     more = len(ordered) - len(shown)
     names = " and for ".join(shown) + (f" and for {more} more" if more else "")
+    way_out = f"delete the Tenant {item.tenant!r} to remove it before"
+    if item.heirs:
+        return f"{item.tenant!r} waits for {names}; {way_out}"
     return (
-        f"{item.tenant!r} waits for {names}; delete the Tenant {item.tenant!r} to remove it before"
+        f"{item.tenant!r} waits for {names} (only alike: nothing passes to it; if it is the same customer, annotate "
+        f"the Tenant {item.tenant!r} with {INHERITED_BY}={ordered[0].name}); {way_out}"
     )
 
 

@@ -12,11 +12,19 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from internal.tenancy.departures import Replacement
-from internal.tenancy.labels import HANDS_OVER, REPLACED_BY, hands_over, replaced_by
+from internal.tenancy.labels import (
+    HANDS_OVER,
+    INHERITED_BY,
+    REPLACED_BY,
+    hands_over,
+    heirs,
+    inherited_by,
+    replaced_by,
+)
 from internal.tenancy.pools import Job, WorkerPools
 
-REPLACED_BY_INDEX = "replaced-by"
-"""Index of the tenant informer: `namespace/name` of each replacement that a tenant records."""
+HEIRS_INDEX = "heirs"
+"""Index of the tenant informer: `namespace/name` of each tenant that a tenant's objects pass to."""
 
 
 class Tenants(Protocol):
@@ -27,9 +35,9 @@ class Tenants(Protocol):
     def by_index(self, index: str, value: str) -> Iterable[Entry]: ...
 
 
-def replacements_of(entry: Entry) -> Iterable[str]:
+def heirs_of(entry: Entry) -> Iterable[str]:
     """Index function of tenants."""
-    return [f"{entry.namespace}/{name}" for name in sorted(replaced_by(entry.annotations))]
+    return [f"{entry.namespace}/{name}" for name in sorted(heirs(entry.annotations))]
 
 
 def predecessors_of(entry: Entry, tenants: Tenants) -> frozenset[str]:
@@ -37,14 +45,10 @@ def predecessors_of(entry: Entry, tenants: Tenants) -> frozenset[str]:
 
     A tenant that releases objects itself takes nothing, so that two never take one object from each other.
     """
-    if hands_over(entry.annotations):
+    if heirs(entry.annotations):
         return frozenset()
-    found = tenants.by_index(REPLACED_BY_INDEX, f"{entry.namespace}/{entry.name}")
-    return frozenset(
-        item.uid
-        for item in found
-        if hands_over(item.annotations) and item.deletion_timestamp is None
-    )
+    found = tenants.by_index(HEIRS_INDEX, f"{entry.namespace}/{entry.name}")
+    return frozenset(item.uid for item in found if item.deletion_timestamp is None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,24 @@ class MarkFailure:
 
     held_back: frozenset[str]
     message: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What is to be recorded on a tenant; by default, nothing."""
+
+    by: tuple[str, ...] = ()
+    heirs: tuple[str, ...] = ()
+    decided: bool = False
+
+    def are_on(self, entry: Entry) -> bool:
+        """Whether a tenant has just these records."""
+        there = entry.annotations
+        return (replaced_by(there), inherited_by(there), hands_over(there)) == (
+            frozenset(self.by),
+            frozenset(self.heirs),
+            self.decided,
+        )
 
 
 @dataclass(slots=True)
@@ -71,36 +93,38 @@ class ReplacementMarks:
         Returns what the server refused; raises what leaves its answer open.
         """
         failures = await self._run(
-            namespace, [(item.tenant, item.by, not item.held) for item in replacements]
+            namespace,
+            [(item.tenant, _Marks(item.by, item.heirs, not item.held)) for item in replacements],
         )
-        failures += await self._run(namespace, [(name, (), False) for name in unpaired])
+        failures += await self._run(namespace, [(name, _Marks()) for name in unpaired])
         return failures
 
-    async def _run(
-        self, namespace: str, wanted: Iterable[tuple[str, tuple[str, ...], bool]]
-    ) -> list[MarkFailure]:
+    async def _run(self, namespace: str, wanted: Iterable[tuple[str, _Marks]]) -> list[MarkFailure]:
         todo = [
-            (entry, by, over)
-            for name, by, over in wanted
+            (entry, marks)
+            for name, marks in wanted
             if (entry := self.tenants.get(name, namespace=namespace)) is not None
-            and (replaced_by(entry.annotations), hands_over(entry.annotations))
-            != (frozenset(by), over)
+            and not marks.are_on(entry)
         ]
         kind = Tenant.gvk().group_kind
         jobs = [Job(kind, partial(self._one, *item)) for item in todo]
         failures: list[MarkFailure] = []
-        for (entry, by, _), outcome in zip(todo, await self.pools.run(jobs), strict=True):
+        for (entry, marks), outcome in zip(todo, await self.pools.run(jobs), strict=True):
             if isinstance(outcome, APIError):
                 why = (
                     f"the replacement of tenant {entry.name!r} was not recorded: {outcome.message}"
                 )
-                failures.append(MarkFailure(frozenset(by), why))
+                failures.append(MarkFailure(frozenset(marks.by), why))
             elif isinstance(outcome, Exception):
                 raise outcome
         return failures
 
-    async def _one(self, entry: Entry, by: tuple[str, ...], over: bool) -> None:
-        annotations = {REPLACED_BY: ",".join(by) or None, HANDS_OVER: "true" if over else None}
+    async def _one(self, entry: Entry, marks: _Marks) -> None:
+        annotations = {
+            REPLACED_BY: ",".join(marks.by) or None,
+            INHERITED_BY: ",".join(marks.heirs) or None,
+            HANDS_OVER: "true" if marks.decided else None,
+        }
         try:
             await self.patcher.patch_metadata(Tenant.mapping(), entry, {"annotations": annotations})
         except NotFound:

@@ -16,7 +16,9 @@ from internal.tenancy.tally import TenantState
 MOST_PAIRED = 50
 """Tenants that one tenant is paired with at most by equal values: the nearest in the order of uids."""
 
-OF_THE_ROW = frozenset({"uid", "activate"})
+FORMER_UID = "formerUid"
+"""A mapped column of this name holds the uid that a row had before."""
+OF_THE_ROW = frozenset({"uid", "activate", FORMER_UID})
 """Variables that differ, or may differ, between a row and the same row under another uid."""
 
 HOST = "hostOrUrl"
@@ -73,10 +75,23 @@ def pairs(leavers: Sequence[Leaver], candidates: Sequence[Candidate]) -> dict[st
     """Return the tenants that may take the place of each leaver, by name, sorted.
 
     What a leaver records counts as long as the recorded tenant is there or on its way. Besides: the same
-    uid under a template that may be the former one; the one row that has the same host; and, when the
-    row is found missing for the first time, new tenants with the same values.
+    uid under a template that may be the former one; rows that name the leaver's uid as their former one; the one row
+    that has the same host; and, when the row is found missing for the first time, new tenants with the same values.
     """
     return _Pairing(leavers, candidates).made()
+
+
+def heirs(
+    leavers: Sequence[Leaver],
+    candidates: Sequence[Candidate],
+    paired: Mapping[str, Sequence[str]],
+) -> dict[str, tuple[str, ...]]:
+    """Return which of its pairs each leaver's objects and drawn values pass to, by name, sorted.
+
+    That takes an identity: the same uid, or a record, a `formerUid` or a host that leads from one former uid to one new
+    uid. A resemblance of values passes nothing.
+    """
+    return _Heirs(leavers, candidates, paired).made()
 
 
 def waiting(
@@ -113,6 +128,7 @@ class _Pairing:
     candidates: Sequence[Candidate]
     _by_uid: dict[str, list[Candidate]] = field(default_factory=dict)
     _by_host: dict[str, list[Candidate]] = field(default_factory=dict)
+    _by_former: dict[str, list[Candidate]] = field(default_factory=dict)
     _by_values: dict[tuple[object, ...], list[Candidate]] = field(default_factory=dict)
     _rank: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Where a leaver of a lost row stands among those of its template, in the order of uids."""
@@ -132,6 +148,9 @@ class _Pairing:
             self._by_uid.setdefault(item.uid, []).append(item)
             if not rows_are_gone:
                 continue
+            if former := item.variables.get(FORMER_UID):
+                self._by_former.setdefault(former, []).append(item)
+                continue  # it names whom it replaces, and so is not compared with others
             if host := item.variables.get(HOST):
                 self._by_host.setdefault(host, []).append(item)
             if item.state in {None, TenantState.PENDING}:
@@ -148,7 +167,10 @@ class _Pairing:
         """Return what leavers record, and the other way round where a replacement is itself replaced."""
         known = {item.name for item in self.candidates}
         known |= {leaver.tenant.name for leaver in self.leavers}
-        found = {each.tenant.name: each.tenant.replaced_by & known for each in self.leavers}
+        found = {
+            each.tenant.name: each.tenant.inherited_by & known or each.tenant.replaced_by & known
+            for each in self.leavers
+        }
         result = {name: set(names) for name, names in found.items()}
         for item in self.candidates:
             if item.tenant is not None:
@@ -161,6 +183,8 @@ class _Pairing:
         if not leaver.row_gone:
             same_row = self._by_uid.get(tenant.uid, ())
             return {item.name for item in same_row if _of_template(item, leaver)}
+        if former := self._by_former.get(tenant.uid):
+            return {item.name for item in former if _of_template(item, leaver)}
         host = [
             item
             for item in self._by_host.get(tenant.variables.get(HOST, ""), ())
@@ -190,6 +214,68 @@ class _Pairing:
         first = place * len(names) // of - MOST_PAIRED // 2
         first = min(max(0, first), len(names) - MOST_PAIRED)
         return names[first : first + MOST_PAIRED]
+
+
+@dataclass(frozen=True, slots=True)
+class _Heirs:
+    leavers: Sequence[Leaver]
+    candidates: Sequence[Candidate]
+    paired: Mapping[str, Sequence[str]]
+
+    def made(self) -> dict[str, tuple[str, ...]]:
+        uids = {item.name: item.uid for item in self.candidates}
+        claims = self._claims(uids)
+        claimed: dict[str, set[str]] = {}
+        for former, successors in claims.items():
+            for uid in successors:
+                claimed.setdefault(uid, set()).add(former)
+        chained, leaving = self._chained(), {item.tenant.name for item in self.leavers}
+        found: dict[str, tuple[str, ...]] = {}
+        for leaver in self.leavers:
+            tenant = leaver.tenant
+            certain = {tenant.uid} if not leaver.row_gone else claims[tenant.uid]
+            if leaver.row_gone and (
+                len(certain) != 1 or _several(claimed[next(iter(certain))], chained)
+            ):
+                certain = set()
+            names = {name for name in self.paired.get(tenant.name, ()) if uids.get(name) in certain}
+            if names and leaver.row_gone:
+                names |= tenant.inherited_by & leaving
+            found[tenant.name] = tuple(sorted(names - {tenant.name}))
+        return found
+
+    def _claims(self, uids: Mapping[str, str]) -> dict[str, set[str]]:
+        """Return the uids that each former uid may have now, by the strongest evidence that there is."""
+        by_host: dict[str, set[str]] = {}
+        by_former: dict[str, set[str]] = {}
+        for item in self.candidates:
+            if former := item.variables.get(FORMER_UID):
+                by_former.setdefault(former, set()).add(item.uid)
+            elif host := item.variables.get(HOST):
+                by_host.setdefault(host, set()).add(item.uid)
+        found: dict[str, set[str]] = {}
+        for leaver in self.leavers:
+            tenant = leaver.tenant
+            if leaver.row_gone:
+                recorded = {uids[name] for name in tenant.inherited_by if name in uids}
+                same_host = by_host.get(tenant.variables.get(HOST, ""), set())
+                claim = recorded or by_former.get(tenant.uid) or same_host
+                found.setdefault(tenant.uid, set()).update(claim - {tenant.uid})
+        return found
+
+    def _chained(self) -> Mapping[str, set[str]]:
+        """Return the uids of leavers that others record as their heirs, by the uid of the former."""
+        uids = {leaver.tenant.name: leaver.tenant.uid for leaver in self.leavers}
+        found: dict[str, set[str]] = {}
+        for leaver in self.leavers:
+            others = {uids[name] for name in leaver.tenant.inherited_by if name in uids}
+            found.setdefault(leaver.tenant.uid, set()).update(others - {leaver.tenant.uid})
+        return found
+
+
+def _several(formers: Set[str], chained: Mapping[str, Set[str]]) -> bool:
+    """Whether the former uids are of more than one row: each but one has to lead to another of them."""
+    return sum(chained.get(uid, frozenset()).isdisjoint(formers) for uid in formers) != 1
 
 
 def _of_template(item: Candidate, leaver: Leaver) -> bool:

@@ -30,7 +30,7 @@ from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.object_reader import ObjectReader
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.replacement_marks import REPLACED_BY_INDEX, replacements_of
+from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
@@ -83,7 +83,7 @@ class TenancyInformers:
         )
         for handle in (made.tenants, made.registries, made.templates):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
-        made.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
+        made.tenants.informer.store.add_index(HEIRS_INDEX, heirs_of)
         return made
 
     @property

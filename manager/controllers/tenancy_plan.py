@@ -37,7 +37,7 @@ from internal.tenancy.queries import Queries
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.removal import Remover
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.replacement_marks import REPLACED_BY_INDEX, replacements_of
+from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
 from internal.tenancy.rows import Reading, mapping_problems
 from internal.tenancy.secrets import WatchedSecrets
 from internal.tenancy.sources import Sources, SourceTypes
@@ -129,7 +129,7 @@ class _Parts:
         self.values = cache.declare(SECRET, labels=f"{VALUES}=true")
         for handle in (self.tenants, self.registries):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
-        self.tenants.informer.store.add_index(REPLACED_BY_INDEX, replacements_of)
+        self.tenants.informer.store.add_index(HEIRS_INDEX, heirs_of)
         mapper = self.cluster.mapper
         self.children = ChildKinds(
             cache, mapper.resolve, FIELD_MANAGER, lambda _mapping, _event: None

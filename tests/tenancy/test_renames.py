@@ -21,6 +21,7 @@ from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
 from tests.tenancy.harness import (
     CONFIG_MAP,
+    SECRET,
     SERVICE,
     World,
     config_map,
@@ -285,6 +286,85 @@ async def test_h_a3_renames_beyond_the_guard_wait_after_their_approval_too(world
     await open_gate(world, "c-new-gate")
     await world.gone(Tenant.mapping(), "a-app")
     await world.gone(Tenant.mapping(), "c-app")
+
+
+# -- who inherits ------------------------------------------------------------------------------------
+
+INHERITED_BY = f"{GROUP}/inherited-by"
+
+
+async def with_belongings(world: World) -> dict[str, Any]:
+    """Acme has a drawn password and an object under a pooled name; then it leaves, and others come who are alike."""
+    world.row("acme", replicas=7)
+    world.rows("zeta", "eta")
+    world.sql("UPDATE tenants SET replicas = 8 WHERE uid != 'acme'")
+    await world.registry(deletionGuard={"maxDeletePercent": 100})
+    pooled = config_map("pooled", "slot-{{ .replicas }}", when="{{ eq .replicas `7` }}")
+    kind = TenantTemplate.mapping()
+    spec = {
+        "registryId": "registry",
+        "generate": {"password": {}},
+        "configMaps": [pooled],
+        "services": [gate("{{ .uid }}-gate")],
+    }
+    head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
+    await world.put(
+        kind, {**head, "metadata": {"name": "app", "namespace": world.namespace}, "spec": spec}
+    )
+    for uid in ("acme", "zeta", "eta"):
+        await opened(world, uid)
+    before = await world.get(CONFIG_MAP, "slot-7")
+    secret = await world.get(SECRET, "acme-app-generated")
+    assert before is not None
+    assert secret is not None
+    return {"uid": before["metadata"]["uid"], "password": secret["data"]["password"]}
+
+
+async def password(world: World, uid: str) -> str:
+    secret = await world.eventually(lambda: world.get(SECRET, f"{uid}-app-generated"))
+    found: str = secret["data"]["password"]
+    return found
+
+
+@pytest.mark.criterion("G-T1")
+async def test_g_t1_newcomers_that_are_alike_get_nothing_of_a_customer_who_left(
+    world: World,
+) -> None:
+    """The old tenant waits for them, says what to do, and a person's word passes its belongings on to one."""
+    had = await with_belongings(world)
+    world.sql(
+        "INSERT INTO tenants SELECT 'beta', 'https://beta.example.com', 1, plan, image, replicas FROM tenants"
+        " WHERE uid = 'acme' UNION ALL"
+        " SELECT 'gamma', 'https://gamma.example.com', 1, plan, image, replicas FROM tenants WHERE uid = 'acme'"
+    )
+    world.sql("DELETE FROM tenants WHERE uid = 'acme'")
+    await exists(world, "beta-app")
+    await exists(world, "gamma-app")
+    message = await stays(world, "acme-app", reason="ReplacementFailed")
+    assert "only alike: nothing passes to it" in message
+    assert f"annotate the Tenant 'acme-app' with {INHERITED_BY}=beta-app" in message
+    assert (
+        len({had["password"], await password(world, "beta"), await password(world, "gamma")}) == 3
+    )
+    pooled = await world.get(CONFIG_MAP, "slot-7")
+    assert pooled is not None
+    assert pooled["metadata"]["uid"] == had["uid"]
+    assert pooled["metadata"]["annotations"]["ctrlruntime.dev/owner"].endswith("/acme-app")
+    await world.restart_manager()
+    await stays(world, "acme-app", reason="ReplacementFailed")
+    assert await annotation(world, "acme-app", INHERITED_BY) is None
+
+    patch = {"metadata": {"annotations": {INHERITED_BY: "beta-app"}}}
+    await world.client.patch(
+        Tenant.mapping(), "acme-app", patch, namespace=world.namespace, type=PatchType.MERGE
+    )
+    await world.eventually(lambda: password(world, "beta"), lambda seen: seen == had["password"])
+    await opened(world, "beta")
+    await world.gone(Tenant.mapping(), "acme-app")
+    pooled = await world.get(CONFIG_MAP, "slot-7")
+    assert pooled is not None
+    assert pooled["metadata"]["uid"] == had["uid"]
+    assert await password(world, "gamma") != had["password"]
 
 
 # -- a template under another name -------------------------------------------------------------------

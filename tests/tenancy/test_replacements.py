@@ -53,15 +53,26 @@ def step(made: Plan, existing: list[ExistingTenant], *ready: str) -> list[Existi
             tenant = replace(tenant, state=TenantState.READY)
         if tenant.name in marks:
             mark = marks[tenant.name]
-            tenant = replace(tenant, replaced_by=frozenset(mark.by), handing_over=not mark.held)
+            tenant = replace(
+                tenant,
+                replaced_by=frozenset(mark.by),
+                inherited_by=frozenset(mark.heirs),
+                handing_over=not mark.held,
+            )
         if tenant.name in made.unpaired:
-            tenant = replace(tenant, replaced_by=frozenset(), handing_over=False)
+            tenant = replace(
+                tenant, replaced_by=frozenset(), inherited_by=frozenset(), handing_over=False
+            )
         found.append(tenant)
     return found
 
 
 def waits(made: Plan) -> dict[str, list[str]]:
     return {item.tenant: [each.name for each in item.awaited] for item in made.replaced}
+
+
+def inherits(made: Plan) -> dict[str, list[str]]:
+    return {item.tenant: list(item.heirs) for item in made.replaced}
 
 
 def gone(made: Plan) -> list[str]:
@@ -212,6 +223,100 @@ def test_h_a3_a_tenant_is_paired_with_a_bounded_number_of_equal_rows() -> None:
     assert max(len(item.by) for item in made.replacements) == MOST_PAIRED
     for item in made.replacements:  # an order of uids that is kept finds the row itself
         assert f"n-{item.tenant}" in item.by
+
+
+# -- who inherits ----------------------------------------------------------------------------------------
+
+
+def former(uid: str, of: str, host: str | None = None) -> Row:
+    """A row that names the uid it had before."""
+    url = None if host is None else f"https://{host}.example"
+    return row(uid, was=of, url=url)
+
+
+def named(*rows: Row) -> Reading:
+    return read(rows, spec(formerUid="was"))
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_rows_that_look_alike_make_a_tenant_wait_and_get_nothing_of_it() -> None:
+    existing = fleet(row("acme"), row("zeta"))
+    made = plan(reading(row("beta"), row("gamma"), row("zeta")), [OLD], existing, OPEN)
+    assert waits(made) == {"acme-old": ["beta-old", "gamma-old"]}
+    assert inherits(made) == {"acme-old": []}
+    one = plan(reading(row("beta"), row("zeta")), [OLD], existing, OPEN)
+    assert (waits(one), inherits(one)) == ({"acme-old": ["beta-old"]}, {"acme-old": []})
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_host_is_evidence_only_from_one_uid_to_one_uid() -> None:
+    existing = fleet(hosted("u1", "one"), hosted("u2", "two"))
+    made = plan(reading(hosted("z", "one"), hosted("u2", "two")), [OLD], existing, OPEN)
+    assert inherits(made) == {"u1-old": ["z-old"]}
+    twice = reading(hosted("z", "one"), hosted("y", "one"), hosted("u2", "two"))
+    assert not any(inherits(plan(twice, [OLD], existing, OPEN)).values())
+    both = fleet(hosted("u1", "one"), hosted("u3", "one"), hosted("u2", "two"))
+    made = plan(reading(hosted("z", "one"), hosted("u2", "two")), [OLD], both, OPEN)
+    assert waits(made) == {"u1-old": ["z-old"], "u3-old": ["z-old"]}
+    assert inherits(made) == {"u1-old": [], "u3-old": []}
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_column_with_the_former_uid_is_evidence_before_any_host() -> None:
+    existing = fleet(hosted("u1", "one"), hosted("u2", "two"))
+    rows = named(former("z", "u1"), former("y", "", "one"), hosted("u2", "two"))
+    made = plan(rows, [OLD], existing, OPEN)
+    assert (waits(made), inherits(made)) == ({"u1-old": ["z-old"]}, {"u1-old": ["z-old"]})
+    twice = named(former("z", "u1"), former("y", "u1"), hosted("u2", "two"))
+    made = plan(twice, [OLD], existing, OPEN)
+    assert waits(made) == {"u1-old": ["y-old", "z-old"]}
+    assert inherits(made) == {"u1-old": []}
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_an_annotation_confirms_a_resemblance_for_one_tenant_each() -> None:
+    existing = fleet(row("acme"), row("bold"), row("zeta"))
+    rows = reading(row("beta"), row("gamma"), row("zeta"))
+    made = plan(rows, [OLD], existing, OPEN)
+    existing = step(made, existing)
+
+    def confirmed(**heirs: str) -> Plan:
+        return plan(
+            rows,
+            [OLD],
+            [
+                replace(item, inherited_by=frozenset([heirs[item.uid]]))
+                if item.uid in heirs
+                else item
+                for item in existing
+            ],
+            OPEN,
+        )
+
+    made = confirmed(acme="gamma-old")
+    assert waits(made)["acme-old"] == ["gamma-old"]
+    assert inherits(made) == {"acme-old": ["gamma-old"], "bold-old": []}
+    assert inherits(confirmed(acme="beta-old", bold="beta-old")) == {"acme-old": [], "bold-old": []}
+    assert inherits(confirmed(acme="absent")) == {"acme-old": [], "bold-old": []}
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_row_renamed_twice_passes_on_to_the_last_one() -> None:
+    existing = fleet(hosted("u1", "one"), hosted("u2", "two"))
+    made = plan(reading(hosted("y", "one"), hosted("u2", "two")), [OLD], existing, OPEN)
+    existing = step(made, existing)
+    rows = reading(hosted("z", "one"), hosted("u2", "two"))
+    for _ in range(3):
+        made = plan(rows, [OLD], existing, OPEN)
+        assert inherits(made) == {"u1-old": ["y-old", "z-old"], "y-old": ["z-old"]}
+        existing = step(made, existing)
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_template_under_another_name_passes_on_what_is_of_one_uid() -> None:
+    existing = fleet(row("u1"), row("u2"))
+    made = plan(reading(row("u1"), row("u2")), [NEW], existing, OPEN)
+    assert inherits(made) == {"u1-old": ["u1-new"], "u2-old": ["u2-new"]}
 
 
 # -- templates -----------------------------------------------------------------------------------------
