@@ -139,9 +139,14 @@ def _failed(tenant: Tenant, hook: Hook, why: str, *, retry: bool = False) -> Sto
     return Stopped(HOOK_FAILED, message, retry)
 
 
+def has_hooks(spec: object) -> bool:
+    """Whether a spec on the wire has hooks."""
+    return isinstance(spec, Mapping) and bool(spec.get("hooks"))
+
+
 def unreadable_hooks(spec: object, annotations: Mapping[str, str]) -> Stopped | None:
     """Return what stops the removal of a tenant whose spec cannot be read, if that has hooks."""
-    if not isinstance(spec, Mapping) or not spec.get("hooks"):
+    if not has_hooks(spec):
         return None
     if annotations.get(SKIP_HOOKS) == "all":
         return None

@@ -135,6 +135,13 @@ class Remover:
             for target, mapping, entry in _owned(self.targets, owner)
         )
 
+    async def removes_any(self, wanted: Wanted, scope: Scope) -> bool:
+        """Return whether any object has to go, or may have to where a kind cannot be read. Carries nothing out."""
+        await load()
+        found = [self._look(item, scope) for item in owned_objects(self.targets, scope.owner)]
+        unread = unreadable(self.targets)
+        return bool(pending(decide(wanted, found, scope.applied, unreadable=unread)))
+
     async def remove(
         self,
         wanted: Wanted,

@@ -27,7 +27,7 @@ from internal.tenancy.outcome import State
 from internal.tenancy.policies import APPROVE_DELETION, OrphanReason
 from internal.tenancy.preview import with_metadata
 from internal.tenancy.pruning_holds import PruningHolds
-from internal.tenancy.removal import Found, Remover, Scope, owned_objects
+from internal.tenancy.removal import Found, Removed, Remover, Scope, owned_objects
 from internal.tenancy.removal_decisions import Action, Intent, Place, Wanted, place_of
 from internal.tenancy.removal_decisions import Reason as RemovalReason
 from internal.tenancy.removal_view import applied_keys, wanted_by_deleted, wanted_by_living
@@ -127,7 +127,11 @@ class TenantPlanner:
         if self._intent is Intent.DELETE and not replaced:
             await self._removal_hooks(planned, mappings, context)
         wanted = wanted_by_deleted(tenant, entry, self._template(tenant), self._intent)
-        await self._remove(planned, wanted, OrphanReason.TENANT_DELETED, context, kept, delete=verb)
+        result = await self._remove(
+            planned, wanted, OrphanReason.TENANT_DELETED, context, kept, delete=verb
+        )
+        if self._intent is Intent.DELETE and replaced and (result.deleted or result.pending):
+            await self._removal_hooks(planned, mappings, context)
 
     # -- hooks -----------------------------------------------------------------------------------
 
@@ -263,7 +267,7 @@ class TenantPlanner:
         context: Context,
         kept: frozenset[Place] = frozenset(),
         delete: Verb = Verb.DELETE,
-    ) -> None:
+    ) -> Removed:
         self.writes.clear()
         removed = await self.remover.remove(
             wanted,
@@ -289,6 +293,7 @@ class TenantPlanner:
             if item.action is Action.WAIT:
                 self.grouping.hold(context, item.key.id, f"{item.reason}: {item.message}")
         self.writes.clear()
+        return removed
 
     def _remaining(self, owner: Owner, kept: frozenset[Place]) -> list[Found]:
         """Return the owner's objects but for those that the plan has removed."""

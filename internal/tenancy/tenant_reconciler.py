@@ -21,8 +21,8 @@ from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
-from internal.tenancy.hooks import HookResult, Hooks, Stopped, unreadable_hooks
-from internal.tenancy.labels import FINALIZER, hands_over
+from internal.tenancy.hooks import HookResult, Hooks, Stopped, has_hooks, unreadable_hooks
+from internal.tenancy.labels import FINALIZER, HANDS_OVER, hands_over
 from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
@@ -262,14 +262,7 @@ class TenantReconciler:
         hidden: Mapping[str, str],
     ) -> Removed:
         removed = await self.changes.remover.remove(
-            wanted,
-            Scope(
-                owner=owner,
-                applied=applied_keys(tenant.status),
-                reason=reason,
-                user=impersonated(tenant),
-                hidden=hidden,
-            ),
+            wanted, _scope(tenant, owner, reason, hidden=hidden)
         )
         self.reports.removed(tenant, removed)
         return removed
@@ -288,13 +281,23 @@ class TenantReconciler:
             return None
         mappings = await self.kinds.mappings(tenant, entry.annotations, request)
         intent = await self.changes.intents.of(entry)
-        runs_hooks = intent is Intent.DELETE and not hands_over(entry.annotations)
+        wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
+        handed_over = intent is Intent.DELETE and hands_over(entry.annotations)
+        if (
+            handed_over
+            and has_hooks(entry.field("spec"))
+            and await self._any_goes(tenant, owner, wanted)
+        ):
+            # Recorded, since nothing is left to decide it from once the objects are gone.
+            mark = {"annotations": {HANDS_OVER: None}}
+            await self.writers.patcher.patch_metadata(Tenant.mapping(), entry, mark)
+            return None  # the answer is in the cache and brings us back
+        runs_hooks = intent is Intent.DELETE and not handed_over
         hooks = HookResult()
         if runs_hooks:
             hooks = await self._hooks(tenant, owner, entry, HookMoment.BEFORE_DELETE, mappings)
             if hooks.stopped is not None:
                 return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
-        wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
         removed = await self._remove(
             tenant, owner, wanted, OrphanReason.TENANT_DELETED, hidden=_names_hidden(tenant)
         )
@@ -315,6 +318,11 @@ class TenantReconciler:
             return Result(requeue_after=self.waits.retries.when(request))
         # Otherwise the next object to go, or a right that is granted, starts another pass.
         return None if again is None else Result(requeue_after=again)
+
+    async def _any_goes(self, tenant: Tenant, owner: Owner, wanted: Wanted) -> bool:
+        """Whether the tenant has objects that go, as they were not handed over."""
+        scope = _scope(tenant, owner, OrphanReason.TENANT_DELETED, hidden={})
+        return await self.changes.remover.removes_any(wanted, scope)
 
     def _next(
         self, tenant: Tenant, request: Request, walked: ApplyResult, wait: float, *, lags: bool
@@ -353,6 +361,19 @@ def bare(entry: Entry) -> Tenant:
     manifest = entry.decode()
     unknown = {"uid": "unknown", "templateRef": "unknown"}
     return Tenant.from_manifest({**manifest, "spec": unknown, "status": {}})
+
+
+def _scope(
+    tenant: Tenant, owner: Owner, reason: OrphanReason, *, hidden: Mapping[str, str]
+) -> Scope:
+    """Return whose objects are removed, and as whom."""
+    return Scope(
+        owner=owner,
+        applied=applied_keys(tenant.status),
+        reason=reason,
+        user=impersonated(tenant),
+        hidden=hidden,
+    )
 
 
 def template_of(tenant: Tenant) -> Request:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant, TenantTemplate
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from internal.tenancy.hooks import unreadable_hooks
 from internal.tenancy.labels import SKIP_HOOKS
@@ -202,6 +202,37 @@ async def test_a_tenant_that_hands_its_objects_over_runs_no_hook_of_removal(worl
     await fleet.gone(Tenant, "a-app")
     assert await fleet.get(JOB, "a-drop") is None
     assert (await fleet.get(CONFIG_MAP, "a-c"))["metadata"]["uid"] == uid
+
+
+@pytest.mark.criterion("G-T2")
+@pytest.mark.parametrize("deleted_by_hand", [False, True])
+async def test_g_t2_hooks_of_removal_run_for_a_renamed_row_whose_objects_go(
+    world: World, deleted_by_hand: bool
+) -> None:
+    """Decided from the objects: those named by the uid are not handed over. `kubectl delete tenant` runs them, too."""
+    fleet = await made(world, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
+    await fleet.ready("a-app")
+    if deleted_by_hand:
+        await template(
+            fleet,
+            hook("BeforeDelete", "backup"),
+            hook("AfterDelete", "report"),
+            hook("BeforeCreate", "wait"),
+        )
+        await fleet.ready("a-app")
+    fleet.sql("UPDATE tenants SET uid = 'z' WHERE uid = 'a'")
+    if deleted_by_hand:
+        await fleet.there(JOB, "z-wait")
+        await fleet.until(TenantRegistry, "registry", "RemovalPending", "True")
+        await world.client.delete(Tenant, "a-app", namespace=fleet.namespace)
+    await fleet.there(JOB, "a-backup")
+    assert await fleet.get(CONFIG_MAP, "a-c")
+    await world.restart_manager()
+    await fleet.until(Tenant, "a-app", "Ready", "False", "HookRunning")
+    await end(fleet, "a-backup")
+    await fleet.gone(CONFIG_MAP, "a-c")
+    await end(fleet, "a-report")
+    await fleet.gone(Tenant, "a-app")
 
 
 async def test_a_tenant_that_is_deleted_with_its_objects_left_runs_no_hook(world: World) -> None:

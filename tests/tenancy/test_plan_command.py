@@ -389,7 +389,11 @@ async def test_the_jobs_of_hooks_that_would_run_are_listed_with_their_moment(
     text = (await run_plan(fleet, "--registry", "registry", output="text")).output
     assert "create Job.batch hook:BeforeCreate of template app (BeforeCreate)" in text
     fleet.delete_row("bert")
-    assert await jobs() == {"BeforeCreate": ["dora-beforecreate"]}, "dora replaces bert"
+    assert await jobs() == {
+        "BeforeCreate": ["dora-beforecreate"],
+        "BeforeDelete": ["bert-beforedelete"],
+        "AfterDelete": ["bert-afterdelete"],
+    }, "bert waits for dora, and its objects go then"
     fleet.delete_row("dora")
     assert await jobs() == {
         "BeforeDelete": ["bert-beforedelete"],
