@@ -343,7 +343,7 @@ class RowCounts(ApiModel):
 
 
 class RemovedRows(ApiModel):
-    """Rows whose tenants were removed, at one time or shortly one after another."""
+    """Rows whose tenants, or objects of whose tenants, were removed, at one time or shortly one after another."""
 
     time: Time
     """When the last of them were removed."""
@@ -379,6 +379,8 @@ class TenantRegistryStatus(ApiModel):
     """Columns of the table that can be mapped; empty if they are unknown or more than 100."""
     removed_rows: list[RemovedRows] = Field(default_factory=list)
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
+    value_removals: list[RemovedRows] = Field(default_factory=list)
+    """Rows whose changed values removed objects of their tenants, which count in the same way."""
     waiting: ChangesWaiting | None = None
     """Changes of tenants that a ChangeFreeze or a closed maintenance window holds."""
     last_sync_time: Time | None = None

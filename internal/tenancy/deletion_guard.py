@@ -16,7 +16,7 @@ from internal.tenancy.rows import Reading
 class Guard:
     """How much may be removed within the window: `percent` of the rows, but always `rows` of them.
 
-    `recent` are the rows removed within the window so far. `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
+    `recent` are the rows removed within the window so far, `recent_values` those that lost objects by changed values. `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
     tenants that such an approval has released already.
     """
 
@@ -24,6 +24,7 @@ class Guard:
     rows: int = 1
     window: timedelta = timedelta(0)
     recent: RecentRemovals = field(default_factory=RecentRemovals)
+    recent_values: RecentRemovals = field(default_factory=RecentRemovals)
     allow_empty: bool = False
     allow_delete: int | None = None
     released: frozenset[str] = frozenset()
@@ -53,12 +54,17 @@ class Held:
     """Rows removed within the window before."""
     again: datetime | None = None
     """When the first of those no longer counts."""
+    resource: str = ""
+    """The entry of a template whose objects would go because of changed values; empty: whole tenants would go."""
 
     @property
     def message(self) -> str:
         """The numbers, and what to do."""
+        what = "would be deleted, none was"
+        if self.resource:
+            what = "would lose objects, none did; these rows are not written to their tenants"
         return (
-            f"{self._cause}; {self.tenants} of {self.of_tenants} tenants would be deleted, none was. "
+            f"{self._cause}; {self.tenants} of {self.of_tenants} tenants {what}. "
             f"{self._remedy} annotate the registry with tenancy.ctrlruntime.dev/allow-delete: "
             f'"{self.tenants}"'
         )
@@ -75,6 +81,8 @@ class Held:
                 )
             case GuardReason.TOO_MANY_DELETIONS:
                 gone = f"{self.rows} of {self.of_rows} rows are gone or inactive"
+                if self.resource:
+                    gone = f"Changed values of {self.rows} of {self.of_rows} rows would remove {self.resource}"
                 if not self.recent_rows:
                     return f"{gone}, {self.allowed_rows} may go at once"
                 return (

@@ -43,6 +43,20 @@ class Update:
 
 
 @dataclass(frozen=True, slots=True)
+class ValueRemoval:
+    """A tenant that loses objects of the named entries of its template, because its row changed.
+
+    `counted`: the row counts for the guard's window.
+    """
+
+    name: str
+    uid: str
+    template: str
+    entries: frozenset[str]
+    counted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """What to do, in a stable order.
 
@@ -64,6 +78,8 @@ class Plan:
     """Tenants that are as they should be."""
     moves: tuple[Move, ...] = ()
     """Tenants that move to other data planes."""
+    value_removals: tuple[ValueRemoval, ...] = ()
+    """Tenants among the updates that lose objects by them."""
 
     @property
     def replaced(self) -> tuple[Replacement, ...]:
@@ -86,6 +102,7 @@ class Plan:
         """Tenants that an approval has released and that are still to be deleted; `before`: by earlier ones."""
         going = frozenset(item.name for item in self.deletes)
         going |= {item.tenant for item in self.replaced}
+        going |= {item.name for item in self.value_removals}
         return going if self.override_used else before & going
 
 

@@ -24,7 +24,7 @@ from internal.tenancy.labels import RESUMED_AT
 from internal.tenancy.plan import Plan
 from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.registry_state import PlannedFor, RegistryState
-from internal.tenancy.removal_window import recent_of
+from internal.tenancy.removal_window import recent_of, recent_values_of
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.rows import Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
@@ -131,7 +131,8 @@ class RegistryPlanner:
         """Return whether to plan again, and record what the next plan is made with."""
         now = self.clocks.now()
         given = tuple(entry.annotations.get(name) for name in (ALLOW_DELETE, EXEMPT))
-        inputs = PlannedFor(entry.generation, given, recent_of(registry, now).rows)
+        recent = recent_of(registry, now).rows + recent_values_of(registry, now).rows
+        inputs = PlannedFor(entry.generation, given, recent)
         state.replan |= self.rollouts.is_staging(request, now)
         return state.needs_plan(inputs, self.clocks.monotonic())
 

@@ -23,7 +23,7 @@ from internal.tenancy.registry_status import (
     registry_status,
     removal_condition,
 )
-from internal.tenancy.removal_window import recent_of, record
+from internal.tenancy.removal_window import recent_of, recent_values_of, record
 from internal.tenancy.tally import Tally
 from internal.tenancy.tenant_counts import REMOVALS, group
 
@@ -48,12 +48,19 @@ class RegistryReports:
         """
         removed = {item.uid for item in allowed.deletes if item.uid}
         removed |= {item.uid for item in allowed.replaced if item.uid}
+        updated = {item.tenant.name for item in allowed.updates}
+        changed = {
+            each.uid for each in allowed.value_removals if each.counted and each.name in updated
+        }
         now = self.clocks.now()
-        if not removed - recent_of(registry, now).uids:
+        if not removed - recent_of(registry, now).uids and (
+            not changed - recent_values_of(registry, now).uids
+        ):
             return
         window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
+        after.value_removals = record(after.value_removals, changed, now, window)
         await self.writers.statuses.write(
             TenantRegistry.mapping(), entry, registry.status, after, only_if_unchanged=True
         )

@@ -53,6 +53,12 @@ def recent_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
     return recent(registry.status.removed_rows, now, registry.spec.deletion_guard.period)
 
 
+def recent_values_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
+    """Return the rows that lost objects by changed values within that window."""
+    window = registry.spec.deletion_guard.period
+    return recent(registry.status.value_removals, now, window)
+
+
 def record(
     entries: Sequence[RemovedRows], uids: Collection[str], now: datetime, window: timedelta
 ) -> list[RemovedRows]:

@@ -30,9 +30,10 @@ from internal.tenancy.registry_teardown import (
     moved_message,
     waiting_message,
 )
-from internal.tenancy.removal_window import RecentRemovals, recent_of
+from internal.tenancy.removal_window import RecentRemovals, recent_of, recent_values_of
 from internal.tenancy.rows import ActiveRow, Reading
 from internal.tenancy.tenants import ExistingTenants, TenantBuilder
+from internal.tenancy.value_removals import ValueRemovals
 
 BREATH = 50
 """Tenants looked at before other tasks get a turn: about 5 ms."""
@@ -113,6 +114,8 @@ class SyncPlanner:
             guard,
             elsewhere,
         )
+        tenants = {item.name: item for item in self.tenants.by_index(OWNER_INDEX, owner.key)}
+        made = await ValueRemovals(self.blueprints.renderer).guarded(made, guard, tenants)
         return Sync(owner, builder, templates, existing, made, moved)
 
     def templates_of(self, registry: TenantRegistry) -> list[Entry]:
@@ -140,6 +143,7 @@ class SyncPlanner:
             rows=settings.always_allowed_rows,
             window=settings.period,
             recent=self.recent(registry),
+            recent_values=recent_values_of(registry, self.clock()),
             allow_empty=settings.allow_empty,
             allow_delete=allowed,
             released=released,

@@ -1,0 +1,118 @@
+"""Objects that go because the values of rows changed count for the deletion guard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from apis.tenancy import TenantRegistry
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
+
+pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("G-T3")]
+UIDS = tuple(f"t{number}" for number in range(6))
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    return shared_world
+
+
+async def made(
+    world: World, *entries: dict[str, Any], guard: dict[str, Any] | None = None
+) -> Fleet:
+    fleet = await Fleet.make(world)
+    for uid in UIDS:
+        fleet.row(uid, plan="pro", image="eu,us")
+    await fleet.registry(deletionGuard=guard or {})
+    await fleet.template(configMaps=[config_map("base", "{{ .uid }}-base"), *entries])
+    await fleet.ready(*(f"{uid}-app" for uid in UIDS))
+    return fleet
+
+
+async def names(fleet: Fleet) -> set[str]:
+    found = await fleet.world.client.list(CONFIG_MAP, fleet.namespace)
+    return {item["metadata"]["name"] for item in found} - {"kube-root-ca.crt"}
+
+
+PRO: dict[str, Any] = {"when": '{{ eq .planId "pro" }}'}
+
+
+@pytest.mark.parametrize(
+    ("entry", "change"),
+    [
+        (config_map("extra", "{{ .uid }}-extra", **PRO), "plan = NULL"),
+        (
+            config_map("extra", "{{ .uid }}-{{ .item }}", forEach={"items": "{{ .image }}"}),
+            "image = '[]'",
+        ),
+        (config_map("extra", "{{ .uid }}-{{ .planId }}"), "plan = 'other'"),
+    ],
+    ids=["when", "forEach", "nameTemplate"],
+)
+async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_that_vanish_are(
+    world: World, entry: dict[str, Any], change: str
+) -> None:
+    fleet = await made(world, entry)
+    before, since = await names(fleet), world.mark()
+    fleet.sql(f"UPDATE tenants SET {change}")
+    held = await fleet.until(
+        TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
+    )
+    assert (
+        "Changed values of 6 of 6 rows would remove 'extra' of template 'app', 1 may go at once; 6 of 6 tenants "
+        "would lose objects, none did"
+    ) in held.message
+    await fleet.event("TooManyDeletions")
+    await world.rest()
+    await world.restart_manager()
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")
+    await world.rest()
+    assert await names(fleet) == before
+    assert [e for e in fleet.writes(since) if e.startswith("delete")] == []
+
+
+async def test_g_t3_the_rows_back_or_an_approval_end_it_and_a_row_alone_goes_on(
+    world: World,
+) -> None:
+    fleet = await made(world, config_map("extra", "{{ .uid }}-extra", **PRO))
+    fleet.row(UIDS[0], plan="basic", image="eu,us")
+    await fleet.gone(CONFIG_MAP, f"{UIDS[0]}-extra")
+    registry = await fleet.read(TenantRegistry, "registry")
+    assert [(each.rows, each.uids) for each in registry.status.value_removals] == [(1, [UIDS[0]])]
+    assert registry.status.removed_rows == []
+    fleet.row(UIDS[1], plan="basic", image="eu,us")
+    held = await fleet.until(
+        TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
+    )
+    assert "and 1 were removed before, 1 may go within the window" in held.message
+    fleet.row(UIDS[1], plan="pro", image="eu,us")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False")
+    fleet.sql("UPDATE tenants SET plan = NULL")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="5 of 5 tenants")
+    fleet.row("new", plan="pro", image="eu,us")
+    await fleet.there(CONFIG_MAP, "new-extra")
+    await fleet.allow_delete(5)
+    for uid in UIDS[1:]:
+        await fleet.gone(CONFIG_MAP, f"{uid}-extra")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False")
+    assert await fleet.get(CONFIG_MAP, "new-extra")
+    assert {f"{uid}-base" for uid in UIDS} <= await names(fleet)
+
+
+async def test_g_t3_values_that_only_change_content_or_retained_objects_hold_nothing(
+    world: World,
+) -> None:
+    fleet = await made(
+        world,
+        config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain", **PRO),
+        config_map("content", "{{ .uid }}-content", {"plan": "{{ .planId }}"}),
+    )
+    fleet.sql("UPDATE tenants SET plan = 'basic'")
+    for uid in UIDS:
+        await fleet.there(
+            CONFIG_MAP, f"{uid}-content", lambda seen: seen["data"] == {"plan": "basic"}
+        )
+        assert await fleet.get(CONFIG_MAP, f"{uid}-kept")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False")
