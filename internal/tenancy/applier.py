@@ -57,7 +57,7 @@ from internal.tenancy.pools import Job, WorkerPools
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.readiness import ReadinessTimers
 from internal.tenancy.ready_when import narrow
-from internal.tenancy.recreation import HOW_TO_RECREATE, keeps_pods
+from internal.tenancy.recreation import HOW_TO_RECREATE, keeps_pods, takes_along
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 
 KIND_UNREADABLE = "KindUnreadable"
@@ -421,6 +421,8 @@ class _Pass:
         owner, entry = target.owner(self._owner), target.control.look(desired)
         if entry is None or not target.control.holds(entry, owner):
             return self._refused(item, error)
+        if why_not := takes_along(desired, entry):
+            return self._refused(item, error, why_not)
         if await target.control.refuses_new(desired, owner) is not None:
             return self._refused(item, error)
         why = refusal(error, self._hidden)
@@ -438,10 +440,15 @@ class _Pass:
         message = f"it is being recreated, since the server refused to change it: {why}"
         return Outcome(item.resource.id, State.WAITING, key, message, pending=True)
 
-    def _refused(self, item: BuiltResource, error: APIError) -> Outcome:
-        """Return the server refused: the tenant reports why, and retries later."""
+    def _refused(self, item: BuiltResource, error: APIError, why_not: str = "") -> Outcome:
+        """Return the outcome of a refusal: the tenant reports why, and retries later.
+
+        `why_not` is why the object was not recreated instead.
+        """
         message = refusal(error, self._hidden)
-        if isinstance(error, Invalid) and "immutable" in error.message:
+        if why_not:
+            message = f"{message}; {why_not}"
+        elif isinstance(error, Invalid) and "immutable" in error.message:
             message = f"{message}; {HOW_TO_RECREATE}"
         self._found.retry = True
         self._logger.warning(

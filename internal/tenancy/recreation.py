@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from apis.tenancy import CreationPolicy, DeletionPolicy, OnImmutable, TResource
@@ -29,8 +30,8 @@ def check_recreation(resource: TResource, kind: GroupKind) -> list[str]:
     if resource.on_immutable is not OnImmutable.RECREATE:
         return []
     found = []
-    if kind in _HOLDING:
-        found.append(f"onImmutable: a {kind.kind} is not recreated, since what it holds would go")
+    if why := _takes_along(kind, resource.spec.get("spec")):
+        found.append(f"onImmutable: {why}")
     if resource.deletion_policy is DeletionPolicy.RETAIN:
         found.append("onImmutable: Recreate deletes the object, and deletionPolicy is Retain")
     if resource.creation_policy is CreationPolicy.ONCE:
@@ -38,6 +39,29 @@ def check_recreation(resource: TResource, kind: GroupKind) -> list[str]:
             "onImmutable: with creationPolicy Once nothing is changed, so nothing is recreated"
         )
     return found
+
+
+def takes_along(desired: Desired, entry: Entry) -> str:
+    """Return why the present object is not deleted to make it anew: data would go along. Empty: none would."""
+    kind = desired.mapping.gvk.group_kind
+    specs = (entry.field("spec"), desired.manifest.get("spec"))
+    return next(filter(None, (_takes_along(kind, spec) for spec in specs)), "")
+
+
+def _takes_along(kind: GroupKind, spec: object) -> str:
+    """Return why an object of a kind with such a spec is not recreated; empty: it may be."""
+    if kind in _HOLDING:
+        return f"a {kind.kind} is not recreated, since what it holds would go"
+    if kind != _STATEFUL_SET or not isinstance(spec, Mapping):
+        return ""
+    policy = spec.get("persistentVolumeClaimRetentionPolicy") or {}
+    deleted = policy.get("whenDeleted", "Retain") if isinstance(policy, Mapping) else policy
+    if deleted == "Retain":
+        return ""
+    return (
+        "a StatefulSet is not recreated unless persistentVolumeClaimRetentionPolicy.whenDeleted is Retain, since its "
+        "PersistentVolumeClaims would go along"
+    )
 
 
 def keeps_pods(desired: Desired, entry: Entry) -> bool:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.client.client import PatchType
 from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import World, mapping
@@ -157,3 +158,32 @@ async def test_what_holds_data_or_is_retained_is_refused_by_its_template(world: 
     found = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
     assert "claim: onImmutable: a PersistentVolumeClaim is not recreated" in found.message
     assert "job: onImmutable: Recreate deletes the object" in found.message
+
+
+@pytest.mark.criterion("G-T7")
+@pytest.mark.asyncio(loop_scope="module")
+async def test_g_t7_a_stateful_set_whose_claims_would_go_along_is_not_recreated(
+    world: World,
+) -> None:
+    recreate = {"onImmutable": "Recreate"}
+    fleet = await made(world, statefulSets=[stateful_set("1Gi", **recreate)])
+    before = await fleet.there(STATEFUL_SET, "a-db")
+    delete = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
+    await world.client.patch(
+        STATEFUL_SET, "a-db", {"spec": delete}, namespace=fleet.namespace, type=PatchType.MERGE
+    )
+    changed = stateful_set("1Gi", **recreate)
+    changed["spec"]["spec"]["selector"] = {"matchLabels": {"app": "other"}}
+    changed["spec"]["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
+    since = world.mark()
+    await fleet.template(statefulSets=[changed])
+    found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert "PersistentVolumeClaims would go along" in found.message
+    await world.rest()
+    assert (await fleet.get(STATEFUL_SET, "a-db"))["metadata"]["uid"] == before["metadata"]["uid"]
+    assert [each for each in fleet.writes(since) if each.startswith("delete")] == []
+    changed["spec"]["spec"] |= delete
+    await fleet.template(statefulSets=[changed])
+    await fleet.until(
+        TenantTemplate, "app", "Valid", "False", message="PersistentVolumeClaims would go along"
+    )
