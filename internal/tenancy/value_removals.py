@@ -180,7 +180,7 @@ def _variables(tenant: Tenant, values: Mapping[str, str]) -> Variables:
 
 
 def _place(item: TResource) -> dict[str, Any]:
-    """Return what says which object a resource is."""
+    """Return the key of the object that a resource stands for."""
     metadata = dict(item.spec.get("metadata") or {})
     place = {
         "name": item.name_template or metadata.get("name"),

@@ -326,7 +326,7 @@ async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(world: World
     ):
         assert part in found.message, found.message
     await fleet.until(Tenant, "a-app", "ValuesConverted", "False", "LossyConversion")
-    await world.rest()
+    await world.idle()
     assert [e.name for e in world.environment.proxy.log.entries(since) if e.verb == "delete"] == []
     for name in names:
         assert await fleet.get(CONFIG_MAP, name)

@@ -179,7 +179,7 @@ async def test_g_t7_a_stateful_set_whose_claims_would_go_along_is_not_recreated(
     await fleet.template(statefulSets=[changed])
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert "PersistentVolumeClaims would go along" in found.message
-    await world.rest()
+    await world.idle()
     assert (await fleet.get(STATEFUL_SET, "a-db"))["metadata"]["uid"] == before["metadata"]["uid"]
     assert [each for each in fleet.writes(since) if each.startswith("delete")] == []
     changed["spec"]["spec"] |= delete

@@ -65,10 +65,10 @@ async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_
         "would lose objects, none did"
     ) in held.message
     await fleet.event("TooManyDeletions")
-    await world.rest()
+    await world.idle()
     await world.restart_manager()
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")
-    await world.rest()
+    await world.idle()
     assert await names(fleet) == before
     assert [e for e in fleet.writes(since) if e.startswith("delete")] == []
 
