@@ -350,7 +350,7 @@ class Control:
                 mapping,
                 entry.name,
                 namespace=entry.namespace or None,
-                uid=entry.uid,
+                uid=permit.removal.uid,
                 propagation=propagation,
             )
         except (NotFound, Conflict):
