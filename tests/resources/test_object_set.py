@@ -117,6 +117,14 @@ async def test_a_set_that_is_as_desired_costs_no_request(stage: Stage) -> None:
     assert not result.wrote
 
 
+async def test_a_permit_costs_no_request(stage: Stage) -> None:
+    await stage.reconcile(wanted("a"), wanted("b"))
+    before = len(stage.requests())
+    result = await stage.reconcile(wanted("a"))
+    assert [each.name for each in result.deleted] == ["b"]
+    assert stage.requests()[before:] == ["b"]
+
+
 async def test_writes_go_up_by_ordinal_and_deletions_go_down(stage: Stage) -> None:
     await stage.reconcile(wanted("b", ordinal=1), wanted("a", ordinal=2))
     await stage.reconcile(wanted("x", instance=0), wanted("y", instance=1), wanted("z", instance=2))
