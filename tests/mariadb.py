@@ -16,76 +16,48 @@ import shutil
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pymysql
+import trustme
 
 from tests.private_server import (
+    DatabaseServer,
     data_template,
     find_binary,
     free_port,
     give_away,
+    running,
     unprivileged,
+    write_certificates,
 )
 
-STARTUP_SECONDS = 60.0
-ATTEMPTS = 3
 USERS = ("mysql", "nobody")
 """Whom the server runs as if the tests run as root: the first that there is."""
 
 
-@dataclass(slots=True)
-class MariaDB:
-    """A running server. `user` and `password` may do everything; `stop` ends it."""
+class MariaDB(DatabaseServer):
+    """See DatabaseServer."""
 
-    port: int
-    socket: Path
-    process: subprocess.Popen[bytes]
-    directory: tempfile.TemporaryDirectory[str]
-    options: tuple[str, ...] = ()
-    host: str = "127.0.0.1"
-    user: str = "tester"
-    password: str = field(default="s3cret-of-tests", repr=False)
+    __slots__ = ()
 
     @classmethod
     @contextlib.contextmanager
-    def start(cls, *options: str, files: dict[str, bytes] | None = None) -> Iterator[MariaDB]:
-        """A server for the time of a with block.
-
-        `files` are written next to its data, readable by it; `{dir}` in an option is their directory.
-        """
-        database = cls._started(options, files or {})
-        try:
+    def start(cls, authority: trustme.CA | None = None) -> Iterator[MariaDB]:
+        """Provide a server for the time of a with block, with TLS if there is an authority."""
+        with running(lambda: cls._launch(authority)) as database:
             yield database
-        finally:
-            database.stop()
 
     @classmethod
-    def _started(cls, options: Sequence[str], files: dict[str, bytes]) -> MariaDB:
-        for attempt in range(ATTEMPTS):
-            database = cls._launch(options, files)
-            try:
-                database._await_ready()
-                database._create_user()
-            except (TimeoutError, ChildProcessError):
-                database.stop()
-                if attempt + 1 == ATTEMPTS:
-                    raise
-            else:
-                return database
-        raise AssertionError("unreachable")
-
-    @classmethod
-    def _launch(cls, options: Sequence[str], files: dict[str, bytes]) -> MariaDB:
+    def _launch(cls, authority: trustme.CA | None) -> MariaDB:
         directory = tempfile.TemporaryDirectory(prefix="mariadb-")
         place = Path(directory.name)
         shutil.copytree(_template(), place / "data", symlinks=True)
-        for name, content in files.items():
-            (place / name).write_bytes(content)
+        options: list[str] = []
+        if write_certificates(place, authority):
+            options = [f"--ssl-{each}={place / each}.pem" for each in ("ca", "cert", "key")]
         give_away(place, USERS)
         port = free_port()
         command = [
@@ -98,12 +70,12 @@ class MariaDB:
             "--performance-schema=OFF",
             "--innodb-flush-log-at-trx-commit=0",
             "--max-connections=60",
-            *(option.replace("{dir}", str(place)) for option in options),
+            *options,
         ]
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        return cls(port, place / "s", process, directory, tuple(options))
+        return cls(port, place, process, directory)
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run statements as an administrator and return the rows of the last one."""
@@ -123,16 +95,9 @@ class MariaDB:
         ):
             cursor.executemany(statement, rows)
 
-    def stop(self) -> None:
-        """End the server and remove its files."""
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        self.directory.cleanup()
-
     def _administrator(self, database: str | None = None) -> pymysql.Connection[Any]:
         return pymysql.connect(
-            unix_socket=str(self.socket),
+            unix_socket=str(self.folder / "s"),
             user="root",
             database=database,
             autocommit=True,
@@ -141,30 +106,19 @@ class MariaDB:
             ssl_disabled=True,  # or every connection reads the machine's authorities first
         )
 
-    def _await_ready(self) -> None:
-        deadline = time.monotonic() + STARTUP_SECONDS
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                log = self.socket.with_name("log")
-                said = log.read_text()[-2000:] if log.exists() else ""
-                raise ChildProcessError(f"mariadbd ended with {self.process.returncode}\n{said}")
-            if _listens(self.socket):
-                self.execute("SELECT 1")
-                return
-            time.sleep(0.05)
-        raise TimeoutError("mariadbd did not become ready")
+    def is_ready(self) -> bool:
+        """See DatabaseServer."""
+        path = self.folder / "s"
+        with socket.socket(socket.AF_UNIX) as probe:
+            listening = path.exists() and probe.connect_ex(str(path)) == 0
+        return listening and bool(self.execute("SELECT 1"))
 
-    def _create_user(self) -> None:
-        who = f"'{self.user}'@'%'"
+    def create_user(self) -> None:
+        """See DatabaseServer."""
         self.execute(
-            f"CREATE USER {who} IDENTIFIED BY '{self.password}'",
-            f"GRANT ALL ON *.* TO {who} WITH GRANT OPTION",
+            f"CREATE USER {self.user} IDENTIFIED BY '{self.password}'",
+            f"GRANT ALL ON *.* TO {self.user} WITH GRANT OPTION",
         )
-
-
-def _listens(path: Path) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        return path.exists() and probe.connect_ex(str(path)) == 0
 
 
 def _binary(*names: str) -> str:

@@ -16,97 +16,70 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.private_server import data_template, find_binary, free_port, give_away, unprivileged
+import trustme
 
-STARTUP_SECONDS = 60.0
-ATTEMPTS = 3
+from tests.private_server import (
+    STARTUP_SECONDS,
+    DatabaseServer,
+    data_template,
+    find_binary,
+    free_port,
+    give_away,
+    running,
+    unprivileged,
+    write_certificates,
+)
+
 USERS = ("postgres", "nobody")
 """Whom the server runs as if the tests run as root: the first that there is."""
 ADMINISTRATOR = "admin"
+IN_CLEAR_TEXT = "in_clear_text"
+"""A role whose members are asked for their password as it is."""
 FOLDERS = tuple(sorted(map(str, Path("/usr/lib/postgresql").glob("*/bin")), reverse=True))
-HBA = "local all all trust\nhost all all 127.0.0.1/32 {method}\nhost replication all 127.0.0.1/32 trust\n"
+HBA = f"""local all all trust
+host all +{IN_CLEAR_TEXT} 127.0.0.1/32 password
+host all all 127.0.0.1/32 scram-sha-256
+host replication all 127.0.0.1/32 trust
+"""
 
 
 @dataclass(slots=True)
-class Postgres:
-    """A running server. `user` and `password` may do everything; `stop` ends it."""
+class Postgres(DatabaseServer):
+    """See DatabaseServer."""
 
-    port: int
-    folder: Path
-    process: subprocess.Popen[bytes]
-    directory: tempfile.TemporaryDirectory[str]
-    host: str = "127.0.0.1"
-    user: str = "tester"
-    password: str = field(default="s3cret-of-tests", repr=False)
+    is_replica: bool = False
 
     @classmethod
     @contextlib.contextmanager
     def start(
-        cls,
-        *options: str,
-        method: str = "scram-sha-256",
-        files: dict[str, bytes] | None = None,
-        replica_of: Postgres | None = None,
+        cls, authority: trustme.CA | None = None, replica_of: Postgres | None = None
     ) -> Iterator[Postgres]:
-        """A server for the time of a with block.
-
-        `method` is how users of the network authenticate. `files` are written next to its data,
-        readable by it alone; `{dir}` in an option is their directory.
-        """
-        database = cls._started(options, method, files or {}, replica_of)
-        try:
+        """Provide a server for the time of a with block, with TLS if there is an authority."""
+        with running(lambda: cls._launch(authority, replica_of)) as database:
             yield database
-        finally:
-            database.stop()
 
     @classmethod
-    def _started(
-        cls,
-        options: Sequence[str],
-        method: str,
-        files: dict[str, bytes],
-        replica_of: Postgres | None,
-    ) -> Postgres:
-        for attempt in range(ATTEMPTS):
-            database = cls._launch(options, method, files, replica_of)
-            try:
-                database._await_ready()
-                if replica_of is None:
-                    database.execute(
-                        f"CREATE ROLE {database.user} SUPERUSER LOGIN PASSWORD '{database.password}'"
-                    )
-            except (TimeoutError, ChildProcessError):
-                database.stop()
-                if attempt + 1 == ATTEMPTS:
-                    raise
-            else:
-                return database
-        raise AssertionError("unreachable")
-
-    @classmethod
-    def _launch(
-        cls,
-        options: Sequence[str],
-        method: str,
-        files: dict[str, bytes],
-        replica_of: Postgres | None,
-    ) -> Postgres:
+    def _launch(cls, authority: trustme.CA | None, replica_of: Postgres | None) -> Postgres:
         directory = tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True)
         place = Path(directory.name)
+        options: list[str] = []
         if replica_of is None:
             shutil.copytree(_template(), place / "data")
         else:
             replica_of.copy_to(place / "data")
-        (place / "data/pg_hba.conf").write_text(HBA.format(method=method))
-        for name, content in files.items():
-            (place / name).write_bytes(content)
-            (place / name).chmod(0o600)
+            options = ["max_standby_streaming_delay=0"]
+        (place / "data/pg_hba.conf").write_text(HBA)
+        if write_certificates(place, authority):
+            options += [
+                "ssl=on",
+                f"ssl_cert_file={place}/cert.pem",
+                f"ssl_key_file={place}/key.pem",
+            ]
         give_away(place, USERS)
         port = free_port()
         settings = [
@@ -118,7 +91,7 @@ class Postgres:
             "shared_buffers=16MB",
             "max_connections=40",
             "jit=off",
-            *(option.replace("{dir}", str(place)) for option in options),
+            *options,
         ]
         with (place / "log").open("wb") as log:
             process = subprocess.Popen(
@@ -129,7 +102,7 @@ class Postgres:
                 stderr=log,
                 **_as_user(),
             )
-        return cls(port, place, process, directory)
+        return cls(port, place, process, directory, is_replica=replica_of is not None)
 
     def execute(self, *statements: str, database: str = "postgres") -> list[list[str]]:
         """Run statements as an administrator and return the rows of the last one, NULL being empty."""
@@ -154,25 +127,25 @@ class Postgres:
         """End the server and remove its files."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGQUIT)  # at once, its children with it
-        try:
-            self.process.wait(STARTUP_SECONDS)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-        self.directory.cleanup()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STARTUP_SECONDS)
+        DatabaseServer.stop(self)
 
-    def _await_ready(self) -> None:
-        deadline = time.monotonic() + STARTUP_SECONDS
-        while time.monotonic() < deadline:
-            if self.process.poll() is not None:
-                log = (self.folder / "log").read_text()[-2000:]
-                raise ChildProcessError(f"postgres ended with {self.process.returncode}\n{log}")
-            if (self.folder / f".s.PGSQL.{self.port}").exists():
-                with contextlib.suppress(RuntimeError):
-                    self.execute("SELECT 1")
-                    return
-            time.sleep(0.05)
-        raise TimeoutError("postgres did not become ready")
+    def is_ready(self) -> bool:
+        """See DatabaseServer."""
+        if not (self.folder / f".s.PGSQL.{self.port}").exists():
+            return False
+        with contextlib.suppress(RuntimeError):
+            return bool(self.execute("SELECT 1"))
+        return False
+
+    def create_user(self) -> None:
+        """See DatabaseServer."""
+        if not self.is_replica:
+            self.execute(
+                f"CREATE USER {self.user} SUPERUSER PASSWORD '{self.password}'",
+                f"CREATE ROLE {IN_CLEAR_TEXT}",
+            )
 
 
 def _binary(name: str) -> str:

@@ -1,4 +1,4 @@
-"""What private database servers of tests share: binaries, users, ports and data directories."""
+"""What private database servers of tests share: starting, ending, binaries, users, ports and data directories."""
 
 from __future__ import annotations
 
@@ -11,12 +11,98 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+import trustme
+
+STARTUP_SECONDS = 60.0
+ATTEMPTS = 3
 
 
 class ServerMissing(Exception):
     """A server, or a user to run it as, is not there."""
+
+
+@dataclass(slots=True)
+class DatabaseServer(ABC):
+    """A running server. `user` and `password` may do everything; `stop` ends it."""
+
+    port: int
+    folder: Path
+    process: subprocess.Popen[bytes]
+    directory: tempfile.TemporaryDirectory[str]
+    host: str = "127.0.0.1"
+    user: str = "tester"
+    password: str = field(default="s3cret-of-tests", repr=False)
+
+    @abstractmethod
+    def is_ready(self) -> bool:
+        """Return whether it answers."""
+
+    @abstractmethod
+    def create_user(self) -> None:
+        """Create `user`."""
+
+    def await_ready(self) -> None:
+        """Wait until it answers. Raises ChildProcessError if it ends, TimeoutError."""
+        deadline = time.monotonic() + STARTUP_SECONDS
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                log = self.folder / "log"
+                text = log.read_text()[-2000:] if log.exists() else ""
+                raise ChildProcessError(f"the server ended: {self.process.returncode}\n{text}")
+            if self.is_ready():
+                return
+            time.sleep(0.05)
+        raise TimeoutError("the server did not become ready")
+
+    def stop(self) -> None:
+        """End the server and remove its files."""
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        self.directory.cleanup()
+
+
+ServerT = TypeVar("ServerT", bound=DatabaseServer)
+
+
+@contextlib.contextmanager
+def running(launch: Callable[[], ServerT]) -> Iterator[ServerT]:
+    """Provide a server for the time of a with block. It is launched again if its port was taken meanwhile."""
+    for attempt in range(1, ATTEMPTS + 1):
+        server = launch()
+        try:
+            server.await_ready()
+            server.create_user()
+        except (TimeoutError, ChildProcessError):
+            server.stop()
+            if attempt == ATTEMPTS:
+                raise
+        else:
+            break
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def write_certificates(folder: Path, authority: trustme.CA | None) -> bool:
+    """Write ca.pem, and cert.pem with its key.pem for 127.0.0.1. Return whether there is an authority."""
+    if authority is None:
+        return False
+    issued = authority.issue_cert("127.0.0.1")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    issued.private_key_pem.write_to_path(folder / "key.pem")
+    (folder / "key.pem").chmod(0o600)
+    for blob in issued.cert_chain_pems:
+        blob.write_to_path(folder / "cert.pem", append=True)
+    return True
 
 
 def find_binary(names: Sequence[str], package: str, *folders: str) -> str:

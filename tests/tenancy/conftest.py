@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+import trustme
 
 from internal.tenancy.rendering import Renderer
 from tests.audit.request_recorder import RequestRecorder
@@ -63,7 +64,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
     for item in items:
-        if isinstance(item, pytest.Function) and SHARED.intersection(item.fixturenames):
+        if (
+            isinstance(item, pytest.Function)
+            and SHARED.intersection(item.fixturenames)
+            and item.get_closest_marker("xdist_group") is None
+        ):
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
 
 
@@ -119,14 +124,20 @@ def _fits(request: pytest.FixtureRequest, ground: None) -> None:
 
 
 @pytest.fixture(scope="session")
-def mariadb() -> Iterator[MariaDB]:
-    with MariaDB.start() as database:
+def authority() -> trustme.CA:
+    """The authority of the databases' certificates."""
+    return trustme.CA()
+
+
+@pytest.fixture(scope="session")
+def mariadb(authority: trustme.CA) -> Iterator[MariaDB]:
+    with MariaDB.start(authority) as database:
         yield database
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Postgres]:
-    with Postgres.start() as database:
+def postgres(authority: trustme.CA) -> Iterator[Postgres]:
+    with Postgres.start(authority) as database:
         yield database
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import sqlite3
-from collections.abc import Awaitable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, Protocol
+from collections.abc import Iterator, Mapping
 
 import pytest
 
-from apis.tenancy import MySQLSource, PostgreSQLSource, SecretKeyRef, SQLiteSource, TenantRegistry
-from ctrlruntime.api import ApiModel
+from apis.tenancy import SecretKeyRef, TenantRegistry
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.queue import Request
@@ -22,162 +18,89 @@ from internal.tenancy.sources import SourceContext, SourceTypes
 from internal.tenancy.sources.errors import AccessDenied, Unreachable
 from internal.tenancy.sources.state_writer import InvalidWriteBack, StateWriter, WriteTarget
 from internal.tenancy.write_back import BATCH, WriteBacks
-from tests.mariadb import MariaDB
-from tests.postgres import Postgres
+from tests.tenancy.databases import (
+    ALL,
+    SERVERS,
+    Database,
+    ServerDatabase,
+    SQLiteDatabase,
+    make,
+    make_on_server,
+)
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import World, config_map
 
-_numbers = itertools.count()
 UIDS = ("a", "A", "it's; DROP TABLE rows_ --", 'say "%s"', "untouched")
-PASSWORD = "writer-of-tests"
+COLUMN = 'st%a"te`'
 
 
-class Table(Protocol):
-    """A table `rows_` with the columns id, st%ate and other, and a user that may write one of them."""
-
-    def open(self, username: str | None = "writer") -> Awaitable[StateWriter]: ...
-
-    def states(self) -> dict[str, str | None]: ...
+@pytest.fixture(params=ALL)
+def database(request: pytest.FixtureRequest) -> Database:
+    return make(request.param, request)
 
 
-async def no_secret(_: SecretKeyRef | None) -> str | None:
-    return PASSWORD
+@pytest.fixture(params=SERVERS)
+def server(request: pytest.FixtureRequest) -> ServerDatabase:
+    return make_on_server(request.param, request)
 
 
-def target(username: str | None) -> WriteTarget:
-    return WriteTarget(column='st%a"te`', key="id", username=username)
+async def writer_of(database: Database, username: str | None) -> StateWriter:
+    async def secret(_: SecretKeyRef | None) -> str | None:
+        return "writer-of-tests"
+
+    kind = SourceTypes().get(database.name)
+    assert kind is not None
+    assert kind.writer is not None
+    root = database.file.parent if isinstance(database, SQLiteDatabase) else None
+    target = WriteTarget(column=COLUMN, key="id", username=username)
+    return await kind.writer(kind.fields(**database.fields), target, SourceContext(secret, root))
 
 
-async def writer_of(
-    name: str, fields: ApiModel, username: str | None, root: Path | None = None
-) -> StateWriter:
-    found = SourceTypes().get(name)
-    assert found is not None
-    assert found.writer is not None
-    return await found.writer(fields, target(username), SourceContext(no_secret, root))
+def add_states(database: Database, *rights: str) -> str:
+    """Add the column and rows. Return a user that has some rights."""
+    database.execute(f"ALTER TABLE rows_ ADD COLUMN {database.quote(COLUMN)} VARCHAR(20)")
+    database.insert(*((uid, None, "o") for uid in UIDS))
+    if not isinstance(database, ServerDatabase):
+        return "nobody"
+    user = database.add_user("writer-of-tests")
+    database.execute(*(f"GRANT {right} ON rows_ TO {user}" for right in rights))
+    return user
 
 
-def as_reader(server: MariaDB | Postgres, database: str) -> dict[str, Any]:
-    """Return the fields of a source of the rows of a database, read by a user who may not write."""
-    return {
-        "host": server.host,
-        "port": server.port,
-        "username": "reader",
-        "database": database,
-        "table": "rows_",
-    }
+def states(database: Database) -> dict[str, str | None]:
+    found = database.execute(
+        f"SELECT id, {database.quote(COLUMN)} FROM rows_ WHERE on_ IS NULL AND url = 'o'"
+    )
+    return {uid: state or None for uid, state in found}
 
 
-class OnSQLite:
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        with contextlib.closing(sqlite3.connect(folder / "rows.db")) as connection, connection:
-            connection.execute('CREATE TABLE rows_ (id TEXT, "st%a""te`" TEXT, other TEXT)')
-            for uid in UIDS:
-                connection.execute("INSERT INTO rows_ VALUES (?, NULL, 'o')", (uid,))
-
-    def open(self, username: str | None = "writer") -> Awaitable[StateWriter]:
-        fields = SQLiteSource(path="rows.db", table="rows_")
-        return writer_of("sqlite", fields, username, self._folder)
-
-    def states(self) -> dict[str, str | None]:
-        with contextlib.closing(sqlite3.connect(self._folder / "rows.db")) as connection:
-            found = connection.execute("SELECT * FROM rows_ WHERE other = 'o'")
-            return {uid: state for uid, state, _ in found}
-
-
-class OnMariaDB:
-    def __init__(self, server: MariaDB) -> None:
-        self._server, self._database = server, f"back{next(_numbers)}"
-        column = '`st%a"te```'
-        server.execute(f"CREATE DATABASE {self._database} CHARACTER SET utf8mb4")
-        server.execute(
-            f"CREATE TABLE rows_ (id VARCHAR(60), {column} VARCHAR(20), other TEXT)",
-            f"CREATE OR REPLACE USER writer@'%' IDENTIFIED BY '{PASSWORD}'",
-            f"GRANT SELECT (id, {column}), UPDATE ({column}) ON rows_ TO writer@'%'",
-            f"CREATE OR REPLACE USER reader@'%' IDENTIFIED BY '{PASSWORD}'",
-            "GRANT SELECT ON rows_ TO reader@'%'",
-            database=self._database,
-        )
-        server.insert(
-            self._database, "INSERT INTO rows_ VALUES (%s, NULL, 'o')", [[uid] for uid in UIDS]
-        )
-
-    def open(self, username: str | None = "writer") -> Awaitable[StateWriter]:
-        fields = MySQLSource(**as_reader(self._server, self._database))
-        return writer_of("mysql", fields, username)
-
-    def states(self) -> dict[str, str | None]:
-        found = self._server.execute(
-            "SELECT * FROM rows_ WHERE other = 'o'", database=self._database
-        )
-        return {uid: state for uid, state, _ in found}
-
-
-class OnPostgres:
-    def __init__(self, server: Postgres) -> None:
-        self._server, self._database = server, f"back{next(_numbers)}"
-        column = '"st%a""te`"'
-        server.execute(f"CREATE DATABASE {self._database}")
-        users = (
-            f"DO $$BEGIN CREATE ROLE {name} LOGIN PASSWORD '{PASSWORD}'; "
-            "EXCEPTION WHEN duplicate_object THEN NULL; END$$"
-            for name in ("writer", "reader")
-        )
-        server.execute(
-            f"CREATE TABLE rows_ (id text, {column} varchar(20), other text)",
-            *users,
-            f"GRANT SELECT (id, {column}), UPDATE ({column}) ON rows_ TO writer",
-            "GRANT SELECT ON rows_ TO reader",
-            *(
-                "INSERT INTO rows_ VALUES ('{}', NULL, 'o')".format(uid.replace("'", "''"))
-                for uid in UIDS
-            ),
-            database=self._database,
-        )
-
-    def open(self, username: str | None = "writer") -> Awaitable[StateWriter]:
-        fields = PostgreSQLSource(**as_reader(self._server, self._database))
-        return writer_of("postgresql", fields, username)
-
-    def states(self) -> dict[str, str | None]:
-        found = self._server.execute(
-            "SELECT * FROM rows_ WHERE other = 'o'", database=self._database
-        )
-        return {uid: state or None for uid, state, _ in found}
-
-
-@pytest.fixture(params=["sqlite", "mysql", "postgresql"])
-def table(request: pytest.FixtureRequest, tmp_path: Path) -> Table:
-    if request.param == "sqlite":
-        return OnSQLite(tmp_path)
-    if request.param == "mysql":
-        return OnMariaDB(request.getfixturevalue("mariadb"))
-    return OnPostgres(request.getfixturevalue("postgres"))
-
-
+@pytest.mark.xdist_group("databases")
 async def test_1_states_are_written_by_bound_uids_to_the_quoted_column_and_to_no_other_row(
-    table: Table,
+    database: Database,
 ) -> None:
-    states = dict(zip(UIDS[:4], ("Ready", "Failed", "Pending", "Removed"), strict=True))
-    for wanted in (states, {**states, "a": "Failed"}, {"a": "it's %s"}):
-        writer = await table.open()
-        await writer.write({**wanted, "absent": "Ready"})
+    column = database.quote(COLUMN)
+    user = add_states(database, f"SELECT (id, {column})", f"UPDATE ({column})")
+    wanted = dict(zip(UIDS[:4], ("Ready", "Failed", "Pending", "Removed"), strict=True))
+    for written in (wanted, {**wanted, "a": "Failed"}, {"a": "it's %s"}):
+        writer = await writer_of(database, user)
+        await writer.write({**written, "absent": "Ready"})
         await writer.close()
-        expected = {**states, **wanted, "untouched": None}
-        assert table.states() == expected
-        states = {**states, **wanted}
+        wanted = {**wanted, **written}
+        assert states(database) == {**wanted, "untouched": None}
 
 
-@pytest.mark.parametrize("table", ["mysql", "postgresql"], indirect=True)
-async def test_1_a_user_that_may_only_read_writes_nothing_and_is_named(table: Table) -> None:
-    writer = await table.open("reader")
-    with pytest.raises(AccessDenied, match="reader"):
+@pytest.mark.xdist_group("databases")
+async def test_1_a_user_that_may_only_read_writes_nothing_and_is_named(
+    server: ServerDatabase,
+) -> None:
+    user = add_states(server, "SELECT")
+    writer = await writer_of(server, user)
+    with pytest.raises(AccessDenied, match=user):
         await writer.write({"a": "Ready"})
     await writer.close()
-    assert table.states()["a"] is None
+    assert states(server)["a"] is None
     with pytest.raises(InvalidWriteBack, match=r"writeBack.username is missing"):
-        await table.open(None)
+        await writer_of(server, None)
 
 
 # -- when it is written -----------------------------------------------------------------------------

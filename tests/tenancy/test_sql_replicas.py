@@ -1,0 +1,225 @@
+"""Replicas and notifications of PostgreSQL: sources alone, and registries under a running manager."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
+
+import pytest
+
+from apis.tenancy import TenantRegistry
+from internal.tenancy.sources import PostgreSQLSource
+from internal.tenancy.sources.errors import ReplicaBehind
+from internal.tenancy.sources.postgresql.position import Position
+from tests.postgres import Postgres
+from tests.support.waiting import eventually
+from tests.tenancy.databases import PostgreSQLDatabase, read
+from tests.tenancy.fleet import Fleet
+from tests.tenancy.harness import CONFIG_MAP, World, config_map
+
+pytestmark = pytest.mark.xdist_group("databases")
+LIMIT = 60.0
+
+
+@pytest.fixture
+def database(postgres: Postgres) -> PostgreSQLDatabase:
+    return PostgreSQLDatabase(postgres)
+
+
+@pytest.fixture(scope="module")
+def replica(postgres: Postgres) -> Iterator[Postgres]:
+    with Postgres.start(replica_of=postgres) as replica:
+        yield replica
+
+
+async def copied(replica: Postgres, database: PostgreSQLDatabase) -> None:
+    """Wait until a replica has a database with its table."""
+
+    def tables() -> list[list[str]]:
+        return replica.execute("SELECT count(*) FROM rows_", database=database.database)
+
+    await eventually(tables, despite=RuntimeError)
+
+
+@contextlib.asynccontextmanager
+async def paused(replica: Postgres) -> AsyncIterator[None]:
+    """A replica that applies nothing of the log for the time of a with block."""
+    await asyncio.to_thread(replica.execute, "SELECT pg_wal_replay_pause()")
+    try:
+        yield
+    finally:
+        await asyncio.to_thread(replica.execute, "SELECT pg_wal_replay_resume()")
+
+
+@contextlib.asynccontextmanager
+async def balancer(*servers: Postgres) -> AsyncIterator[tuple[int, list[Postgres]]]:
+    """One address for several servers: each connection goes to the first of a list."""
+    order = list(servers)
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError):
+            while data := await reader.read(65536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there = await asyncio.open_connection(order[0].host, order[0].port)
+        await asyncio.gather(pump(reader, there[1]), pump(there[0], writer))
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], order
+
+
+# -- sources -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.criterion("DB-REPLICA")
+async def test_a_replica_is_not_read_while_it_lags_behind_the_rows_read_before(
+    database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
+) -> None:
+    await copied(replica, database)
+    async with balancer(postgres, replica) as (port, order):
+        source = PostgreSQLSource(replace(database.settings, port=port), catch_up_seconds=0.3)
+        async with paused(replica):
+            database.insert(("new", "1", None))
+            assert await read(source, "id") == [("new",)]
+            order.reverse()
+            database.kill_connections()
+            with pytest.raises(ReplicaBehind, match="bytes of the log behind"):
+                await read(source, "id")
+        rows = await eventually(lambda: read(source, "id"), despite=ReplicaBehind)
+        assert rows == [("new",)]
+        await source.close()
+
+
+@pytest.mark.criterion("DB-REPLICA")
+async def test_a_replica_that_catches_up_in_time_is_waited_for(
+    database: PostgreSQLDatabase, replica: Postgres
+) -> None:
+    await copied(replica, database)
+    settings = replace(database.settings, port=replica.port)
+    source = PostgreSQLSource(settings, catch_up_seconds=LIMIT)
+    await read(source, "id")
+    async with paused(replica):
+        database.insert(("later", "1", None))
+        [[log_end]] = database.execute("SELECT (pg_current_wal_flush_lsn() - '0/0')::bigint")
+        assert source.read_up_to is not None
+        source.read_up_to = replace(source.read_up_to, octets=int(log_end))
+        query = asyncio.create_task(read(source, "id"))
+    assert await query == [("later",)]
+    await source.close()
+
+
+@pytest.mark.criterion("DB-REPLICA")
+def test_a_restored_or_promoted_server_is_never_behind() -> None:
+    before = Position("cluster", timeline=2, octets=100)
+    assert replace(before, octets=99).is_behind(before)
+    assert replace(before, octets=99, timeline=1).is_behind(before)
+    assert not replace(before, octets=99, timeline=3).is_behind(before)
+    assert not replace(before, octets=99, system="another").is_behind(before)
+    assert not before.is_behind(before)
+
+
+@pytest.mark.criterion("DB-NOTIFY")
+async def test_a_notification_wakes_up_also_after_the_connection_was_lost(
+    database: PostgreSQLDatabase,
+) -> None:
+    woken = asyncio.Event()
+    settings = replace(database.settings, notify_channel='Rows "changed"')
+    source = PostgreSQLSource(settings, woken.set)
+    assert source.listener is not None
+    await read(source, "id", "on_")
+    async with asyncio.timeout(LIMIT):
+        await source.listener.listening.wait()
+        database.execute('NOTIFY "Rows ""changed"""')
+        await woken.wait()
+        woken.clear()
+        database.kill_connections()
+        await woken.wait()  # it may have missed some meanwhile
+        woken.clear()
+        await source.listener.listening.wait()
+        database.execute('NOTIFY "Rows ""changed"""')
+        await woken.wait()
+    await source.close()
+    await eventually(lambda: database.connections() == [])
+
+
+@pytest.mark.criterion("DB-NOTIFY")
+async def test_rows_of_a_replica_which_cannot_listen_are_read_all_the_same(
+    database: PostgreSQLDatabase, replica: Postgres
+) -> None:
+    await copied(replica, database)
+    source = PostgreSQLSource(replace(database.settings, port=replica.port, notify_channel="rows"))
+    for _ in range(2):
+        assert await read(source, "id") == []
+    assert source.listener is not None
+    assert not source.listener.listening.is_set()
+    await source.close()
+
+
+# -- under a running manager ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def world(shared_world: World) -> World:
+    return shared_world
+
+
+async def serve(
+    fleet: Fleet, database: PostgreSQLDatabase, interval: str, **fields: object
+) -> None:
+    """Create the Secret, a registry of the database's rows, and a template."""
+    password = base64.b64encode(database.server.password.encode()).decode()
+    labels = {"tenancy.ctrlruntime.dev/database": "true"}
+    metadata = {"name": "database", "namespace": fleet.namespace, "labels": labels}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
+    await fleet.world.client.create({**secret, "data": {"password": password}})
+    reference = {"name": "database", "key": "password"}
+    rows = {**database.fields, "passwordRef": reference, **fields}
+    await fleet.registry(
+        source={"type": "postgresql", "postgresql": rows, "syncInterval": interval},
+        valueMappings={"uid": "id", "hostOrUrl": "url", "activate": "on_"},
+        extraValueMappings={},
+    )
+    await fleet.template(configMaps=[config_map("settings", "{{ .uid }}-settings")])
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.criterion("DB-NOTIFY")
+async def test_a_notification_leads_to_the_tenants_of_new_rows(
+    world: World, database: PostgreSQLDatabase
+) -> None:
+    fleet = await Fleet.make(world)
+    database.insert(("a", "1", ""))
+    await serve(fleet, database, "1h", notifyChannel="tenants_changed")
+    await fleet.ready("a-app")
+    database.insert(("b", "1", ""))
+    database.execute("NOTIFY tenants_changed")
+    await fleet.ready("a-app", "b-app")
+    assert await fleet.get(CONFIG_MAP, "b-settings")
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.criterion("DB-REPLICA")
+async def test_a_registry_says_that_its_replica_lags_and_removes_nothing(
+    world: World, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
+) -> None:
+    fleet = await Fleet.make(world)
+    await copied(replica, database)
+    async with balancer(postgres, replica) as (port, order):
+        async with paused(replica):
+            database.insert(("a", "1", ""))
+            await serve(fleet, database, "1s", port=port)
+            await fleet.ready("a-app")
+            made = await fleet.get(CONFIG_MAP, "a-settings")
+            order.reverse()
+            await asyncio.to_thread(database.kill_connections)
+            await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
+        await fleet.until(TenantRegistry, "registry", "Ready", "True")
+        await fleet.ready("a-app")
+        assert await fleet.get(CONFIG_MAP, "a-settings") == made
