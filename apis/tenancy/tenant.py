@@ -66,6 +66,8 @@ class TenantSpec(ResourceLists):
     prune: bool | None = None
     """Whether objects that record the tenant as their owner are deleted where no resource of the template wants them, copies
     that others made of its objects included; default: they stay. Objects with deletionPolicy Retain, or without one, stay."""
+    deletion_protection: bool | None = None
+    """Whether the tenant stays when its template is deleted, until an approval: the default."""
 
 
 class PendingRemoval(ApiModel):

@@ -15,10 +15,16 @@ from .rollout import RolloutStatus, TemplateRollout
 __all__ = ["TenantTemplate", "TenantTemplateSpec", "TenantTemplateStatus"]
 
 
+REGISTRY_IS_FIXED = (
+    "registryId is immutable: apply the template for the other registry under another name, or delete it "
+    "(its tenants stay) and apply it again; do not use kubectl replace --force with deletionProtection: false"
+)
+
+
 class TenantTemplateSpec(ResourceLists):
     """The registry, and the resources that each of its active rows gets."""
 
-    registry_id: Annotated[Name, Immutable("registryId is immutable")]
+    registry_id: Annotated[Name, Immutable(REGISTRY_IS_FIXED)]
     """Name of the TenantRegistry, in the same namespace."""
     service_account_name: ServiceAccountName | None = None
     """ServiceAccount in the template's namespace with whose rights resources are written; default:
@@ -30,6 +36,9 @@ class TenantTemplateSpec(ResourceLists):
     prune: bool | None = None
     """Whether objects that record the tenant as their owner are deleted where no resource of the template wants them, copies
     that others made of its objects included; default: they stay. Objects with deletionPolicy Retain, or without one, stay."""
+    deletion_protection: bool | None = None
+    """Keep the tenants when this template is deleted, until it is applied again or an approval on the registry lets
+    them go: the default. With false they go five minutes after it."""
     rollout: TemplateRollout | None = None
     """How a change of the content reaches the tenants; default: all of them at once."""
 

@@ -28,6 +28,10 @@ class Guard:
     allow_empty: bool = False
     allow_delete: int | None = None
     released: frozenset[str] = frozenset()
+    long_gone: frozenset[str] = frozenset()
+    """Templates that have been gone for longer than their grace."""
+    templates_approved: bool = False
+    """Whether tenants may go with any template."""
 
 
 class GuardReason(StrEnum):
@@ -36,6 +40,7 @@ class GuardReason(StrEnum):
     EMPTY_RESULT = "EmptyResult"
     TOO_MANY_DELETIONS = "TooManyDeletions"
     UNIDENTIFIED_ROWS = "UnidentifiedRows"
+    TEMPLATE_GONE = "TemplateGone"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +60,13 @@ class Held:
     again: datetime | None = None
     """When the first of those no longer counts."""
     resource: str = ""
-    """The entry of a template whose objects would go because of changed values; empty: whole tenants would go."""
+    """The entry of a template whose objects would go because of changed values, or the templates that are gone."""
 
     @property
     def message(self) -> str:
         """The numbers, and what to do."""
         what = "would be deleted, none was"
-        if self.resource:
+        if self.resource and self.reason is GuardReason.TOO_MANY_DELETIONS:
             what = "would lose objects, none did; these rows are not written to their tenants"
         return (
             f"{self._cause}; {self.tenants} of {self.of_tenants} tenants {what}. "
@@ -74,6 +79,8 @@ class Held:
         match self.reason:
             case GuardReason.EMPTY_RESULT:
                 return "The query returned no rows"
+            case GuardReason.TEMPLATE_GONE:
+                return f"{self.resource} is gone"
             case GuardReason.UNIDENTIFIED_ROWS:
                 return (
                     f"{self.rows} of {self.of_rows} rows are gone, and {self.unidentified} rows "
@@ -94,6 +101,8 @@ class Held:
     def _remedy(self) -> str:
         if self.reason is GuardReason.UNIDENTIFIED_ROWS:
             return "Correct the uids of those rows or set the rows inactive; or, if this is meant,"
+        if self.reason is GuardReason.TEMPLATE_GONE:
+            return "Apply it again, and it takes them over; or, if this is meant,"
         if self.again is not None:
             return f"It is decided again at {self.again:%Y-%m-%dT%H:%M:%SZ}. If this is meant,"
         return "If this is meant,"

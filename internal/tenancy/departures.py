@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from apis.fleet.labels import ROW_GONE, ROW_PRESENT
-from internal.tenancy.deletion_guard import Guard, Held, guarded
+from internal.tenancy.deletion_guard import Guard, GuardReason, Held, guarded
 from internal.tenancy.naming import IllegalName, tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
 from internal.tenancy.replacements import (
@@ -96,6 +96,8 @@ class Departures:
     replacements: tuple[Replacement, ...] = ()
     unpaired: tuple[str, ...] = ()
     moves: tuple[Move, ...] = ()
+    without_template: tuple[str, ...] = ()
+    """Tenants that stay although their template was deleted."""
     held: Held | None = None
     override_used: bool = False
 
@@ -174,6 +176,12 @@ class _Decision:
         free = {name: others for name, others in paired.items() if name not in kept}
         awaited = waiting(free, states, {item.name for item in candidates} | kept)
         gone = [item for item in leaving if item.name not in kept and item.name not in awaited]
+        protected = self._of_gone_templates(gone, _succeeded(leaving, candidates, paired))
+        kept_names = {item.name for item in protected}
+        limit = self.guard.allow_delete
+        if protected and not used and limit is not None and len(protected) <= limit:
+            used, protected, kept_names = True, [], set()
+        gone = [item for item in gone if item.name not in kept_names]
         waits = [item for item in leaving if item.name in awaited]
         waits += [item for item in leaving if item.name in kept and item.name in paired]
         return Departures(
@@ -195,8 +203,38 @@ class _Decision:
             ),
             unpaired=self._unpaired({item.name for item in (*gone, *waits)}),
             moves=moves,
-            held=held,
+            without_template=tuple(sorted(kept_names)),
+            held=held or self._held_for_templates(protected),
             override_used=used,
+        )
+
+    def _of_gone_templates(
+        self, gone: Sequence[_Leaving], succeeded: frozenset[str]
+    ) -> list[_Leaving]:
+        """Return what would go for no other reason than that its template was deleted, and may not yet."""
+        guard = self.guard
+        return [
+            item
+            for item in gone
+            if item.leaver.template_gone
+            and not (item.guarded or item.name in succeeded or guard.templates_approved)
+            and item.name not in guard.released
+            and (item.leaver.tenant.protected or item.leaver.tenant.template not in guard.long_gone)
+        ]
+
+    def _held_for_templates(self, protected: Sequence[_Leaving]) -> Held | None:
+        if not protected:
+            return None
+        rows = len({item.leaver.tenant.uid for item in protected})
+        names = sorted({item.leaver.tenant.template for item in protected})
+        return Held(
+            reason=GuardReason.TEMPLATE_GONE,
+            tenants=len(protected),
+            of_tenants=len(self.living),
+            rows=rows,
+            of_rows=len({item.uid for item in self.living}),
+            allowed_rows=0,
+            resource="The template " + ", ".join(map(repr, names)),
         )
 
     def _moves(self, going: set[str]) -> tuple[Move, ...]:
@@ -328,6 +366,27 @@ def _decided(leaving: Iterable[_Leaving], candidates: Iterable[Candidate]) -> fr
         item.name
         for item in leaving
         if item.leaver.tenant.handing_over and not known.isdisjoint(item.leaver.tenant.replaced_by)
+    )
+
+
+def _succeeded(
+    leaving: Iterable[_Leaving],
+    candidates: Iterable[Candidate],
+    paired: Mapping[str, Sequence[str]],
+) -> frozenset[str]:
+    """Return the tenants whose template is there under another name: of the same content, or waited for before.
+
+    A template that is only younger and has ready tenants may be another one.
+    """
+    versions = {item.name: item.template.version for item in candidates}
+    return frozenset(
+        item.name
+        for item in leaving
+        if (others := paired.get(item.name))
+        and (
+            item.leaver.tenant.handing_over
+            or any(versions.get(name) == item.leaver.tenant.version for name in others)
+        )
     )
 
 

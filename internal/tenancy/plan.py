@@ -78,6 +78,8 @@ class Plan:
     """Tenants that are as they should be."""
     moves: tuple[Move, ...] = ()
     """Tenants that move to other data planes."""
+    without_template: tuple[str, ...] = ()
+    """Tenants that stay although their template was deleted."""
     value_removals: tuple[ValueRemoval, ...] = ()
     """Tenants among the updates that lose objects by them."""
 
@@ -147,6 +149,7 @@ def plan(
             if not tenant.deleting and tenant.name not in outdated
         ),
         leaving.moves,
+        leaving.without_template,
     )
 
 

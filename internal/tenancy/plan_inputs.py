@@ -50,6 +50,8 @@ class ExistingTenant:
     moving_to: str = ""
     row: str = ""
     paused: bool = False
+    protected: bool = True
+    """Whether it stays when its template is deleted, until an approval."""
     labels: Mapping[str, str] = field(default_factory=dict)
     change: Change | None = None
     """The last change by a rollout of its template."""

@@ -206,6 +206,8 @@ class RegistryPlanner:
         health = {name: item.health for name, item in checked.items() if item.health is not None}
         self.rollouts.decided(registry, decisions, health)
         moments = [item.look_again for item in checked.values() if item.look_again is not None]
+        grace = self.sync.grace_ends((registry.namespace, registry.name))
+        moments += [] if grace is None else [grace]
         moments += [hold.until] if hold is not None and hold.until is not None else []
         wait = (min(moments) - now).total_seconds() if moments else float("inf")
         state.rollout_due = self.clocks.monotonic() + wait

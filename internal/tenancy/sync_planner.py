@@ -9,16 +9,16 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from apis.tenancy import TenantRegistry, TenantTemplate
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Control, Definitions, Owner
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.deletion_guard import Guard, parse_allow_delete
+from internal.tenancy.deletion_guard import Guard, GuardReason, parse_allow_delete
 from internal.tenancy.departures import DeleteReason
 from internal.tenancy.neighbours import REGISTRY_INDEX, Neighbours, owner_of
 from internal.tenancy.plan import Plan, plan
@@ -89,6 +89,10 @@ class SyncPlanner:
     """Returns which table a `spec.source` reads."""
     clock: Callable[[], datetime]
     existing: ExistingTenants = field(default_factory=ExistingTenants)
+    template_grace: timedelta = timedelta(minutes=5)
+    """How long tenants stay after a template without protection, for one of its name to take them over."""
+    _gone: dict[Key, dict[str, datetime]] = field(default_factory=dict)
+    """Since when templates are gone, by registry."""
 
     async def decide(
         self,
@@ -102,6 +106,7 @@ class SyncPlanner:
         templates = self.templates_of(registry)
         builder = TenantBuilder(registry, self.blueprints.of(templates))
         existing = await self._existing(builder, owner, reading)
+        guard = replace(guard, long_gone=self._long_gone(entry, templates, existing))
         elsewhere, moved = self._neighbours().of(entry, [item.name for item in templates], existing)
         made = await asyncio.to_thread(  # pure, and long for many thousands of rows
             plan,
@@ -147,7 +152,25 @@ class SyncPlanner:
             allow_empty=settings.allow_empty,
             allow_delete=allowed,
             released=released,
+            templates_approved=entry.annotations.get(APPROVE_DELETION) == "true",
         )
+
+    def grace_ends(self, registry: Key) -> datetime | None:
+        """Return when the grace of the first template that is gone ends; None if none is in its grace."""
+        now = self.clock()
+        ends = [since + self.template_grace for since in self._gone.get(registry, {}).values()]
+        return min((each for each in ends if each > now), default=None)
+
+    def _long_gone(
+        self, entry: Entry, templates: Sequence[Entry], existing: Sequence[ExistingTenant]
+    ) -> frozenset[str]:
+        """Return the templates that are gone for longer than the grace, by the memory of this process."""
+        now, before = self.clock(), self._gone.pop(entry.key, {})
+        missing = {item.template for item in existing} - {item.name for item in templates}
+        if not missing:
+            return frozenset()
+        found = self._gone[entry.key] = {name: before.get(name, now) for name in missing}
+        return frozenset(name for name in missing if now - found[name] >= self.template_grace)
 
     def recent(self, registry: TenantRegistry) -> RecentRemovals:
         """Return the rows that the registry removed within the window of its guard."""
@@ -191,6 +214,7 @@ class SyncPlanner:
             )
             if reason is DeleteReason.TEMPLATE_GONE
         ]
+        by_template += made.without_template
         if not by_template or entry.annotations.get(APPROVE_DELETION) == "true":
             return made, []
         definition = await self.definitions.of(TenantTemplate.mapping())
@@ -207,7 +231,10 @@ class SyncPlanner:
         )
         deletes = tuple(item for item in made.deletes if item.name not in lost)
         replacements = tuple(item for item in made.replacements if item.tenant not in lost)
-        return replace(made, deletes=deletes, replacements=replacements), [
+        held = made.held
+        if held is not None and held.reason is GuardReason.TEMPLATE_GONE:
+            held = held if set(made.without_template) - lost.keys() else None
+        return replace(made, deletes=deletes, replacements=replacements, held=held), [
             lost_message(name, count) for name, count in sorted(names.items())
         ]
 

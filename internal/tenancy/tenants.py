@@ -196,6 +196,7 @@ class ExistingTenants:
             moving_to=entry.annotations.get(MOVING_TO, ""),
             row=entry.annotations.get(ROW, ""),
             paused=is_paused(entry.annotations),
+            protected=spec.get("deletionProtection") is not False,
             labels=entry.labels,
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
             health_since=None if change is None else ready_changed_at(entry),

@@ -373,6 +373,7 @@ def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:
         definitions=parts.definitions,
         location=types.location,
         clock=utc_now,
+        template_grace=parts.options.template_grace,
     )
 
 

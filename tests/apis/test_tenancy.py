@@ -21,6 +21,7 @@ from apis.tenancy import (
     TResource,
     resource_lists,
 )
+from apis.tenancy.tenanttemplate import REGISTRY_IS_FIXED
 from ctrlruntime.api import Resource
 from ctrlruntime.generate import crd_files, drift
 from ctrlruntime.generate.discovery import find_kinds, load
@@ -279,7 +280,7 @@ class TestResources:
     def test_the_registry_of_a_template_cannot_change(self) -> None:
         spec = schema_of(TenantTemplate)["properties"]["spec"]
         assert spec["properties"]["registryId"]["x-kubernetes-validations"] == [
-            {"rule": "self == oldSelf", "message": "registryId is immutable"}
+            {"rule": "self == oldSelf", "message": REGISTRY_IS_FIXED}
         ]
         assert "registryId" in spec["required"]
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant, TenantTemplate
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
@@ -100,9 +100,24 @@ async def test_a_foreign_object_survives_the_end_of_tenant_and_template(world: W
     theirs = await make(world)
     await world.template(configMaps=[STUCK])
     await conflict(world)
+    first = await world.tenant("a-web-app")
+    assert first is not None
     await world.client.delete(Tenant, "a-web-app", namespace=world.namespace)
+    await world.eventually(
+        lambda: world.tenant("a-web-app"),
+        lambda seen: seen is not None and seen.metadata.uid != first.metadata.uid,
+    )
     await conflict(world)
     await world.client.delete(TenantTemplate, "web-app", namespace=world.namespace)
+    await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+    approval = {"metadata": {"annotations": {"tenancy.ctrlruntime.dev/allow-delete": "1"}}}
+    await world.client.patch(
+        TenantRegistry.mapping(),
+        "registry",
+        approval,
+        namespace=world.namespace,
+        type=PatchType.MERGE,
+    )
     await world.gone(Tenant.mapping(), "a-web-app")
     assert await live(world) == theirs
 

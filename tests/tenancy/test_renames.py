@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ from tests.tenancy.harness import (
     World,
     config_map,
     is_ready,
+    permissive,
 )
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.test_crash import start
@@ -456,6 +459,85 @@ async def test_h_a3_the_new_template_may_change_what_it_takes_over(world: World)
     assert (settings["data"], once["data"]) == ({"k": "2"}, {"k": "1"})
 
 
+async def approve(world: World, tenants: int) -> None:
+    """Let so many tenants of a template that is gone go, once they are held."""
+    held = await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+    assert f'allow-delete: "{tenants}"' in held.message
+    patch = {"metadata": {"annotations": {f"{GROUP}/allow-delete": str(tenants)}}}
+    await world.client.patch(
+        TenantRegistry.mapping(), "registry", patch, namespace=world.namespace, type=PatchType.MERGE
+    )
+
+
+@pytest.mark.criterion("G-T5")
+async def test_g_t5_a_template_that_is_deleted_keeps_its_tenants_until_an_approval(
+    world: World,
+) -> None:
+    """And one of its name takes them over: `kubectl replace --force`, or deleted and applied again."""
+    world.rows("a", "b", "c")
+    await world.registry()
+    await world.template("old", configMaps=[config_map("cm", "{{ .uid }}-cm")])
+    await world.ready("a-old", "b-old", "c-old")
+    before, since = await uids(world), world.mark()
+    await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+    await world.template("old", configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "2"})])
+    await world.eventually(
+        lambda: world.get(CONFIG_MAP, "a-cm"),
+        lambda seen: bool(seen and seen["data"] == {"k": "2"}),
+    )
+    await world.idle()
+    assert (await uids(world), deleted(world, since)) == (before, [])
+
+    await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+    held = await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+    assert "The template 'old' is gone; 3 of 3 tenants would be deleted, none was" in held.message
+    assert "Apply it again, and it takes them over" in held.message
+    await world.restart_manager()
+    await world.idle()
+    await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+    assert (await uids(world), deleted(world, since)) == (before, [])
+    await world.template("old", configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "3"})])
+    await world.registry_condition("DeletionsHeld", "False")
+    await world.ready("a-old")
+    assert await uids(world) == before
+
+    await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+    await approve(world, 3)
+    for uid in "abc":
+        await world.gone(Tenant.mapping(), f"{uid}-old")
+    await world.registry_condition("DeletionsHeld", "False")
+
+
+@pytest.mark.criterion("G-T5")
+async def test_g_t5_without_protection_a_template_of_the_name_takes_over_within_the_grace(
+    tmp_path: Path,
+) -> None:
+    grace = timedelta(seconds=8)
+    options = replace(permissive(tmp_path), template_grace=grace)
+    async with World.start(tmp_path, options=options) as world:
+        world.rows("a", "b")
+        await world.registry()
+        spec: dict[str, Any] = {
+            "registryId": "registry",
+            "deletionProtection": False,
+            "configMaps": [config_map("cm", "{{ .uid }}-cm")],
+        }
+        kind = TenantTemplate.mapping()
+        head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
+        manifest = {**head, "metadata": {"name": "old", "namespace": world.namespace}, "spec": spec}
+        await world.put(kind, manifest)
+        await world.ready("a-old", "b-old")
+        before, since = await uids(world), world.mark()
+        await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+        await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+        await world.put(kind, manifest)
+        await world.registry_condition("DeletionsHeld", "False")
+        assert (await uids(world), deleted(world, since)) == (before, [])
+        await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+        await world.gone(Tenant.mapping(), "a-old")
+        await world.gone(Tenant.mapping(), "b-old")
+
+
 async def test_h_a3_a_template_that_goes_before_the_new_one_comes_is_a_deletion(
     world: World,
 ) -> None:
@@ -465,6 +547,7 @@ async def test_h_a3_a_template_that_goes_before_the_new_one_comes_is_a_deletion(
     await world.template("old", configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await world.ready("a-old")
     await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+    await approve(world, 1)
     await world.gone(Tenant.mapping(), "a-old")
     await world.gone(CONFIG_MAP, "a-cm")
     assert await world.get(CONFIG_MAP, "a-cm") is None
@@ -480,6 +563,7 @@ async def test_h_a3_an_older_template_that_is_not_ready_holds_nothing(world: Wor
     await world.template("old", configMaps=[config_map("cm", "{{ .uid }}-own")])
     await world.ready("b-old")
     await world.client.delete(TenantTemplate, "old", namespace=world.namespace)
+    await approve(world, 1)
     await world.gone(Tenant.mapping(), "b-old")
     assert not is_ready(await world.tenant("b-other"))
 

@@ -359,7 +359,21 @@ def test_h_a3_a_table_that_lacks_rows_while_a_template_is_renamed_costs_no_tenan
 
 def test_h_a3_a_template_that_goes_without_another_takes_its_tenants_along() -> None:
     existing = fleet(row("u1"), row("u2"))
-    assert gone(plan(reading(row("u1"), row("u2")), [], existing)) == ["u1-old", "u2-old"]
+    rows = reading(row("u1"), row("u2"))
+    assert gone(plan(rows, [], existing, Guard(templates_approved=True))) == ["u1-old", "u2-old"]
+    held = plan(rows, [], existing, OPEN)
+    assert (gone(held), held.without_template) == ([], ("u1-old", "u2-old"))
+
+
+@pytest.mark.criterion("G-T5")
+def test_g_t5_a_younger_template_of_other_content_is_no_reason_for_tenants_to_go() -> None:
+    both = [OLD, replace(NEW, version="2")]
+    table = reading(row("u1"))
+    existing = [replace(item, created=EARLY) for item in carried_out(plan(table, both, []), [])]
+    made = plan(table, both[1:], existing, OPEN)
+    assert (gone(made), made.without_template) == ([], ("u1-old",))
+    renamed = [replace(item, version="1") for item in existing]
+    assert gone(plan(table, [NEW], renamed, OPEN)) == ["u1-old"]
 
 
 def test_h_a3_a_template_that_was_there_before_is_another_one() -> None:
@@ -369,7 +383,7 @@ def test_h_a3_a_template_that_was_there_before_is_another_one() -> None:
         replace(item, created=LATE, state=TenantState.FAILED)
         for item in carried_out(plan(table, [OLD, other], []), [])
     ]
-    assert gone(plan(table, [other], existing)) == ["u1-old"]
+    assert gone(plan(table, [other], existing, Guard(allow_delete=1))) == ["u1-old"]
     same = replace(other, version="1")
     held = plan(table, [same], [replace(item, version="1") for item in existing])
     assert waits(held) == {"u1-old": ["u1-other"]}

@@ -133,6 +133,8 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     await fleet.gone(Tenant, "b-one")
     await fleet.gone(Tenant, "b-two")
     await fleet.delete(TenantTemplate, "two")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TemplateGone")
+    await fleet.allow_delete(1)
     await fleet.gone(Tenant, "a-two")
     await fleet.gone(CONFIG_MAP, "a-two")
     await world.eventually(counts, lambda seen: seen == (1, 1, 1))
