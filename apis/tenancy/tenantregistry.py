@@ -381,6 +381,9 @@ class TenantRegistryStatus(ApiModel):
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     value_removals: list[RemovedRows] = Field(default_factory=list)
     """Rows whose changed values removed objects of their tenants, which count in the same way."""
+    source_position: str = ""
+    """How far the rows had been read when they last changed; a replica that lags behind it is not read. Empty for databases
+    that have no such position."""
     waiting: ChangesWaiting | None = None
     """Changes of tenants that a ChangeFreeze or a closed maintenance window holds."""
     last_sync_time: Time | None = None

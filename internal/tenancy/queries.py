@@ -72,7 +72,12 @@ class Queries:
         started, result = self.clock(), "error"
         try:
             settings = await self._settings(request, registry)
-            source = await self.sources.get(request, settings, partial(self.on_change, request))
+            source = await self.sources.get(
+                request,
+                settings,
+                partial(self.on_change, request),
+                registry.status.source_position,
+            )
             reader = RowReader(registry.spec)
             async with aclosing(source.pages(columns(registry.spec))) as pages:
                 async for page in pages:
@@ -86,11 +91,20 @@ class Queries:
             seconds = self.clock() - started
             self.metrics.queried(request.namespace, request.name, result, seconds)
 
+    def position(self, request: Request) -> str:
+        """Return how far the registry's rows were read; empty if that is unknown."""
+        return self.sources.position(request)
+
     async def column_names(self, request: Request, registry: TenantRegistry) -> tuple[str, ...]:
         """Return the columns of the registry's table, in order of names; empty if they are unknown, or too many."""
         try:
             settings = await self._settings(request, registry)
-            source = await self.sources.get(request, settings, partial(self.on_change, request))
+            source = await self.sources.get(
+                request,
+                settings,
+                partial(self.on_change, request),
+                registry.status.source_position,
+            )
             found = set(await source.column_names()) if isinstance(source, ListsColumns) else set()
         except SourceError:
             return ()

@@ -67,8 +67,11 @@ class QuerySchedule:
             await self._read_columns(request, registry, state)
         state.failures = 0
         state.query_due = self.monotonic() + period
-        if state.synced.troubles or not await is_same(state.synced.reading, reading):
+        same = await is_same(state.synced.reading, reading)
+        if state.synced.troubles or not same:
             state.replan = True
+        state.synced.position = self.queries.position(request)
+        state.synced.advanced |= not same
         state.synced.reading, state.synced.error = reading, None
 
     async def _read_columns(

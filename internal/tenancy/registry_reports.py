@@ -109,6 +109,7 @@ class RegistryReports:
         )
         if await self.writers.statuses.write(TenantRegistry.mapping(), entry, before, status):
             state.status_at = now
+            state.synced.advanced = False
         self.metrics.registry(request.namespace, request.name, status)
         return Result(requeue_after=max(0.05, state.due - self.clocks.monotonic()))
 

@@ -38,6 +38,10 @@ class Synced:
     reading: Reading | None = None
     error: SourceError | None = None
     """Set while the last query failed; the reading is then the last good one."""
+    position: str = ""
+    """How far the rows were read; empty if that is unknown."""
+    advanced: bool = False
+    """Whether rows changed since the position was recorded last."""
     plan: Plan | None = None
     templates: int = 0
     troubles: Sequence[str] = field(default_factory=tuple)
@@ -77,6 +81,8 @@ def registry_status(
         status.desired = synced.plan.desired
         status.rows = _rows(synced.reading)
         status.moving = len(synced.plan.moving) or None
+    if synced.position and (synced.advanced or not status.source_position):
+        status.source_position = synced.position
     changed = status != previous
     conditions = _conditions(synced)
     if replaced or find_condition(status.conditions, REMOVAL_PENDING) is not None:

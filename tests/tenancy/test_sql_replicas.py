@@ -223,3 +223,29 @@ async def test_a_registry_says_that_its_replica_lags_and_removes_nothing(
         await fleet.until(TenantRegistry, "registry", "Ready", "True")
         await fleet.ready("a-app")
         assert await fleet.get(CONFIG_MAP, "a-settings") == made
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.criterion("G-T8")
+async def test_g_t8_a_registry_reads_no_replica_that_lags_after_a_restart_and_other_settings(
+    world: World, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
+) -> None:
+    fleet = await Fleet.make(world)
+    await copied(replica, database)
+    async with balancer(postgres, replica) as (port, order):
+        async with paused(replica):
+            database.insert(("a", "1", ""))
+            await serve(fleet, database, "1s", port=port)
+            await fleet.ready("a-app")
+            await world.idle()
+            made = await fleet.get(CONFIG_MAP, "a-settings")
+            order.reverse()
+            await world.restart_manager()
+            await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
+            connection = {"postgresql": {"pageSize": 7}}
+            await fleet.patch(TenantRegistry, "registry", {"spec": {"source": connection}})
+            await asyncio.to_thread(database.kill_connections)
+            await world.idle()
+            await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
+        await fleet.until(TenantRegistry, "registry", "Ready", "True")
+        assert await fleet.get(CONFIG_MAP, "a-settings") == made

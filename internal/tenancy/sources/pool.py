@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from internal.tenancy.sources.source import Source
+from internal.tenancy.sources.source import KeepsPosition, Source
 from internal.tenancy.sources.source_type import Settings
 
 
@@ -18,19 +18,32 @@ class Sources:
         return len(self._kept)
 
     async def get(
-        self, registry: Hashable, settings: Settings, wake: Callable[[], None] = lambda: None
+        self,
+        registry: Hashable,
+        settings: Settings,
+        wake: Callable[[], None] = lambda: None,
+        position: str = "",
     ) -> Source:
         """Return the registry's source; the one kept, or a new one after closing one of other settings.
 
-        A new source may call `wake` when rows may have changed.
+        A new source may call `wake` when rows may have changed. It goes on from the position of the one before, the
+        first one from `position`: older rows are not read, whatever else changed.
         """
         kept = self._kept.get(registry)
         if kept is not None and kept[0] == settings:
             return kept[1]
+        position = self.position(registry) or position
         await self.release(registry)
         source = settings.open(wake)
+        if position and isinstance(source, KeepsPosition):
+            source.resume(position)
         self._kept[registry] = (settings, source)
         return source
+
+    def position(self, registry: Hashable) -> str:
+        """Return how far the registry's source was read; empty if that is unknown."""
+        kept = self._kept.get(registry)
+        return kept[1].position if kept and isinstance(kept[1], KeepsPosition) else ""
 
     async def release(self, registry: Hashable) -> None:
         """Close the source of a registry that is gone."""

@@ -37,6 +37,18 @@ class ListsColumns(Protocol):
         """Return the columns that the user may read. Raises SourceError."""
 
 
+@runtime_checkable
+class KeepsPosition(Protocol):
+    """A source that remembers how far it was read, so that a server that lags behind is not read."""
+
+    @property
+    def position(self) -> str:
+        """How far it was read, as text for `resume`; empty if that is unknown."""
+
+    def resume(self, position: str) -> None:
+        """Read nothing older than a position that such a source had. Text that is none counts for nothing."""
+
+
 def text(value: object) -> str | None:
     """Return a column's value as templates see it: text; base64 for bytes that are not UTF-8; NULL is None."""
     if value is None or isinstance(value, str):

@@ -33,6 +33,18 @@ class Position:
             return None
         return cls(row["system"], row["timeline"], row["octets"])
 
+    @classmethod
+    def parse(cls, text: str) -> Position | None:
+        """Return the position that `str` wrote; None for anything else."""
+        system, _, place = text.partition("/")
+        timeline, _, octets = place.partition("/")
+        if not system or not (timeline.isdecimal() and octets.isdecimal()):
+            return None
+        return cls(system, int(timeline), int(octets))
+
+    def __str__(self) -> str:
+        return f"{self.system}/{self.timeline}/{self.octets}"
+
     def is_behind(self, other: Position) -> bool:
         """Whether rows here may be older. A restored database or a later timeline is never behind."""
         return (

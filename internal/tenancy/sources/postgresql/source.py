@@ -113,6 +113,15 @@ class PostgreSQLSource:
         self.listener = Listener(channel, self._connected, wake) if channel else None
         """Wakes up at notifications, once rows have been read; None without a channel."""
 
+    @property
+    def position(self) -> str:
+        """See KeepsPosition."""
+        return "" if self.read_up_to is None else str(self.read_up_to)
+
+    def resume(self, position: str) -> None:
+        """See KeepsPosition."""
+        self.read_up_to = Position.parse(position)
+
     async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source. A kept connection that turns out dead is replaced once, before any row."""
         kept = self._kept is not None

@@ -1,0 +1,48 @@
+"""How far a source was read outlives the source: see also the registries of test_postgresql_registry."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from internal.tenancy.sources import Sources
+from internal.tenancy.sources.postgresql.position import Position
+from internal.tenancy.sources.postgresql.source import PostgreSQLSettings, PostgreSQLSource
+
+pytestmark = pytest.mark.criterion("G-T8")
+SETTINGS = PostgreSQLSettings(
+    host="db.example", username="reader", password="old", database="shop", table="tenants"
+)
+PLACE = Position("cluster", timeline=2, octets=100)
+
+
+async def test_g_t8_the_position_outlives_a_rotated_password_any_settings_and_a_restart() -> None:
+    sources = Sources()
+    first = await sources.get("registry", SETTINGS)
+    assert isinstance(first, PostgreSQLSource)
+    first.read_up_to = PLACE
+    for settings in (
+        replace(SETTINGS, password="new"),
+        replace(SETTINGS, host="replica.example", page_size=7),
+    ):
+        later = await sources.get("registry", settings)
+        assert isinstance(later, PostgreSQLSource)
+        assert later is not first
+        assert later.read_up_to == PLACE
+    other = await sources.get("other", SETTINGS)
+    assert isinstance(other, PostgreSQLSource)
+    assert other.read_up_to is None
+    position = sources.position("registry")
+    await sources.close()
+    restarted = await Sources().get("registry", SETTINGS, position=position)
+    assert isinstance(restarted, PostgreSQLSource)
+    assert restarted.read_up_to == PLACE
+
+
+@pytest.mark.parametrize(
+    "text", ["", "cluster", "cluster/1", "cluster/x/1", "cluster/1/-1", "/1/1"]
+)
+def test_g_t8_a_position_that_cannot_be_read_counts_for_nothing(text: str) -> None:
+    assert Position.parse(text) is None
+    assert Position.parse(str(PLACE)) == PLACE
