@@ -100,6 +100,7 @@ class Judge:
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
         self._verdict = Verdict()
+        self._is_part = tests_of(config) is not Tests.ALL
         self._undecided = ""
         """Why the run does not fail for unused rights, if it does not."""
         self._wanted: list[Share] = []
@@ -151,7 +152,7 @@ class Judge:
         reason = f" ({self._undecided})" if self._undecided else ""
         for test, asked in sorted(set(verdict.forbidden)):
             terminalreporter.line(f"forbidden: {asked} ({test})", red=True)
-        for scene, right in verdict.unused:
+        for scene, right in () if self._is_part else verdict.unused:
             terminalreporter.line(f"granted and never used by {scene}: {right}{reason}", red=True)
         for scene, right in verdict.unjudged:
             terminalreporter.line(f"not served, so not judged of {scene}: {right}")
@@ -159,7 +160,7 @@ class Judge:
             terminalreporter.line(f"no suite is audited for the system {system!r}", yellow=True)
         terminalreporter.line(
             f"{', '.join(share.suite for share in self._wanted) or 'no suite'} as a whole: {verdict.used} rights used, "
-            f"{len(verdict.unused)} unused, {len(verdict.forbidden)} refusals; {self._place}"
+            f"{len(verdict.unused)} unused{reason}, {len(verdict.forbidden)} refusals; {self._place}"
         )
 
 

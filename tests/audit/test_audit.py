@@ -307,7 +307,8 @@ class TestRuns:
         tests.write_text(tests.read_text() + failing)
         found, text = self.run(suite, *arguments)
         assert found == code, text
-        assert f"granted and never used by suite on x: list things ({reason})" in text
+        assert f"1 rights used, 1 unused ({reason}), 0 refusals" in text
+        assert ("granted and never used by suite on x: list things" in text) == bool(failing)
 
     def test_a_part_is_not_asked_for_all_rights(self, suite: Path) -> None:
         code, text = self.run(suite, "-k", "get")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.durations.records import (
-    KEPT,
     ROOT,
     UNKNOWN,
     FixtureTimes,
@@ -94,9 +93,9 @@ def test_the_file_is_sorted_and_read_as_it_was_written(tmp_path: Path) -> None:
     assert place.read_text().count("\n") == 9
 
 
-def test_the_kept_file_names_files_that_exist() -> None:
-    assert KEPT.exists()
-    assert [path for path in kept().files if not (ROOT / path).exists()] == []
+def test_the_kept_file_knows_most_files_of_tests() -> None:
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
+    assert len(files & kept().files.keys()) > len(files) / 2, "make test TESTS=all durations"
 
 
 @pytest.mark.parametrize("text", ["[]", '{"tests": {"a": 1}, "fixtures": {}}', "{"])
