@@ -69,17 +69,17 @@ check-generated: setup ## Fail when generated manifests do not match the code
 pytest test-real: export GOGC = 400
 
 pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQL, Chromium, kubectl and real API servers where they are missing)
-	@hack/envtest-assets.sh $(if $(filter all,$(TESTS)),all,prebuilt)
+	@hack/envtest-assets.sh
 	@hack/mariadb.sh
 	@hack/postgres.sh
 	@hack/chromium.sh
 	@hack/kubectl.sh
 	@# One process compiles what otherwise all workers would, each for itself, at the same moment.
 	@.venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
-	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup --tests $(TESTS) $(PYTEST_ARGS)
+	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup --tests $(TESTS) $(if $(filter all,$(TESTS)),--release all) $(PYTEST_ARGS)
 
-envtest-assets: ## Provision a real API server (cached; a build of an old one is the last resort)
-	@hack/envtest-assets.sh all
+envtest-assets: setup ## Provision a real API server: from the cache, else the newest official build
+	@hack/envtest-assets.sh
 
 test-real: setup envtest-assets ## The whole tenancy suite on the real kube-apiserver
 	@hack/mariadb.sh
@@ -172,7 +172,7 @@ bench-rollout: setup ## Roll out a good and a bad change to ROWS tenants: how ma
 	@$(PY) -m benchmarks.rollout --rows $(ROWS)
 
 bench-runtime: setup ## Reconcile N objects by 10 WORKERS on BACKEND, and by the code of BASE in turns (none: not); PEER=kopf; one line of JSON
-	@hack/envtest-assets.sh all
+	@hack/envtest-assets.sh
 	@$(PY) -m benchmarks.runtime --backend $(BACKEND) -n $(N) --workers $(if $(filter file,$(origin WORKERS)),10,$(WORKERS)) \
 	    --base $(BASE) --turns $(TURNS) $(if $(PEER),--peer $(PEER))
 

@@ -87,7 +87,7 @@ debian_suite() {
   entry=$(debian_entry)
   [[ -n $entry ]] || die "no Debian archive of this machine's release in /etc/apt"
   mkdir -p "$folder"/{sources.d,lists/partial,cache/archives/partial,debs}
-  printf 'Types: deb deb-src\nSuites: %s\nComponents: main\n%s\n' "$suite" "$(head -n 4 <<<"$entry")" \
+  printf 'Types: deb\nSuites: %s\nComponents: main\n%s\n' "$suite" "$(head -n 4 <<<"$entry")" \
     >"$folder/sources.d/debian.sources"
   : >"$folder/status"
   APT=(-q -o "Dir::Etc::sourcelist=/dev/null" -o "Dir::Etc::sourceparts=$folder/sources.d"

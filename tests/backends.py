@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal, NoReturn, TypedDict, Unpack
-
-import pytest
+from typing import Any, Literal, TypedDict, Unpack
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import Environment, administrator
-from ctrlruntime.envtest.assets import AssetsMissing
 from ctrlruntime.envtest.backends import (
     ApiextensionsBackend,
     BackendOptions,
@@ -24,9 +20,6 @@ from ctrlruntime.envtest.backends import (
 )
 from ctrlruntime.envtest.proxy import ProxyOptions
 from ctrlruntime.envtest.users import User
-
-SKIP_REAL = "CTRLRUNTIME_SKIP_REAL"
-"""Set to 1 by a developer without the binaries; never in CI."""
 
 RealBackend = KubeApiserverBackend | ApiextensionsBackend
 
@@ -69,7 +62,7 @@ class SharedServer:
 
 @contextmanager
 def kube_apiserver(folder: Path, **settings: object) -> Iterator[SharedServer]:
-    """One kube-apiserver, by default with kube-controller-manager.
+    """One kube-apiserver, by default with kube-controller-manager. Raises AssetsMissing.
 
     Without the metrics of flow control, which an idle server spends half of its time on.
     """
@@ -88,7 +81,7 @@ def kube_apiserver(folder: Path, **settings: object) -> Iterator[SharedServer]:
 
 @contextmanager
 def apiextensions(folder: Path, core: SharedServer) -> Iterator[SharedServer]:
-    """One apiextensions-apiserver that asks the kube-apiserver `core`."""
+    """One apiextensions-apiserver that asks the kube-apiserver `core`. Raises AssetsMissing."""
     options = BackendOptions(
         folder=folder, users=(administrator("admin"),), server={"core": core.backend}
     )
@@ -98,22 +91,12 @@ def apiextensions(folder: Path, core: SharedServer) -> Iterator[SharedServer]:
 
 @contextmanager
 def _running(make: Callable[[], RealBackend]) -> Iterator[SharedServer]:
+    backend = make()
     try:
-        backend = make()
-        try:
-            _run(backend.start())
-            yield SharedServer(backend)
-        finally:
-            _run(backend.stop())
-    except AssetsMissing as error:
-        missing(error)
-
-
-def missing(error: Exception) -> NoReturn:
-    """A program that tests need is not there: raises `error`, or skips where a developer wants it so."""
-    if os.environ.get(SKIP_REAL) == "1":
-        pytest.skip(f"{SKIP_REAL}=1: {error}")
-    raise error
+        _run(backend.start())
+        yield SharedServer(backend)
+    finally:
+        _run(backend.stop())
 
 
 def _run(coroutine: Coroutine[Any, Any, None]) -> None:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tests.backends import SharedServer
 
 pytest_plugins = [
+    "tests.real_servers",
     "tests.catalogue.plugin",
     "tests.audit.plugin",
-    "tests.tenancy.unsupported_scenarios",
     "tests.samples.plugin",
     "tests.durations.plugin",
 ]
@@ -116,18 +116,16 @@ def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedServ
 
 @pytest.fixture(scope="session")
 def apiextensions_server(
-    real_server: SharedServer, tmp_path_factory: pytest.TempPathFactory
+    real_server: SharedServer, backend_name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SharedServer]:
-    """The oracle of custom resources: :func:`real_server` where its release is supported.
+    """The oracle of custom resources: :func:`real_server`, which contains the server of these.
 
-    Else one apiextensions-apiserver for all tests of a worker, which asks it.
+    With `--backend apiextensions` one apiextensions-apiserver for all tests of a worker, which asks it.
     """
-    from tests.backends import apiextensions
-    from tests.oracles import apiextensions_is_separate
-
-    if not apiextensions_is_separate():
+    if backend_name != "apiextensions":
         yield real_server
         return
+    from tests.backends import apiextensions
 
     with apiextensions(tmp_path_factory.mktemp("apiextensions"), real_server) as server:
         yield server

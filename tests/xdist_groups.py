@@ -12,12 +12,17 @@ SERVERS = frozenset({"real_server", "apiextensions_server"})
 """Fixtures."""
 NAMES = SERVERS | {"kube-apiserver", "apiextensions"}
 """What tests that run on several servers have as a parameter."""
+OTHER_RELEASE = "kube-apiserver-"
+"""How the parameter begins of tests that run on one more release, see `--release all`."""
 APART = frozenset({"cloud", "manifests", "tenancy", "webhook"})
 """Folders of tests whose real server is another than that of the rest: about half of the time."""
 
 
 def group_of(item: pytest.Item) -> str:
     """The group of a test; empty for one that may run anywhere."""
+    for value in _servers(item):
+        if value.startswith(OTHER_RELEASE):
+            return f"real server {value}"
     if needs_real_server(item):
         folder = item.path.relative_to(item.config.rootpath).parts[1]
         return "real server of these" if folder in APART else "real server of the rest"
@@ -32,7 +37,16 @@ def needs_real_server(item: pytest.Item) -> bool:
         return False
     if SERVERS.intersection(item.fixturenames):
         return True
-    params = item.callspec.params if hasattr(item, "callspec") else {}
-    if item.get_closest_marker("xdist_group") and "ground" not in params:
+    if item.get_closest_marker("xdist_group") and "ground" not in _params(item):
         return False
-    return any(isinstance(value, str) and value in NAMES for value in params.values())
+    return bool(_servers(item))
+
+
+def _servers(item: pytest.Item) -> list[str]:
+    """Return the servers among the parameters of a test."""
+    found = [value for value in _params(item).values() if isinstance(value, str)]
+    return [value for value in found if value in NAMES or value.startswith(OTHER_RELEASE)]
+
+
+def _params(item: pytest.Item) -> dict[str, object]:
+    return item.callspec.params if hasattr(item, "callspec") else {}

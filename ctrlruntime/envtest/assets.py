@@ -1,8 +1,8 @@
 """Where the binaries of real API servers are found on this machine.
 
 One folder gives all of a control plane, so that its parts are of one release. Looked up are, in this
-order: `KUBEBUILDER_ASSETS`, `/usr/local/kubebuilder/bin`, our cache (the newest release that has
-everything), and the official builds, which are downloaded into the cache. A variable
+order: `KUBEBUILDER_ASSETS`, `/usr/local/kubebuilder/bin`, our cache (the newest supported release that
+has everything), and the official builds, which are downloaded into the cache. A variable
 `TEST_ASSET_<NAME>` replaces a single program, as in controller-runtime.
 
     python -m ctrlruntime.envtest.assets            # provision, and print the folder
@@ -116,8 +116,18 @@ class Assets:
 
 
 def releases(cache: Path) -> list[Path]:
-    """Folders of Kubernetes releases, the newest first."""
-    return sorted(filter(release_of, cache.glob("v*")), key=release_of, reverse=True)
+    """Return the folders of supported releases of Kubernetes, the newest first."""
+    found = [folder for folder in cache.glob("v*") if release_of(folder) >= OLDEST_SUPPORTED]
+    return sorted(found, key=release_of, reverse=True)
+
+
+def control_planes(environ: Mapping[str, str] = os.environ) -> list[Path]:
+    """Return the folders of the cache that have a whole control plane of a supported release, the newest first."""
+    return [
+        folder
+        for folder in releases(cache_folder(environ))
+        if all(is_program(folder / name) for name in CONTROL_PLANE)
+    ]
 
 
 def release_of(folder: Path) -> tuple[int, ...]:
@@ -136,8 +146,7 @@ def _advice() -> str:
         return "Run `make envtest-assets`."
     return (
         "Run `python -m ctrlruntime.envtest.assets` where the network allows, or point "
-        "KUBEBUILDER_ASSETS to a folder that has them (the ctrlruntime repository builds them from "
-        "Debian's sources with `make envtest-assets`)."
+        "KUBEBUILDER_ASSETS to a folder that has them."
     )
 
 
@@ -146,13 +155,9 @@ def supported(environ: Mapping[str, str] = os.environ) -> Path:
 
     Raises ArchiveError.
     """
-    cache = cache_folder(environ)
-    for folder in releases(cache):
-        if release_of(folder) >= OLDEST_SUPPORTED and all(
-            is_program(folder / name) for name in CONTROL_PLANE
-        ):
-            return folder
-    return Archive(cache, environ).provide(names=CONTROL_PLANE)
+    if found := control_planes(environ):
+        return found[0]
+    return Archive(cache_folder(environ), environ).provide(names=CONTROL_PLANE)
 
 
 def main(arguments: list[str]) -> int:

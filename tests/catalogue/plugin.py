@@ -15,6 +15,7 @@ from _pytest.terminal import TerminalReporter
 
 from tests.catalogue.outcomes import Outcome, Record, Verdict, judge, summary, table
 from tests.catalogue.requirements import Book, catalogue, every_line, families
+from tests.real_servers import lacks_server
 from tests.selection import is_narrowed
 
 _PROPERTY = "requirement"
@@ -125,6 +126,8 @@ class Judge:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed:
             outcome = Outcome.FAILED
+        elif lacks_server(report):
+            outcome = Outcome.NOT_RUN
         elif report.skipped:
             outcome = Outcome.SKIPPED
         elif report.when == "call":

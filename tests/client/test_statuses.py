@@ -214,8 +214,6 @@ async def test_what_the_writer_does_not_know_stays(env: Environment) -> None:
 async def test_an_emptied_text_goes_away(
     env: Environment, statuses: StatusClient[BoardSpec, BoardStatus]
 ) -> None:
-    """Servers of 1.20 refuse an empty one."""
-
     def told(text: str) -> Callable[[Any], None]:
         return lambda status: setattr(status, "note", text)
 

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.audit.request_recorder import RequestRecorder
-from tests.backends import SKIP_REAL
 from tests.cloud.rbac import SUITE
 from tests.cloud.run_processes import assert_none_remains
 from tests.rbac import SERVERS, Audit
+from tests.real_servers import is_there
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _taken_down(ledger: RequestRecorder) -> None:
     """What managers ask is audited."""
     Audit.ledger = ledger
-    if os.environ.get(SKIP_REAL) == "1":  # only there is anything listed that is streamed elsewhere
+    if not is_there():  # only on a real server is anything listed that is streamed elsewhere
         ledger.lacks(SUITE, SERVERS, ("configmaps", "instances.cloud.ctrlruntime.dev"))
 
 

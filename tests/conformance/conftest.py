@@ -2,12 +2,13 @@
 
 Marks say where a test does not run:
 
-- `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well,
-  where kube-apiserver is older than what is supported and does not contain the current one;
+- `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well
+  with `--backend apiextensions`;
 - `since("...")`: an older release differs, see `releases.CHANGES`;
 - `embedded("why")`: it reaches into the embedded server, its clock or its options;
-- `real("why")`: the embedded server does not do this;
-- `on("...")`: the other servers show it in another test.
+- `real("why")`: the embedded server does not do this.
+
+With `--release all` every supported release in the asset cache is a server of its own.
 
 CTRLRUNTIME_TEST_KUBE_APISERVER and CTRLRUNTIME_TEST_APIEXTENSIONS, each "URL TOKEN USER_TOKEN" with the
 tokens of an administrator and of a user `alice` without rights, name servers that run already.
@@ -15,21 +16,21 @@ tokens of an administrator and of a user `alice` without rights, name servers th
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack
 
 import pytest
 
 from ctrlruntime.envtest import User, administrator
 from ctrlruntime.envtest.server import ServerOptions
 from ctrlruntime.json import Json
-from tests.backends import SharedServer
-from tests.oracles import apiextensions_is_separate
+from tests.backends import kube_apiserver
+from tests.real_servers import APIEXTENSIONS, KUBE_APISERVER, other_releases
+from tests.xdist_groups import OTHER_RELEASE
 
 from .manifests import DEFINITIONS, GROUP, definition, shapes
 from .servers import (
-    APIEXTENSIONS,
     EMBEDDED,
-    KUBE_APISERVER,
     TOKENS,
     RealServer,
     check_release,
@@ -47,7 +48,6 @@ def pytest_configure(config: pytest.Config) -> None:
         "embedded(why): reaches into the embedded server",
         "custom: needs nothing but custom resources",
         "real(why): what the embedded server does not do",
-        "on(*servers): what the other servers show in another test",
     ):
         config.addinivalue_line("markers", line)
 
@@ -55,21 +55,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "backend" not in metafunc.fixturenames:
         return
-    separate = given(APIEXTENSIONS) is not None or apiextensions_is_separate()
     marks = {mark.name for mark in metafunc.definition.iter_markers()}
-    if (on := metafunc.definition.get_closest_marker("on")) is not None:
-        names = [_oracle(name, separate) for name in on.args]
-    elif "embedded" in marks:
+    if "embedded" in marks:
         names = [EMBEDDED]
     else:
         names = [EMBEDDED] * ("real" not in marks) + [KUBE_APISERVER]
-        names += [APIEXTENSIONS] * ("custom" in marks and separate)
+        names += [OTHER_RELEASE + name for name in other_releases(metafunc.config)]
+        names += [APIEXTENSIONS] * ("custom" in marks and _with_apiextensions(metafunc.config))
     metafunc.parametrize("backend", names, scope="session")
 
 
-def _oracle(name: str, separate: bool) -> str:
-    """Return the server that stands for `name`: kube-apiserver contains apiextensions-apiserver."""
-    return KUBE_APISERVER if name == APIEXTENSIONS and not separate else name
+def _with_apiextensions(config: pytest.Config) -> bool:
+    """Return whether apiextensions-apiserver was asked for."""
+    return given(APIEXTENSIONS) is not None or config.getoption("--backend") == APIEXTENSIONS
 
 
 @pytest.fixture
@@ -79,21 +77,27 @@ def options() -> ServerOptions:
 
 
 @pytest.fixture(scope="session")
-def connect(request: pytest.FixtureRequest) -> Connect:
-    """One real server of each kind, found or started when the first test asks for it."""
+def connect(request: pytest.FixtureRequest) -> Iterator[Connect]:
+    """One real server of each kind and release, found or started when the first test needs it."""
     known: dict[str, RealServer] = {}
+    with ExitStack() as stack:
 
-    def one(backend: str) -> RealServer:
-        if backend not in known:
-            known[backend] = given(backend) or _started(request, backend)
-        return known[backend]
+        def one(backend: str) -> RealServer:
+            if backend not in known:
+                known[backend] = given(backend) or _started(request, backend, stack)
+            return known[backend]
 
-    return one
+        yield one
 
 
-def _started(request: pytest.FixtureRequest, backend: str) -> RealServer:
-    fixture = "real_server" if backend == KUBE_APISERVER else "apiextensions_server"
-    shared: SharedServer = request.getfixturevalue(fixture)
+def _started(request: pytest.FixtureRequest, backend: str, stack: ExitStack) -> RealServer:
+    if backend.startswith(OTHER_RELEASE):
+        folders: pytest.TempPathFactory = request.getfixturevalue("tmp_path_factory")
+        release = backend.removeprefix(OTHER_RELEASE)
+        shared = stack.enter_context(kube_apiserver(folders.mktemp(backend), version=release))
+    else:
+        name = "real_server" if backend == KUBE_APISERVER else "apiextensions_server"
+        shared = request.getfixturevalue(name)
     admin, alice = administrator("admin"), User(name="alice")
     shared.backend.add_users([admin, alice])
     return RealServer(shared.backend.url, admin.token, alice.token)

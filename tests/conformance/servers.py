@@ -15,14 +15,14 @@ from typing import Final
 import aiohttp
 import pytest
 
+from ctrlruntime.envtest.backends import Version
+from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.server import APIServer, ServerOptions, User
 
-from .releases import CHANGES
+from .releases import lacking
 from .wire import Api
 
 EMBEDDED: Final = "embedded"
-KUBE_APISERVER: Final = "kube-apiserver"
-APIEXTENSIONS: Final = "apiextensions"
 ADMIN_TOKEN: Final = "admin"
 USER_TOKEN: Final = "alice"
 
@@ -34,7 +34,7 @@ class RealServer:
     url: str
     token: str
     user_token: str
-    release: int = 0
+    version: Version | None = None
     definitions: set[str] = field(default_factory=set)
 
     @asynccontextmanager
@@ -48,8 +48,8 @@ class RealServer:
         async with aiohttp.ClientSession(connector=connector) as session:
             api = Api(self.url, session, self.token)
             api.user_token = self.user_token
-            self.release = self.release or int((await api.get("/version"))["minor"].rstrip("+"))
-            api.release = self.release
+            self.version = self.version or await version_of(api)
+            api.version = self.version
             await _enter(api)
             try:
                 yield api
@@ -81,9 +81,14 @@ async def embedded(options: ServerOptions) -> AsyncIterator[Api]:
         token = ADMIN_TOKEN if ADMIN_TOKEN in options.tokens else ""
         api = Api(server.url, session, token)
         api.server, api.user_token = server, USER_TOKEN
-        api.release = int((await api.get("/version"))["minor"])
+        api.version = await version_of(api)
         await _enter(api)
         yield api
+
+
+async def version_of(api: Api) -> Version:
+    """Return the release of a server, (1, 36) for 1.36."""
+    return parse_version((await api.get("/version"))["gitVersion"])
 
 
 async def _enter(api: Api) -> None:
@@ -102,10 +107,6 @@ TOKENS: Final = {
 
 
 def check_release(request: pytest.FixtureRequest, api: Api) -> None:
-    """Skip what an older server cannot show; the embedded one models a current release."""
-    if api.server is not None:
-        return
-    for mark in request.node.iter_markers("since"):
-        change = CHANGES[mark.args[0]]
-        if api.release < change.release:
-            pytest.skip(f"since 1.{change.release}: {change.reason}")
+    """Skip what the release of the server cannot show."""
+    if why := lacking(request.node, api.version):
+        pytest.skip(why)

@@ -308,7 +308,6 @@ async def test_an_undeclared_field_is_told_whatever_else_is_wrong(api: Api, shap
     assert (code, message.count("duplicate entries for key")) == (500, 2)
 
 
-@pytest.mark.since("structures given up")
 async def test_an_object_given_up_goes_with_what_was_filled_in(api: Api, shaped: str) -> None:
     path = f"{shaped}/s"
     made = await api.apply(path, shape("s", {"count": 5, "box": {"size": 1}}))
@@ -317,7 +316,6 @@ async def test_an_object_given_up_goes_with_what_was_filled_in(api: Api, shaped:
     assert "box" not in left["spec"]
 
 
-@pytest.mark.since("structures given up")
 async def test_an_object_given_up_keeps_what_others_own(api: Api, shaped: str) -> None:
     path = f"{shaped}/s"
     await api.apply(path, shape("s", {"count": 5, "box": {"size": 1}}), "one")
@@ -334,7 +332,6 @@ async def test_an_apply_that_changes_nothing_writes_nothing(api: Api, shaped: st
         assert await api.apply(path, wanted) == made
 
 
-@pytest.mark.since("subresource of managers")
 async def test_status_is_owned_apart(api: Api, widgets: str) -> None:
     path = f"{widgets}/w"
     both = {**widget("w", {"size": 1}), "status": {"phase": "p"}}

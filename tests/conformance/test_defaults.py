@@ -35,13 +35,7 @@ async def test_deployment(api: Api) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "rolling",
-    [
-        {"maxSurge": 1, "maxUnavailable": 1},
-        pytest.param({"maxSurge": 1}, marks=pytest.mark.since("structures given up")),
-    ],
-)
+@pytest.mark.parametrize("rolling", [{"maxSurge": 1, "maxUnavailable": 1}, {"maxSurge": 1}])
 async def test_an_apply_changes_a_rolling_strategy_to_recreate(api: Api, rolling: object) -> None:
     """What the server filled in beside the given-up members of rollingUpdate goes with them."""
     path = api.path("apps/v1", "deployments") + "/d"
@@ -69,7 +63,6 @@ async def test_a_recreate_strategy_has_no_rolling_parameters_of_others(api: Api)
     )
 
 
-@pytest.mark.since("dual-stack services")
 async def test_service_addresses(api: Api) -> None:
     services = api.path("v1", "services")
     body: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {"ports": [{"port": 80}]}}
@@ -121,7 +114,6 @@ async def test_pod(api: Api) -> None:
     }
 
 
-@pytest.mark.since("job labels")
 async def test_job_gets_selector_and_labels(api: Api) -> None:
     containers = [{"name": "c", "image": "x"}]
     template = {"spec": {"restartPolicy": "Never", "containers": containers}}
@@ -163,7 +155,6 @@ async def test_events_of_both_groups_are_the_same_objects(api: Api) -> None:
     assert (await api.get(f"{new}/e"))["note"] == "n"
 
 
-@pytest.mark.since("autoscaling/v2")
 async def test_autoscalers_in_both_versions(api: Api) -> None:
     ref = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "d"}
     body = {"metadata": {"name": "h"}, "spec": {"maxReplicas": 3, "scaleTargetRef": ref}}

@@ -42,7 +42,6 @@ async def test_defaults_pruning_and_validation(api: Api, widgets: str) -> None:
     assert {cause["field"] for cause in answer["details"]["causes"]} >= {"spec.size", "spec.color"}
 
 
-@pytest.mark.since("CEL rules")
 async def test_transition_rules(api: Api, widgets: str) -> None:
     await api.create(widgets, widget("w", {"size": 1, "hub": "a"}))
     code, _, message = await api.fails("PATCH", f"{widgets}/w", {"spec": {"hub": "b"}}, MERGE)

@@ -245,11 +245,6 @@ def _remains(namespace: Json) -> bool:
     return discovered and "NamespaceContentRemaining" in conditions
 
 
-@pytest.mark.on("apiextensions")
-async def test_definitions_take_their_objects_along(api: Api) -> None:
-    await _definition_with_objects(api)
-
-
 async def _definition_with_objects(api: Api) -> None:
     widgets = await define(api, definition(api.group))
     await api.create(widgets, widget("w", group=api.group, finalizers=[FINALIZER]))
@@ -416,7 +411,6 @@ async def test_owner_references_are_checked(api: Api) -> None:
     ]
 
 
-@pytest.mark.since("policy/v1")
 async def test_eviction_deletes_with_the_grace_period(api: Api) -> None:
     pods = api.path("v1", "pods")
     bound = pod("p")

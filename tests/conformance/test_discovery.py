@@ -109,7 +109,6 @@ async def test_aggregated_discovery(api: Api, widgets: str) -> None:
     assert status == 304
 
 
-@pytest.mark.since("OpenAPI v3")
 async def test_openapi_v3(api: Api, shaped: str) -> None:
     _, answer, headers = await api.send("GET", "/openapi/v3")
     if api.has("index of OpenAPI v3"):

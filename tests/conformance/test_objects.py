@@ -70,7 +70,6 @@ async def test_update_that_changes_nothing_is_no_write(api: Api) -> None:
     assert await api.call("PUT", f"{api.configmaps}/a", made) == made
 
 
-@pytest.mark.since("missing version in words")
 async def test_unconditional_update_by_kind(api: Api, widgets: str) -> None:
     await api.create(api.configmaps, configmap("a"))
     await api.call("PUT", f"{api.configmaps}/a", configmap("a", {"b": "2"}))

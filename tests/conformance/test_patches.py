@@ -113,7 +113,6 @@ async def test_apply_answers_metadata_only_on_request(api: Api) -> None:
     assert (status, made["kind"], "data" in made) == (201, "PartialObjectMetadata", False)
 
 
-@pytest.mark.since("subresource of managers")
 @pytest.mark.custom
 async def test_apply_of_status_is_its_own_manager_entry(api: Api, widgets: str) -> None:
     await api.apply(f"{widgets}/w", widget("w"))
@@ -131,7 +130,6 @@ async def test_a_foreign_change_takes_the_field_away(api: Api) -> None:
     assert owners(after)["m", "Apply"] == {"f:data": {"f:b": {}}}
 
 
-@pytest.mark.since("field validation")
 async def test_field_validation(api: Api, widgets: str) -> None:
     body = {**configmap("a"), "bogus": 1}
     for path, obj, field in (
@@ -150,7 +148,6 @@ async def test_field_validation(api: Api, widgets: str) -> None:
         assert "Warning" not in headers
 
 
-@pytest.mark.since("field validation")
 async def test_repeated_fields_are_noticed(api: Api) -> None:
     body = b'{"metadata":{"name":"a"},"data":{"a":"1","a":"2"}}'
     code, _, message = await api.fails("POST", f"{api.configmaps}?fieldValidation=Strict", body)

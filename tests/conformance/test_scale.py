@@ -70,7 +70,6 @@ async def test_scales_of_workloads(api: Api) -> None:
         assert (await api.get(f"{path}/d/scale"))["spec"] == {}
 
 
-@pytest.mark.since("subresource of managers")
 async def test_scale_owns_the_replicas(api: Api) -> None:
     path = api.path("apps/v1", "deployments")
     body = deployment("d")
@@ -90,15 +89,13 @@ async def test_scale_by_apply(api: Api) -> None:
     code, _, message = await api.fails(
         "PATCH", f"{path}/d/scale?fieldManager=m", scale("d", 3), APPLY
     )
-    manager = "tests" if api.has("subresource of managers") else "before-first-apply"
-    text = f'Apply failed with 1 conflict: conflict with "{manager}" using autoscaling/v1'
+    text = 'Apply failed with 1 conflict: conflict with "tests" using autoscaling/v1'
     assert (code, message) == (409, f"{text}: .spec.replicas")
     after = await api.apply(f"{path}/d/scale", scale("d", 3), force="true")
     assert after["spec"] == {"replicas": 3}
     stored = await api.get(f"{path}/d")
-    if api.has("subresource of managers"):
-        entry = next(e for e in stored["metadata"]["managedFields"] if e["manager"] == "m")
-        assert (entry["operation"], entry["subresource"]) == ("Apply", "scale")
+    entry = next(e for e in stored["metadata"]["managedFields"] if e["manager"] == "m")
+    assert (entry["operation"], entry["subresource"]) == ("Apply", "scale")
     same = await api.apply(f"{path}/d/scale", scale("d", 3))
     assert same["metadata"]["resourceVersion"] == after["metadata"]["resourceVersion"]
     code, _, _ = await api.fails(

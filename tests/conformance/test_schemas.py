@@ -132,7 +132,6 @@ async def test_names_and_metadata_of_custom_objects(api: Api, shaped: str) -> No
 
 
 @pytest.mark.parametrize("verb", ["POST", "PUT", "merge"])
-@pytest.mark.since("field validation")
 async def test_field_validation_of_custom_objects(api: Api, shaped: str, verb: str) -> None:
     made = await api.create(shaped, shape("s", {}))
     spec = {"bogus": 1, "nested": {"no": 1}}
@@ -167,7 +166,6 @@ async def test_field_validation_of_custom_objects(api: Api, shaped: str, verb: s
     )
 
 
-@pytest.mark.since("field validation")
 async def test_repeated_fields_of_custom_objects(api: Api, shaped: str) -> None:
     body = (
         f'{{"apiVersion":"{GROUP}/v1","kind":"Shape","metadata":{{"name":"s"}},'
@@ -252,7 +250,6 @@ def ruled(group: str) -> dict[str, Any]:
     return crd
 
 
-@pytest.mark.since("CEL rules")
 async def test_rules(api: Api) -> None:
     """One definition, since a new one takes a current server two seconds."""
     path = await define(api, ruled(api.group))
@@ -301,7 +298,6 @@ async def test_rules(api: Api) -> None:
     assert ("spec.high", "FieldValueInvalid") in [(field, reason) for field, reason, _ in causes]
 
 
-@pytest.mark.since("CEL rules")
 async def test_equality_in_a_rule_compares_fields_without_a_schema(api: Api) -> None:
     crd = ruled(api.group)
     crd["metadata"]["name"] = f"frozens.{api.group}"
@@ -379,7 +375,6 @@ async def test_paths_of_versions_with_schemas_of_their_own(api: Api) -> None:
     assert not any(field.startswith("spec.versions[") for field in fields)
 
 
-@pytest.mark.since("CEL rules")
 @pytest.mark.parametrize(
     "rules",
     [

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 import aiohttp
 import orjson
 
+from ctrlruntime.envtest.backends import Version
 from ctrlruntime.json import Json
 
-from .releases import CHANGES
+from .releases import has
 
 if TYPE_CHECKING:
     from ctrlruntime.envtest.server import APIServer
@@ -41,8 +42,8 @@ class Api:
         """A group of the test's own, for definitions that it changes."""
         self.server: APIServer | None = None
         """The embedded server, where the test runs on that."""
-        self.release = 0
-        """Minor version of the server."""
+        self.version: Version = (0, 0)
+        """The release of the server, (1, 36) for 1.36."""
         self.user_token = ""
         """Token of `alice`, who has no rights until the test binds some."""
         self.made: list[str] = []
@@ -52,12 +53,12 @@ class Api:
         """The same server for another user; no token is nobody."""
         found = Api(self.url, self.session, token)
         found.namespace, found.group = self.namespace, self.group
-        found.release, found.made = self.release, self.made
+        found.version, found.made = self.version, self.made
         return found
 
     def has(self, change: str) -> bool:
         """Whether the server behaves as the table of releases says."""
-        return self.server is not None or self.release >= CHANGES[change].release
+        return has(change, self.version)
 
     def named(self, name: str) -> str:
         """A name outside of the namespace that no other test takes."""

@@ -98,7 +98,6 @@ SERVICE_ACCOUNT = Subject(
         pick("automountServiceAccountToken", True, False),
     ],
     [{"secrets": "x"}, {"automountServiceAccountToken": "yes"}],
-    reorders=True,
 )
 SERVICE = Subject(
     "v1",
@@ -125,10 +124,6 @@ SERVICE = Subject(
     ],
     replaces=False,
     versions=False,
-    reorders=True,
-    newer=frozenset(
-        ["ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy", "clusterIP", "clusterIPs"]
-    ),
 )
 DEPLOYMENT = Subject(
     "apps/v1",
@@ -139,8 +134,11 @@ DEPLOYMENT = Subject(
         *_POD_PARTS,
         pick("spec.replicas", 1, 2, 3),
         pick("spec.strategy", {"type": "Recreate"}),
-        # Before 1.21 what the server filled in beside a member stayed when the member was given up.
-        pick("spec.strategy", {"rollingUpdate": {"maxSurge": 1, "maxUnavailable": 1}}),
+        pick(
+            "spec.strategy",
+            {"rollingUpdate": {"maxSurge": 1}},
+            {"rollingUpdate": {"maxUnavailable": 1}},
+        ),
         pick("spec.strategy", {"type": "RollingUpdate"}),
         pick("spec.paused", True, False),
     ],
@@ -157,7 +155,6 @@ DEPLOYMENT = Subject(
         pick("status.observedGeneration", 1, 2),
     ],
     partial=False,
-    reorders=True,
     scaled=True,
 )
 DAEMON_SET = Subject(
@@ -167,9 +164,7 @@ DAEMON_SET = Subject(
     _WORKLOAD,
     [*_POD_PARTS, pick("spec.minReadySeconds", 1, 2)],
     [*_POD_BREAKS, {"spec": {"minReadySeconds": -1}}],
-    newer=frozenset(["maxSurge"]),
     partial=False,
-    reorders=True,
 )
 STATEFUL_SET = Subject(
     "apps/v1",
@@ -177,9 +172,7 @@ STATEFUL_SET = Subject(
     "statefulsets",
     {"spec": {**_WORKLOAD["spec"], "serviceName": "s"}},
     [
-        # Their templates were not validated before 1.24.
-        items(f"{_POD}.containers", _container("a"), _container("b", imagePullPolicy="Always")),
-        *_POD_PARTS[1:],
+        *_POD_PARTS,
         pick("spec.replicas", 1, 2, 3),
         pick("spec.podManagementPolicy", "OrderedReady", "Parallel"),
         pick("spec.updateStrategy", {"type": "OnDelete"}, {"type": "RollingUpdate"}),
@@ -194,8 +187,6 @@ STATEFUL_SET = Subject(
     ],
     scaled=True,
     partial=False,
-    reorders=True,
-    newer=frozenset(["persistentVolumeClaimRetentionPolicy", "availableReplicas"]),
 )
 JOB = Subject(
     "batch/v1",
@@ -225,11 +216,7 @@ JOB = Subject(
         {"spec": {"template": {"spec": {"bogus": 1}}}},
     ],
     replaces=False,
-    reorders=True,
     partial=False,
-    newer=frozenset(
-        ["completionMode", "manualSelector", "suspend", "podReplacementPolicy", "generation"]
-    ),
 )
 AUTOSCALER = Subject(
     "autoscaling/v1",
@@ -290,7 +277,6 @@ POD = Subject(
     replaces=False,
     finalizers=False,
     partial=False,
-    newer=frozenset(["generation"]),
     status=[
         pick("status.phase", "Running", "Pending"),
         pick("status.podIP", "10.1.2.3", "10.1.2.4"),
@@ -422,7 +408,6 @@ INGRESS = Subject(
         {"spec": {"ingressClassName": "C"}},
         {"spec": {"rules": [{"http": {"paths": [{"path": "x", "backend": _BACKEND}]}}]}},
     ],
-    newer=frozenset(["port"]),
     status=[
         pick(
             "status.loadBalancer",
@@ -453,7 +438,6 @@ CLAIM = Subject(
     ],
     status=[pick("status.phase", "Bound", "Pending"), pick("status.capacity", {"storage": "1Gi"})],
     finalizers=False,
-    reorders=True,
     partial=False,
     deletes=False,
 )

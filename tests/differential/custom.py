@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from tests.differential.subject import Manifest, Subject, items, more, pick
+from tests.differential.subject import Manifest, Subject, items, pick
 
 GROUP = "differential.example.com"
 _STRING: Manifest = {"type": "string"}
@@ -206,100 +206,13 @@ BAG = Subject(
     ],
     custom=True,
 )
-# For 1.20, where an apply that gives up the last item of a list or map leaves a null behind, and
-# free-form fields turn the whole merge untyped: every apply keeps an item in each.
-_TRAY = _object(
-    spec=_object(
-        tags=_list(_STRING, **{"x-kubernetes-list-type": "set"}, maxItems=4),
-        ports=_list(
-            _object(
-                ["port", "protocol"],
-                port={"type": "integer", "minimum": 1},
-                protocol=_STRING,
-                note=_STRING,
-                inner=_object(a=_STRING, b=_STRING),
-            ),
-            **_MAP,
-            **{"x-kubernetes-list-map-keys": ["port", "protocol"]},
-        ),
-        plain=_list(_STRING),
-    ),
-    status=_object(phase={"type": "string", "enum": ["A", "B"]}),
-)
-_PORT: Manifest = {"port": 1, "protocol": "TCP"}
-TRAY = Subject(
-    f"{GROUP}/v1",
-    "Tray",
-    "trays",
-    {"spec": {"tags": ["z"], "ports": [_PORT]}},
-    [
-        more("spec.tags", "z", "a", "b", "c"),
-        more(
-            "spec.ports",
-            _PORT,
-            {"port": 80, "protocol": "TCP", "note": "x"},
-            {"port": 80, "protocol": "UDP", "inner": {"a": "1"}},
-            {"port": 81, "protocol": "TCP", "inner": {"a": "1", "b": "1"}},
-        ),
-        items("spec.plain", "a", "b", "c"),
-    ],
-    [
-        {"spec": {"tags": [1]}},
-        {"spec": {"tags": "a"}},
-        {"spec": {"tags": ["a", "b", "c", "d", "e"]}},
-        {"spec": {"ports": [{"port": 0, "protocol": "TCP"}]}},
-        {"spec": {"plain": [1]}},
-    ],
-    custom=True,
-    partial=False,
-    reorders=True,
-    status=[pick("status.phase", "A", "B")],
-)
-_LEAF = _object(
-    ["spec"],
-    spec=_object(
-        ["size"],
-        size={"type": "integer", "minimum": 1, "maximum": 9},
-        color={"type": "string", "default": "red", "enum": ["red", "green"]},
-        branch=_object(left=_object(a=_STRING, b=_STRING), right=_object(a=_STRING)),
-        atom={**_object(a=_STRING, b=_STRING), "x-kubernetes-map-type": "atomic"},
-        labels={"type": "object", "additionalProperties": _STRING},
-    ),
-)
-LEAF = Subject(
-    f"{GROUP}/v1",
-    "Leaf",
-    "leaves",
-    {"spec": {"size": 1, "branch": {"left": {"a": "0"}}, "labels": {"z": "1"}}},
-    [
-        pick("spec.size", 1, 2, 3),
-        pick("spec.color", "red", "green"),
-        pick("spec.branch.left.b", "1", "2"),
-        pick("spec.branch.left.a", "0", "1"),
-        pick("spec.atom", {"a": "1"}, {"b": "1"}, {"a": "1", "b": "2"}),
-        pick("spec.labels", {"a": "1"}, {"b": "1", "c": "1"}, {"a": "2"}),
-    ],
-    [
-        {"spec": {"size": 10}},
-        {"spec": {"size": "1"}},
-        {"spec": {"color": "blue"}},
-        {"spec": {"branch": "x"}},
-        {"spec": {"labels": {"a": 1}}},
-    ],
-    custom=True,
-    partial=False,
-    reorders=True,
-)
 ALL: Sequence[Subject] = (SHELF, TREE, BAG)
-OLDER: Sequence[Subject] = (TRAY, LEAF)
 
 
 SCHEMAS: Final[Mapping[str, Manifest]] = {
     "Shelf": _SHELF,
     "Tree": _TREE,
     "Bag": _BAG,
-    "Tray": _TRAY,
-    "Leaf": _LEAF,
 }
 """Schemas by kind."""
 

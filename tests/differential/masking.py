@@ -1,25 +1,27 @@
-"""What is compared of two answers, and what the releases may tell apart.
+"""What is compared of two answers.
 
-Times, uids, addresses and the like are never compared, only their presence. Against kube-apiserver
-1.20 what later releases changed is masked, each change by its name.
+Times, uids, addresses and the like are never compared, only their presence.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from ctrlruntime.json import Json
-from tests.differential.requests import Step
 from tests.differential.servers import Answer
 from tests.differential.subject import Subject
 
+Words = tuple[tuple[re.Pattern[str], str], ...]
+"""What is replaced in a message, and by what."""
 _UID: Final = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _VOLATILE: Final = ("uid", "resourceVersion", "creationTimestamp", "deletionTimestamp")
-_ASSIGNED: Final = frozenset({"clusterIP", "nodePort", "controller-uid"})
-_IN_MESSAGES: Final = (
+_ASSIGNED: Final = frozenset(
+    {"clusterIP", "clusterIPs", "nodePort", "controller-uid", "batch.kubernetes.io/controller-uid"}
+)
+_IN_MESSAGES: Final[Words] = (
     (re.compile(r"ResourceVersion in record \(\d+\)"), "ResourceVersion in record (now)"),
     (
         re.compile(r"ResourceVersion in the? ?precondition \(\d+\)"),
@@ -27,6 +29,16 @@ _IN_MESSAGES: Final = (
     ),
     (_UID, "(uid)"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ"), "(time)"),
+)
+_OF_BUILT_IN: Final[Words] = (
+    *_IN_MESSAGES,
+    # How Go's decoder words it, how Go prints a struct, and how it differs from another.
+    (re.compile(r"(cannot be handled as a \w+:).*", re.DOTALL), r"\1"),
+    (re.compile(r"\n@@ .*", re.DOTALL), ""),
+    (
+        re.compile(r"(Invalid|Duplicate|Unsupported) value: [\w.\[\]]*\{.*\}", re.DOTALL),
+        r"\1 value: (object)",
+    ),
 )
 
 
@@ -40,96 +52,94 @@ class View:
     warnings: tuple[str, ...] = ()
 
 
-class Masking:
-    """Answers of a current release, all in words."""
+def view(subject: Subject, answer: Answer) -> View:
+    """Return what is compared of an answer."""
+    return View(answer.code, answer.wrote, _content(subject, answer.body), answer.warnings)
 
-    def view(self, subject: Subject, step: Step, answer: Answer) -> View:
-        content = self._content(subject, answer.body)
-        return View(answer.code, answer.wrote, content, answer.warnings)
 
-    def agree(self, step: Step, real: View, ours: View) -> bool:
-        del step
-        return real == ours
+def agree(subject: Subject, real: View, ours: View) -> bool:
+    """Return whether two views are the same.
 
-    def misleads(self, answer: Answer) -> bool:
-        """Whether the real server is known to go astray from here on."""
-        del answer
-        return False
+    A write of a built-in kind that changes nothing is one on a real server where the second is another than at the
+    last write, for some kinds: absent and empty lists count as a change beside the time.
+    """
+    if real.wrote and not ours.wrote and not subject.custom:
+        real = replace(real, wrote=ours.wrote)
+    return real == ours
 
-    def wanders(self, answer: Answer) -> bool:
-        """Whether the same request may be answered in other words the next time.
 
-        The walk of a map ends at the first undeclared field, and Go's maps have no order: what
-        else is wrong is told or not. Such a request is refused, so it can be sent again.
-        """
-        told = answer.body.get("message", "") if isinstance(answer.body, dict) else ""
-        return answer.code >= 400 and "field not declared in schema" in told
+def wanders(answer: Answer) -> bool:
+    """Return whether the same request may be answered in other words the next time.
 
-    def _content(self, subject: Subject, body: object) -> Json:
-        if not isinstance(body, dict):
-            return body
-        if body.get("kind") == "Status":
-            return self._status(subject, body)
-        if "items" in body:
-            return [self._object(subject, item) for item in body["items"]]
-        return self._object(subject, body)
+    The walk of a map ends at the first undeclared field, and Go's maps have no order: what
+    else is wrong is told or not. Such a request is refused, so it can be sent again.
+    """
+    message = answer.body.get("message", "") if isinstance(answer.body, dict) else ""
+    return answer.code >= 400 and "field not declared in schema" in message
 
-    def _object(self, subject: Subject, obj: Mapping[str, Any]) -> Json:
-        metadata = dict(obj.get("metadata") or {})
-        for name in _VOLATILE:
-            if name in metadata:
-                metadata[name] = "present"
-        managed = metadata.pop("managedFields", ())
-        rest = {**obj, "metadata": metadata}
-        return {**self.settled(subject, rest), "managers": self._managers(subject, managed)}
 
-    def settled(self, subject: Subject, obj: object) -> Json:
-        del subject
-        return _assigned_masked(obj)
+def _content(subject: Subject, body: object) -> Json:
+    if not isinstance(body, dict):
+        return body
+    if body.get("kind") == "Status":
+        return _status(body) if subject.custom else _status_of_built_in(body)
+    if "items" in body:
+        return [_object(item) for item in body["items"]]
+    return _object(body)
 
-    def _managers(self, subject: Subject, managed: Json) -> Json:
-        found = [
-            (self._writer(entry), "time" in entry, self._fields(subject, entry))
-            for entry in managed
-        ]
-        return sorted(found, key=lambda each: each[0])
 
-    def _writer(self, entry: Mapping[str, Any]) -> tuple[str, ...]:
-        where = entry.get("subresource", "")
-        return (entry["manager"], entry["operation"], entry["apiVersion"], where)
+def _object(obj: Mapping[str, Any]) -> Json:
+    metadata = dict(obj.get("metadata") or {})
+    for name in _VOLATILE:
+        if name in metadata:
+            metadata[name] = "present"
+    managers = sorted(map(_manager, metadata.pop("managedFields", ())), key=lambda each: each[0])
+    return {**_assigned_masked({**obj, "metadata": metadata}), "managers": managers}
 
-    def _fields(self, subject: Subject, entry: Mapping[str, Any]) -> Json:
-        del subject
-        return entry["fieldsV1"]
 
-    def _status(self, subject: Subject, status: Mapping[str, Any]) -> Json:
-        details = dict(status.get("details") or {})
-        if "uid" in details:
-            details["uid"] = "present"
-        causes = [
-            (
-                self.worded(subject, c.get("field", "")),
-                c.get("reason", ""),
-                self.worded(subject, c.get("message", "")),
-            )
-            for c in details.pop("causes", ())
-        ]
-        message = self.worded(subject, status.get("message", ""))
+def _manager(entry: Mapping[str, Any]) -> tuple[tuple[str, ...], bool, Json]:
+    """Return the owner, whether its entry has a time, and its fields."""
+    owner = (entry["manager"], entry["operation"], entry["apiVersion"])
+    return (*owner, entry.get("subresource", "")), "time" in entry, entry["fieldsV1"]
+
+
+def _status_of_built_in(status: Mapping[str, Any]) -> Json:
+    """Return the same without how often a finding is repeated."""
+    found = _status(status, _OF_BUILT_IN)
+    if found["reason"] == "Invalid" and found["causes"]:
+        found["message"] = []  # it is the causes again, in full
+    for name in ("message", "causes"):
+        found[name] = sorted(set(found[name]))
+    return found
+
+
+def _status(status: Mapping[str, Any], words: Words = _IN_MESSAGES) -> Json:
+    details = dict(status.get("details") or {})
+    if "uid" in details:
+        details["uid"] = "present"
+    causes = [
+        (
+            _worded(cause.get("field", ""), words),
+            cause.get("reason", ""),
+            _worded(cause.get("message", ""), words),
+        )
+        for cause in details.pop("causes", ())
+    ]
+    message = _worded(status.get("message", ""), words)
+    return {
+        "status": status.get("status"),
+        "reason": status.get("reason"),
         # Findings come in no fixed order where the server walks a map.
-        words = sorted(filter(None, re.split(r"[\s,\[\]]+", message)))
-        return {
-            "status": status.get("status"),
-            "reason": status.get("reason"),
-            "message": words,
-            "details": details,
-            "causes": sorted(causes),
-        }
+        "message": sorted(filter(None, re.split(r"[\s,\[\]]+", message))),
+        "details": details,
+        "causes": sorted(causes),
+    }
 
-    def worded(self, subject: Subject, text: str) -> str:
-        del subject
-        for pattern, word in _IN_MESSAGES:
-            text = pattern.sub(word, text)
-        return text
+
+def _worded(text: str, words: Words) -> str:
+    for pattern, word in words:
+        text = pattern.sub(word, text)
+    return text
 
 
 def _assigned_masked(value: object) -> Json:

@@ -22,8 +22,6 @@ LIVE_VERSION: Final = "{resourceVersion}"
 NAME: Final = "{name}"
 NAMESPACE: Final = "differential"
 LENGTH: Final = 20
-STATUS: Final = "status-"
-"""How the names of managers begin that write the status of an older server."""
 MANAGERS: Final = ("a", "b", "c", "d")
 _BYTES: Final = 24
 
@@ -53,45 +51,29 @@ class Script:
     steps: tuple[Step, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Oracle:
-    """What shapes the requests for a real server.
-
-    `apart`: writes through a subresource have owners of their own, and what a write leaves alone
-    is not owned (1.22). Before, one manager must not write both, and PUT and POST touch
-    owners of the status although they leave it alone: a script has the ones or the others.
-    """
-
-    apart: bool
-
-
 DRAWS: Final = st.lists(
     st.binary(min_size=_BYTES, max_size=_BYTES), min_size=LENGTH, max_size=LENGTH
 )
 """The bytes of one script."""
 
 
-def script(subject: Subject, oracle: Oracle, drawn: Sequence[bytes]) -> Script:
+def script(subject: Subject, drawn: Sequence[bytes]) -> Script:
     """What the bytes make of the subject."""
-    writer = _Writer(subject, oracle)
+    writer = _Writer(subject)
     return Script(subject, tuple(writer.step(Choices(each)) for each in drawn))
 
 
 class _Writer:
     """Writes one script. What is asked next depends on no answer."""
 
-    def __init__(self, subject: Subject, oracle: Oracle) -> None:
+    def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._oracle = oracle
         self._collection = subject.collection(NAMESPACE)
         self._path = f"{self._collection}/{NAME}"
         self._last: Step | None = None
-        self._decided: bool | None = None
 
     def step(self, choices: Choices) -> Step:
         """The table of shares; the rest are applies."""
-        if self._decided is None:
-            self._decided = choices.chance(50)
         share = choices.below(256)
         for limit, make in self._table():
             if share < limit:
@@ -148,9 +130,7 @@ class _Writer:
         dry = "&dryRun=All" if choices.chance(6) else ""
         return f"{path}?fieldManager={manager}{dry}", manager
 
-    def _create(self, choices: Choices) -> Step | None:
-        if self._subject.status and not (self._oracle.apart or self._decided):
-            return None
+    def _create(self, choices: Choices) -> Step:
         path, manager = self._by(choices, self._collection)
         make = self._subject.broken if choices.chance(30) else self._subject.whole
         body = make(choices, NAME)
@@ -168,12 +148,6 @@ class _Writer:
     def _json_patch(self, choices: Choices) -> Step:
         path, manager = self._by(choices, self._path)
         operations = choices.one(_OPERATIONS[: 8 if self._subject.finalizers else 7])
-        first = operations[0]
-        if not self._oracle.apart and first["op"] == "replace":
-            # Replacing what is not there was no error before 1.21.
-            operations = [{**first, "op": "test"}]
-        if not self._oracle.apart and self._subject.status and first["path"] == _OWNERS:
-            operations = _OPERATIONS[0]  # who comes before the first apply owned the status too
         return Step("json patch", "PATCH", path, operations, JSON_PATCH, manager)
 
     def _strategic(self, choices: Choices) -> Step | None:
@@ -184,7 +158,7 @@ class _Writer:
         return Step("strategic patch", "PATCH", path, body, STRATEGIC, manager)
 
     def _update(self, choices: Choices) -> Step | None:
-        if not self._subject.replaces or not (self._oracle.apart or self._decided):
+        if not self._subject.replaces:
             return None
         path, manager = self._by(choices, self._path)
         version = choices.one((LIVE_VERSION, LIVE_VERSION, "1", ""))
@@ -194,18 +168,17 @@ class _Writer:
         return Step("update", "PUT", path, body, manager=manager)
 
     def _status(self, choices: Choices) -> Step | None:
-        if not self._subject.status or (self._decided and not self._oracle.apart):
+        if not self._subject.status:
             return None
         content = choices.one(self._subject.status)(choices)
         path = f"{self._path}/status"
-        prefix = "" if self._oracle.apart else STATUS
         if choices.chance(50):
-            manager = prefix + choices.one(MANAGERS)
+            manager = choices.one(MANAGERS)
             force = "&force=true" if choices.chance(30) else ""
             path += f"?fieldManager={manager}{force}"
             body = self._subject.typed(NAME, content)
             return Step("apply", "PATCH", path, body, APPLY, manager)
-        manager = prefix + choices.one("uv")
+        manager = choices.one("uv")
         return Step(
             "merge patch", "PATCH", f"{path}?fieldManager={manager}", content, MERGE, manager
         )
@@ -217,11 +190,9 @@ class _Writer:
         if choices.chance(30):
             return Step("get", "GET", path)
         manager = choices.one("uv")
-        # Nobody owned what was scaled before 1.22.
-        dry = "" if self._oracle.apart else "&dryRun=All"
         body = {"spec": {"replicas": choices.one((0, 1, 2, 3, -1))}}
-        query = f"?fieldManager={manager}{dry}"
-        return Step("merge patch", "PATCH", path + query, body, MERGE, manager)
+        path += f"?fieldManager={manager}&dryRun=All"
+        return Step("merge patch", "PATCH", path, body, MERGE, manager)
 
     # -- reads and deletes ---------------------------------------------------------------------
 
@@ -256,7 +227,6 @@ class _Writer:
         return Step("delete", "DELETE", path, options)
 
 
-_OWNERS: Final = "/metadata/managedFields"
 _REMOVALS: Final[Sequence[Manifest]] = (
     {"metadata": {"labels": None}},
     {"metadata": {"annotations": {"x": None}}},
@@ -268,7 +238,7 @@ _OPERATIONS: Final[Sequence[list[Manifest]]] = (
     [{"op": "remove", "path": "/metadata/labels"}],
     [{"op": "test", "path": "/metadata/labels/x", "value": "1"}],
     [{"op": "add", "path": "/metadata/annotations/z", "value": "1"}],
-    [{"op": "add", "path": _OWNERS, "value": [{}]}],
+    [{"op": "add", "path": "/metadata/managedFields", "value": [{}]}],
     [{"op": "replace", "path": "/metadata/name", "value": "another"}],
     [{"op": "remove", "path": "/metadata/finalizers"}],
 )

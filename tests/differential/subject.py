@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ctrlruntime.json import Json
@@ -35,15 +35,10 @@ class Subject:
     partial: bool = True
     """Whether an apply may leave out parts of `base` that nobody else owns."""
     deletes: bool = True
-    reorders: bool = False
-    """Whether what is stored may differ from what is read: lists that an apply brings into its own
-    order, defaults that depend on other fields. What counts as a write then differs."""
     versions: bool = True
     """Whether an apply that creates may name a resourceVersion."""
     finalizers: bool = True
     """Whether finalizers come and go; not where the server adds one of its own."""
-    newer: frozenset[str] = field(default_factory=frozenset)
-    """Members that releases after 1.20 brought and fill in by themselves."""
 
     @property
     def group(self) -> str:
@@ -93,11 +88,6 @@ def pick(path: str, *values: object) -> Part:
 def items(path: str, *values: object) -> Part:
     """A part that sets the list at a dotted path to some of the values, in any order."""
     return lambda choices: at(path, choices.some(values, 3))
-
-
-def more(path: str, first: object, *values: object) -> Part:
-    """A part that sets the list at a dotted path to one item and some of the values."""
-    return lambda choices: at(path, [first, *choices.some(values, 3)])
 
 
 def at(path: str, content: Json) -> Manifest:

@@ -16,27 +16,25 @@ import uvloop
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from ctrlruntime.client.config import Config
+from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.envtest.server.dispatch import VERSION
 from tests.backends import SharedServer
 from tests.differential import builtin, custom
 from tests.differential.features import PROMISED
 from tests.differential.histogram import Histogram
-from tests.differential.masking import Masking
-from tests.differential.older import OlderMasking
 from tests.differential.replay import Replay
 from tests.differential.requests import (
     DRAWS,
     LENGTH,
     MERGE,
     NAMESPACE,
-    Oracle,
     Script,
     Step,
     script,
 )
 from tests.differential.servers import Pair, Server
 from tests.differential.subject import Subject
-from tests.oracles import apiextensions_is_separate
 from tests.selection import is_sample
 
 SEED = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SEED", "2"))
@@ -46,16 +44,15 @@ SHOWN = int(os.environ.get("CTRLRUNTIME_DIFFERENTIAL_SHOWN", "3"))
 VERBS = {"apply", "create", "update", "merge patch", "json patch", "delete", "get", "list"}
 ENOUGH = 2500
 """Requests from which on the shares of verbs, kinds and answers hold for any seed."""
+MODELLED = parse_version(VERSION["gitVersion"])
+"""The release that the embedded server models."""
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 
 pytestmark = [pytest.mark.timeout(1800)]
 
 
-def draw(subjects: Sequence[Subject], oracle: Oracle, requests: int) -> list[Script]:
-    """Scripts drawn by hypothesis from the seed, enough for so many requests.
-
-    Some end before all their requests were made, where the older server goes astray.
-    """
+def draw(subjects: Sequence[Subject], requests: int) -> list[Script]:
+    """Return scripts drawn by hypothesis from the seed, enough for so many requests."""
     chosen = [each for each in subjects if not KINDS or each.kind in KINDS]
     found: list[Script] = []
 
@@ -69,18 +66,17 @@ def draw(subjects: Sequence[Subject], oracle: Oracle, requests: int) -> list[Scr
     )
     @given(DRAWS)
     def collect(drawn: list[bytes]) -> None:
-        found.append(script(chosen[len(found) % len(chosen)], oracle, drawn))
+        found.append(script(chosen[len(found) % len(chosen)], drawn))
 
     collect()
     return found
 
 
-async def install(pair: Pair, subjects: Sequence[Subject], *, namespace: bool) -> None:
+async def install(pair: Pair, subjects: Sequence[Subject]) -> None:
     """The namespace and the definitions of the custom kinds, on both."""
     for server in (pair.real, pair.embedded):
-        if namespace or server is pair.embedded:
-            body = {"metadata": {"name": NAMESPACE}}
-            await server.send(Step("", "POST", "/api/v1/namespaces", body))
+        body = {"metadata": {"name": NAMESPACE}}
+        await server.send(Step("", "POST", "/api/v1/namespaces", body))
         for subject in (each for each in subjects if each.custom):
             definition = custom.definition(subject)
             path = f"{DEFINITIONS}/{definition['metadata']['name']}"
@@ -109,13 +105,11 @@ def requests_of(config: pytest.Config, full: int) -> int:
     return REQUESTS or (full // 10 if is_sample(config) else full)
 
 
-async def compare(
-    pair: Pair, masking: Masking, subjects: Sequence[Subject], oracle: Oracle, requests: int
-) -> Histogram:
+async def compare(pair: Pair, subjects: Sequence[Subject], requests: int) -> Histogram:
     """Fail with the shortest scripts that tell the two apart."""
     histogram = Histogram()
-    replay = Replay(pair, masking, histogram, f"o{SEED}")
-    drawn = draw(subjects, oracle, requests)
+    replay = Replay(pair, histogram, f"o{SEED}")
+    drawn = draw(subjects, requests)
     differences = await replay.run(drawn, requests=requests, at_once=8, most=SHOWN)
     print(f"\nseed {SEED}, {histogram}")
     if differences:
@@ -127,10 +121,7 @@ async def compare(
 def check_shares(
     histogram: Histogram, subjects: Sequence[Subject], requests: int, conflicts: float
 ) -> None:
-    """Whether enough of everything was asked, whatever the seed.
-
-    `conflicts` is the share of them: 18 % of 7,500 and 10 % of 2,500 requests are 16 % of all.
-    """
+    """Whether enough of everything was asked, whatever the seed. `conflicts` is the share of them."""
     assert histogram.total >= requests or KINDS
     if KINDS or requests < ENOUGH:
         return
@@ -145,60 +136,48 @@ def check_shares(
     assert histogram.verbs.keys() == VERBS | strategic
 
 
-def run(
-    real: Config,
-    masking: Masking,
-    subjects: Sequence[Subject],
-    oracle: Oracle,
-    *,
-    requests: int,
-    namespace: bool,
-) -> Histogram:
-    """All of it, on a loop of its own."""
+def run(server: SharedServer, subjects: Sequence[Subject], requests: int) -> Histogram:
+    """Send the requests, on a loop of its own."""
+    if server.version < MODELLED:
+        pytest.skip(
+            f"the embedded server models 1.{MODELLED[1]}, this one is 1.{server.version[1]}"
+        )
 
     async def both() -> Histogram:
         async with (
             APIServer(ServerOptions()) as api,
             Server(Config(host=api.url)) as embedded,
-            Server(real) as upstream,
+            Server(server.config) as upstream,
         ):
             pair = Pair(upstream, embedded)
-            await install(pair, subjects, namespace=namespace)
-            return await compare(pair, masking, subjects, oracle, requests)
+            await install(pair, subjects)
+            return await compare(pair, subjects, requests)
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(both())
 
 
 @pytest.mark.slow
-def test_built_in_and_custom_kinds_agree_with_kube_apiserver(
+def test_built_in_kinds_agree_with_kube_apiserver(
     real_server: SharedServer, request: pytest.FixtureRequest
 ) -> None:
-    subjects = [*builtin.ALL, *custom.OLDER]
-    oracle, requests = Oracle(apart=False), requests_of(request.config, 7500)
-    histogram = run(
-        real_server.config, OlderMasking(), subjects, oracle, requests=requests, namespace=True
-    )
-    check_shares(histogram, subjects, requests, 0.18)
+    requests = requests_of(request.config, 7500)
+    histogram = run(real_server, builtin.ALL, requests)
+    check_shares(histogram, builtin.ALL, requests, 0.18)
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(
-    apiextensions_is_separate(),
-    reason="Debian builds apiextensions-apiserver with older libraries for applies and JSON patches",
-)
-def test_custom_kinds_agree_with_a_current_server(
-    apiextensions_server: SharedServer, request: pytest.FixtureRequest
+def test_custom_kinds_agree_with_kube_apiserver(
+    real_server: SharedServer, request: pytest.FixtureRequest
 ) -> None:
-    config, oracle = apiextensions_server.config, Oracle(apart=True)
     requests = requests_of(request.config, 2500)
-    histogram = run(config, Masking(), custom.ALL, oracle, requests=requests, namespace=True)
+    histogram = run(real_server, custom.ALL, requests)
     check_shares(histogram, custom.ALL, requests, 0.10)
     if not KINDS and requests >= ENOUGH:
         assert min(histogram.fields[name] for name in PROMISED) >= histogram.total / 50
 
 
 def test_kinds_are_as_many_and_as_various_as_promised() -> None:
-    kinds = [*builtin.ALL, *custom.OLDER, *custom.ALL]
+    kinds = [*builtin.ALL, *custom.ALL]
     assert len({each.kind for each in kinds}) == len(kinds) >= 12
     assert len(custom.ALL) >= 3

@@ -63,7 +63,7 @@ def commands(block: Block) -> Iterator[str]:
 
 async def record(folder: Path) -> list[Frame]:
     """Run the demo in a folder, and the commands beside it."""
-    path = f"{provisioned('1.32').parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
+    path = f"{provisioned().parent}:{Path(sys.executable).parent}:/usr/bin:/bin"
     terminal = Terminal(ROOT, {"PATH": path, "COLUMNS": str(COLUMNS)})
     start, shells = quick_start()
     frames = [Frame(0.0, f"$ {start.text}"), Frame(TYPED, "# in another terminal:\n")]

@@ -362,7 +362,7 @@ DOCUMENTS: dict[str, Document] = {
 @pytest.fixture(scope="session")
 def kubectl() -> Path:
     """kubectl 1.32, from the cache that `make test` fills."""
-    return provisioned("1.32")
+    return provisioned()
 
 
 @pytest.fixture

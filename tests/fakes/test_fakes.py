@@ -89,7 +89,7 @@ class TestVersions:
         with pytest.raises(AlreadyExists):
             await client.create(config_map("a"))
         await client.delete(CONFIG_MAP, "a", namespace="default")
-        with pytest.raises((NotFound, Conflict)):  # 1.20 minds the uid first
+        with pytest.raises((NotFound, Conflict)):  # some releases look at the uid first
             await client.update(first)
         second = await client.create(config_map("a"))
         assert second["metadata"]["uid"] != first["metadata"]["uid"]

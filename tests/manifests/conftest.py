@@ -1,4 +1,4 @@
-"""The two kubectl, and the installation on the shared server."""
+"""kubectl, and the installation on the shared server."""
 
 from __future__ import annotations
 
@@ -17,13 +17,6 @@ from tests.envtest.kubectl.binaries import provisioned
 from tests.manifests.installation import ROOT, installed
 
 Kubectl = Callable[..., Awaitable[str]]
-VERSIONS = ("1.20", "1.32")
-
-
-@pytest.fixture(scope="session")
-def binaries() -> dict[str, str]:
-    """Paths of kubectl by version."""
-    return {version: str(provisioned(version)) for version in VERSIONS}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -45,14 +38,14 @@ async def installation(real: Environment) -> AsyncIterator[Client]:
 
 
 @pytest.fixture
-def kubectl(binaries: dict[str, str], real: Environment) -> Kubectl:
-    """``await kubectl("1.32", "get", "pods")``: what it printed. AssertionError where it failed."""
+def kubectl(real: Environment) -> Kubectl:
+    """``await kubectl("get", "pods")``: what it printed. AssertionError where it failed."""
 
-    async def run(version: str, *arguments: str) -> str:
+    async def run(*arguments: str) -> str:
         process = await asyncio.create_subprocess_exec(
-            binaries[version],
+            str(provisioned()),
             f"--kubeconfig={real.kubeconfig('admin')}",
-            f"--cache-dir={real.folder / version}",
+            f"--cache-dir={real.folder / 'kubectl'}",
             *arguments,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,

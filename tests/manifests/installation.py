@@ -78,7 +78,7 @@ def _built(folder: str) -> list[Manifest]:
 
 
 def _kustomize(folder: Path) -> list[Manifest]:
-    command = [str(provisioned("1.32")), "kustomize", str(folder)]
+    command = [str(provisioned()), "kustomize", str(folder)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [each for each in yaml.load_all(text, yaml.CSafeLoader) if each]
 

@@ -1,4 +1,4 @@
-"""CRDs: accepted without a warning by an old and by the current server, every field explained."""
+"""CRDs: accepted without a warning by a real server, every field explained."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ctrlruntime.client.transport import Transport
 from ctrlruntime.envtest.crds import install_crds
 from tests.backends import SharedServer
 from tests.limits import CRD_SECONDS
-from tests.manifests.conftest import VERSIONS, Kubectl
+from tests.manifests.conftest import Kubectl
 from tests.manifests.installation import Manifest, of_kind
 from tests.support.waiting import eventually
 
@@ -59,13 +59,7 @@ async def install(config: Config) -> list[Manifest]:
 
 
 @pytest.mark.criterion("crd-warnings")
-async def test_the_old_server_takes_them_without_a_warning(real_server: SharedServer) -> None:
-    crds = await install(real_server.config)
-    assert await warnings_of(real_server.config, crds) == []
-
-
-@pytest.mark.criterion("crd-warnings")
-async def test_the_current_server_takes_them_without_a_warning(
+async def test_a_real_server_takes_them_without_a_warning(
     apiextensions_server: SharedServer,
 ) -> None:
     crds = await install(apiextensions_server.config)
@@ -122,12 +116,11 @@ SAMPLE = (
 
 
 @pytest.mark.criterion("explain")
-@pytest.mark.parametrize("version", VERSIONS)
-async def test_kubectl_explains_them(version: str, kubectl: Kubectl, installation: Client) -> None:
+async def test_kubectl_explains_them(kubectl: Kubectl, installation: Client) -> None:
     texts = explained()
     await published(installation)
     for path in SAMPLE:
-        said = plain(await kubectl(version, "explain", f"--api-version={API}", path))
+        said = plain(await kubectl("explain", f"--api-version={API}", path))
         assert plain(texts[path]) in said, path
 
 

@@ -11,15 +11,13 @@ from ctrlruntime.envtest import Environment
 from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
 
-VERSION = "1.32"
-
 
 async def printed(
     environment: Environment, kind: type[Resource[Any, Any]], name: str, namespace: str
 ) -> dict[str, str]:
     """Return the cells of one object by heading; an empty text for a cell that is not printed."""
     user = environment.kubeconfig("admin", direct=True)
-    kubectl = Kubectl(provisioned(VERSION), user, environment.folder, namespace)
+    kubectl = Kubectl(provisioned(), user, environment.folder, namespace)
     group = f"{kind.mapping().plural}.{kind.gvk().group}"
     out = await asyncio.to_thread(kubectl, "get", group, name, "-o", "wide")
     return cells(*out.splitlines())

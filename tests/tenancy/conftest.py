@@ -11,13 +11,13 @@ import trustme
 
 from internal.tenancy.rendering import Renderer
 from tests.audit.request_recorder import RequestRecorder
+from tests.conformance.releases import lacking
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
 from tests.tenancy.harness import World
 from tests.tenancy.manager_forkserver import ForkServer
-from tests.tenancy.servers import EMBEDDED, REAL, lacking, server_of
+from tests.tenancy.servers import EMBEDDED, REAL, server_of
 from tests.tenancy.shared_server import Ground
-from tests.tenancy.unsupported_scenarios import untold
 
 HERE = Path(__file__).parent
 SHARED = {"shared_world", "shared_world_with_nodes"}
@@ -117,9 +117,9 @@ def _fits(request: pytest.FixtureRequest, ground: None) -> None:
     """Skip, with the reason, what the real server under test cannot show."""
     if World.ground is None:
         return
-    why = lacking(request.node, World.ground.server.version)
-    if why:
-        request.node.user_properties.append(untold(request.node.nodeid, why))
+    for mark in request.node.iter_markers("embedded"):
+        pytest.skip(mark.args[0])
+    if why := lacking(request.node, World.ground.server.version):
         pytest.skip(why)
 
 

@@ -84,8 +84,6 @@ class Case:
     """Whether it is in a namespace that is not the tenant's."""
     matrix: bool = True
     """Whether it is like others; the rest is told on every server in every run."""
-    since: str = ""
-    """What a server must have, one of `tests.conformance.releases.CHANGES`."""
 
     @property
     def name(self) -> str:
@@ -283,7 +281,6 @@ CASES = (
         id="cron",
         list="cronJobs",
         kind=mapping("batch/v1", "CronJob"),
-        since="batch/v1 CronJob",
         body={
             "spec": {
                 "schedule": "0 0 1 1 *",
@@ -301,7 +298,6 @@ CASES = (
         id="budget",
         list="podDisruptionBudgets",
         kind=mapping("policy/v1", "PodDisruptionBudget"),
-        since="policy/v1",
         body={
             "spec": {
                 "minAvailable": 1,
@@ -335,7 +331,6 @@ CASES = (
         id="scaler",
         list="horizontalPodAutoscalers",
         kind=mapping("autoscaling/v2", "HorizontalPodAutoscaler"),
-        since="autoscaling/v2",
         body={
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"},

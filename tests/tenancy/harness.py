@@ -51,7 +51,6 @@ from ctrlruntime.manager import Manager
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder
-from tests.conformance.releases import CHANGES
 from tests.manifests.installation import install
 from tests.support.manager_harness import ManagerHarness, make_manager
 from tests.support.ports import held
@@ -159,8 +158,6 @@ class World(ManagerHarness):
             yield None
             return
         server = EMBEDDED if cls.ground is None else REAL
-        if cls.ground is not None:
-            cls.ledger.lacks(SUITE, server, cls.ground.lacking)
         log = env.proxy.log
         with cls.ledger.watch(
             log, suite=SUITE, server=server, users=users, expected=denied
@@ -172,10 +169,6 @@ class World(ManagerHarness):
     def is_real(self) -> bool:
         """Whether the server is a real one."""
         return self.ground is not None
-
-    def has(self, change: str) -> bool:
-        """Whether the server has what a later release brought; "" names nothing."""
-        return not change or self.environment.backend.version >= (1, CHANGES[change].release)
 
     def place(self, name: str) -> str:
         """The name of another namespace of this world."""

@@ -12,12 +12,11 @@ import itertools
 from collections.abc import AsyncIterator, Collection, Iterable
 from typing import Any
 
-from apis.tenancy import LIST_KINDS, Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
-from ctrlruntime.envtest.crds import is_served
 from ctrlruntime.envtest.users import User, administrator
 from internal.tenancy.missing_permissions import AGGREGATE, VERBS
 from tests.backends import SharedServer
@@ -81,8 +80,6 @@ class Ground:
 
     def __init__(self, server: SharedServer) -> None:
         self.server = server
-        self.lacking: frozenset[str] = frozenset()
-        """What templates have lists for, and this server does not serve."""
         self._there: set[tuple[str, str]] = set()
 
     async def users(self, names: Iterable[str]) -> list[User]:
@@ -115,10 +112,6 @@ class Ground:
         await install(client)
         await add_grants(client)
         await eventually(lambda: self._aggregated(client))
-        listed = set(LIST_KINDS.values())
-        kinds = [mapping for gvk, mapping in BUILTIN.items() if gvk.group_kind in listed]
-        missing = [each.resource for each in kinds if not await is_served(client, each.gvk)]
-        self.lacking = frozenset(missing)
 
     async def _aggregated(self, client: Client) -> bool:
         role = await client.get(CLUSTER_ROLES, "ctrlruntime-manager-aggregated-role")

@@ -30,7 +30,7 @@ def content(value: str) -> list[dict[str, Any]]:
 def kubectl_of(fleet: Fleet) -> Kubectl:
     environment = fleet.world.environment
     kubeconfig = environment.kubeconfig("envtest")
-    return Kubectl(provisioned("1.32"), kubeconfig, environment.folder, fleet.namespace)
+    return Kubectl(provisioned(), kubeconfig, environment.folder, fleet.namespace)
 
 
 @contextlib.contextmanager

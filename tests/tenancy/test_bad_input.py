@@ -114,7 +114,6 @@ async def test_a_template_that_is_wrong_in_itself_is_said_to_be_and_not_rolled_o
 
 
 @pytest.mark.criterion("bad-template")
-@pytest.mark.since("empty texts")
 async def test_an_empty_name_is_as_good_as_none(world: World) -> None:
     fleet = await Fleet.make(world)
     await fleet.registry()
@@ -223,7 +222,6 @@ async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
 
 
 @pytest.mark.criterion("bad-template")
-@pytest.mark.since("CEL rules")
 @pytest.mark.criterion("FAULT-B34")
 async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
     fleet = await Fleet.make(world)

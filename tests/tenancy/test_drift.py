@@ -40,6 +40,7 @@ pytestmark = [
     pytest.mark.xdist_group("drift of tenancy"),
 ]
 
+EVERY_CASE = (*CASES, *WITH_STRATEGIES)
 ELSEWHERE = "elsewhere"
 CEILING = 2.0
 """Seconds from a foreign write to its end: the promise, kept by most even on a slow machine."""
@@ -55,18 +56,13 @@ async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> Async
         await world.make_namespace(world.place(ELSEWHERE))
         world.rows("a")
         await world.registry()
-        await world.template("all", **template_lists(served(world), world.place(ELSEWHERE)))
+        await world.template("all", **template_lists(EVERY_CASE, world.place(ELSEWHERE)))
         await world.ready("a-all")
         await world.idle()
         Foreigner.seconds.clear()
         yield world
         if Foreigner.seconds:
             assert statistics.median(Foreigner.seconds) <= CEILING
-
-
-def served(world: World) -> list[Case]:
-    """The cases whose kind the server has."""
-    return [case for case in (*CASES, *WITH_STRATEGIES) if world.has(case.since)]
 
 
 def namespace_of(world: World, case: Case) -> str:
@@ -264,15 +260,12 @@ async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
 
 
 def param(case: Case) -> ParameterSet:
-    """A case for a test, with the release that it needs."""
-    marks = [pytest.mark.since(case.since)] if case.since else []
-    marks += [pytest.mark.matrix] if case.matrix else []
+    """A case for a test."""
+    marks = [pytest.mark.matrix] if case.matrix else []
     return pytest.param(case, id=case.id, marks=marks)
 
 
-each_kind_and_strategy = pytest.mark.parametrize(
-    "case", [param(case) for case in (*CASES, *WITH_STRATEGIES)]
-)
+each_kind_and_strategy = pytest.mark.parametrize("case", [param(case) for case in EVERY_CASE])
 
 
 @each_kind_and_strategy
@@ -331,9 +324,7 @@ async def test_our_own_annotations_and_references_are_put_back(world: World, cas
     await _costs(world, mark, other)
 
 
-@pytest.mark.parametrize(
-    "case", [param(case) for case in (*CASES, *WITH_STRATEGIES) if case.value is not None]
-)
+@pytest.mark.parametrize("case", [param(case) for case in EVERY_CASE if case.value is not None])
 async def test_a_file_put_over_an_object_leaves_nothing_of_ours_and_is_undone(
     world: World, case: Case
 ) -> None:
@@ -383,7 +374,7 @@ async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
 
 
 async def test_what_others_add_stays_and_causes_no_write(world: World) -> None:
-    others = [await _foreigner(world, case) for case in served(world)]
+    others = [await _foreigner(world, case) for case in EVERY_CASE]
     metadata = {"labels": {"foreign": "x"}, "annotations": {"foreign": "x"}}
     await world.idle()
     mark = world.mark()

@@ -94,7 +94,6 @@ async def test_o4_what_is_not_to_be_waited_for_is_not(world: World) -> None:
 
 
 @pytest.mark.criterion("O5")
-@pytest.mark.since("batch/v1 CronJob")
 async def test_o5_a_cron_job_is_ready_when_it_exists(world: World) -> None:
     template = {"spec": {"template": pod("worker:1", restartPolicy="Never")}}
     spec = {"schedule": "0 0 * * *", "jobTemplate": template}
@@ -124,7 +123,6 @@ async def test_o7_a_network_policy_is_ready_when_it_exists(world: World) -> None
 
 
 @pytest.mark.criterion("O8")
-@pytest.mark.since("autoscaling/v2")
 async def test_o8_an_autoscaler_of_a_deployment_is_ready(world: World) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "{{ .uid }}-app"}
     spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}

@@ -224,7 +224,6 @@ async def test_b20_what_a_row_holds_is_never_a_template(world: World) -> None:
 
 
 @pytest.mark.criterion("FAULT-B6")
-@pytest.mark.since("autoscaling/v2")
 async def test_b6_objects_of_any_kind_go_when_they_leave_the_template(world: World) -> None:
     await world.environment.install_crds(WIDGET_CRD)
     fleet = await one_tenant(world)

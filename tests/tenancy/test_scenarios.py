@@ -156,7 +156,6 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
     stateful = {"serviceName": "{{ .uid }}-svc", "replicas": "{{ .replicas | int }}"}
     task = {"template": {"spec": {"template": pod("worker:1", restartPolicy="Never")}}}
     home = f"{fleet.namespace}-a-kinds"
-    scales = world.has("autoscaling/v2")  # the one version that simulated nodes look at
     await fleet.template(
         "kinds",
         serviceAccounts=[manifest("sa", "v1", "ServiceAccount")],
@@ -204,7 +203,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         cronJobs=[
             manifest(
                 "cron",
-                "batch/v1" if world.has("batch/v1 CronJob") else "batch/v1beta1",
+                "batch/v1",
                 "CronJob",
                 body={
                     "spec": {
@@ -217,7 +216,7 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         podDisruptionBudgets=[
             manifest(
                 "pdb",
-                "policy/v1" if world.has("policy/v1") else "policy/v1beta1",
+                "policy/v1",
                 "PodDisruptionBudget",
                 body={"spec": {"minAvailable": 1, "selector": selector}},
             )
@@ -230,10 +229,9 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
         horizontalPodAutoscalers=[
             manifest(
                 "hpa",
-                "autoscaling/v2" if scales else "autoscaling/v2beta2",
+                "autoscaling/v2",
                 "HorizontalPodAutoscaler",
                 body={"spec": {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}},
-                waitForReady=scales,
             )
         ],
         namespaces=[

@@ -14,14 +14,12 @@ from tests.webhook.webhook_kinds import Websites, websites
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
 async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environment]:
-    """The embedded server, and the real one; `apiextensions` for what concerns conversion."""
+    """The embedded server, and the real one."""
     if request.param == "embedded":
         async with Environment() as running:
             yield running
         return
-    fixtures = {"kube-apiserver": "real_server", "apiextensions": "apiextensions_server"}
-    shared = request.getfixturevalue(fixtures[request.param])
-    async with shared.environment() as running:
+    async with request.getfixturevalue("real_server").environment() as running:
         yield running
 
 

@@ -15,7 +15,6 @@ from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import crd_files, crd_of, webhook_conversion
 from ctrlruntime.manager.health import CheckFailed
 from ctrlruntime.webhook.options import WebhookOptions
-from tests.oracles import servers_of_custom_kinds
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually, eventually_raises
 from tests.webhook.webhook_kinds import Websites
@@ -38,7 +37,7 @@ def test_g_r3_a_kind_with_a_spoke_gets_its_conversion(sites: Websites) -> None:
     assert "conversion" not in generated(sites.current)["spec"]
 
 
-@pytest.mark.parametrize("environment", ["embedded", *servers_of_custom_kinds()], indirect=True)
+@pytest.mark.parametrize("environment", ["embedded", "kube-apiserver"], indirect=True)
 async def test_g_r3_a_patch_by_the_old_version_loses_nothing(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
 ) -> None:
@@ -58,7 +57,7 @@ async def test_g_r3_a_patch_by_the_old_version_loses_nothing(
         await environment.uninstall_crds(definition)
 
 
-@pytest.mark.parametrize("environment", ["embedded", *servers_of_custom_kinds()], indirect=True)
+@pytest.mark.parametrize("environment", ["embedded", "kube-apiserver"], indirect=True)
 async def test_g_r3_a_manager_whose_crd_does_not_convert_is_not_ready_and_names_the_crd(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
 ) -> None:

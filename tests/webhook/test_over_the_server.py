@@ -18,7 +18,6 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import Manager
 from ctrlruntime.webhook.options import WebhookOptions
-from tests.oracles import servers_of_custom_kinds
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually_raises
 from tests.webhook.handshakes import handshake
@@ -94,7 +93,6 @@ async def test_the_server_defaults_and_validates_through_the_manager(
 
 @pytest.mark.criterion("EN-02")
 @pytest.mark.criterion("WH-08")
-@pytest.mark.parametrize("environment", ["embedded", *servers_of_custom_kinds()], indirect=True)
 async def test_the_server_converts_through_the_manager(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 import aiohttp
 
-from ctrlruntime.envtest.backends.backend import Version
 from ctrlruntime.envtest.backends.flags import Flags
 from ctrlruntime.envtest.backends.pki import PKI
 from ctrlruntime.envtest.backends.ports import LOOPBACK
@@ -26,9 +25,9 @@ _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 
 
 def controller_manager_flags(
-    *, port: int, kubeconfig: Path, pki: PKI, controllers: Collection[str], release: Version
+    *, port: int, kubeconfig: Path, pki: PKI, controllers: Collection[str]
 ) -> Flags:
-    """Return the flags of the given release. It signs certificates and tokens with the keys of `pki`."""
+    """Return its flags. It signs certificates and tokens with the keys of `pki`."""
     return {
         "kubeconfig": str(kubeconfig),
         "authentication-kubeconfig": str(kubeconfig),
@@ -43,8 +42,6 @@ def controller_manager_flags(
         "root-ca-file": str(pki.trusted),
         "cluster-signing-cert-file": str(pki.ca),
         "cluster-signing-key-file": str(pki.ca_key),
-        # Until 1.23 it also listened on a fixed port without TLS.
-        "port": "0" if release < (1, 23) else None,
     }
 
 

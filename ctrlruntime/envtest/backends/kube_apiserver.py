@@ -27,7 +27,7 @@ from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.readiness import answers_of
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
 from ctrlruntime.envtest.backends.token_review import TokenReviews
-from ctrlruntime.envtest.backends.versions import binary_version, parse_version
+from ctrlruntime.envtest.backends.versions import parse_version
 from ctrlruntime.envtest.kubeconfig import write_kubeconfig
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.users import Identity, User, administrator, write_token_file
@@ -88,7 +88,6 @@ class KubeApiserverBackend:
             self._controller_manager_command,
             lambda port: is_healthy(port, self.pki),
         )
-        self._binary_version: Version = (0, 0)
         self._version: Version = (0, 0)
 
     # The Backend protocol
@@ -97,8 +96,6 @@ class KubeApiserverBackend:
         """Raise AssetsMissing, or ProcessFailed with the end of a log."""
         settings = self._settings
         self._programs = await asyncio.to_thread(self._find_programs)
-        apiserver = self._programs["kube-apiserver"]
-        self._binary_version = await asyncio.to_thread(binary_version, apiserver)
         self.reviews.start()
         self._etcd = Etcd(
             self._programs["etcd"],
@@ -242,7 +239,6 @@ class KubeApiserverBackend:
             kubeconfig=self._folder / _CONTROLLERS_KUBECONFIG,
             pki=self.pki,
             controllers=CONTROLLERS if wanted is True else tuple(wanted or ()),
-            release=self._binary_version,
         )
         flags |= self._settings.controller_manager_flags
         return [str(self._programs["kube-controller-manager"]), *flag_list(flags)]

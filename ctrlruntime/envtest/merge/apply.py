@@ -179,10 +179,15 @@ def _check_typed(obj: Manifest, role: str, schema: MergeSchema) -> None:
     except TypeMismatch as error:
         metadata = obj.get("metadata") or {}
         name = f"{metadata.get('namespace', '')}/{metadata.get('name', '')}"
-        kind = f"{obj.get('apiVersion', '')}, Kind={obj.get('kind', '')}"
+        kind = printed_kind(obj.get("apiVersion", ""), obj.get("kind", ""))
         raise ApplyRejected(
             f"failed to create typed {role} object ({name}; {kind}): {error}"
         ) from error
+
+
+def printed_kind(api_version: str, kind: str) -> str:
+    """Return a kind as Go prints it: `apps/v1, Kind=Deployment`, `/v1, Kind=Pod`."""
+    return f"{api_version if '/' in api_version else f'/{api_version}'}, Kind={kind}"
 
 
 def _finish(live: Manifest | None, obj: Manifest, managers: Managers) -> Manifest:

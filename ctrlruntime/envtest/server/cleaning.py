@@ -61,7 +61,7 @@ class Cleaner:
             self._decodes(kind, request, obj, schema)
         elif schema.mismatch(applied) is not None:
             schema.wrap_integers(obj)
-            self._converts(kind, request, obj, schema)
+            self._converts(kind, request, obj, applied, schema)
         schema.normalize(obj)
         if conversion.same_in_storage(kind, request.version):
             kind.builtin.defaults.fill(obj)
@@ -81,11 +81,13 @@ class Cleaner:
             )
 
     @staticmethod
-    def _converts(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:
+    def _converts(
+        kind: Kind, request: Request, obj: Manifest, applied: Manifest, schema: TypeSchema
+    ) -> None:
         """Check the same of what an apply has made, which upstream finds out late."""
         if (mismatch := schema.mismatch(obj)) is not None:
             typed = f"{kind.group}/{request.version}, Kind={kind.kind}"
-            name = f"{request.namespace}/{request.name}"
+            name = f"{applied['metadata'].get('namespace', '')}/{request.name}"
             if mismatch.startswith("illegal base64"):
                 mismatch = f"error decoding from json: {mismatch}"
             raise StatusError(

@@ -7,7 +7,9 @@ from typing import Final
 import orjson
 import yaml
 
+from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.merge.apply import printed_kind
 from ctrlruntime.envtest.schema.strict import strict_decode
 from ctrlruntime.envtest.server import protobuf_objects
 from ctrlruntime.envtest.server.errors import (
@@ -25,6 +27,8 @@ _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _BODY_TYPES: Final = "application/json, application/yaml, application/vnd.kubernetes.protobuf"
 _JSON: Final = "application/json"
 _YAML: Final = "application/yaml"
+_REGISTERED: Final = frozenset((known.api_version, known.kind) for known in BUILTIN)
+"""Versions and kinds that a body may name."""
 
 
 def read_yaml(body: bytes) -> Json:
@@ -107,7 +111,7 @@ def check_applied(kind: Kind, request: Request, obj: Manifest) -> None:
     api_version = kind.api_version(request.version)
     given = obj.get("apiVersion") or "", obj.get("kind") or ""
     if given != (api_version, kind.kind):
-        raise bad_request(f"invalid object type: {given[0] or '/'}, Kind={given[1]}")
+        raise bad_request(f"invalid object type: {printed_kind(*given)}")
     if obj.get("metadata") is None:
         obj["metadata"] = {}
     if not isinstance(obj["metadata"], dict):
@@ -115,21 +119,17 @@ def check_applied(kind: Kind, request: Request, obj: Manifest) -> None:
 
 
 def check_type(kind: Kind, request: Request, obj: Manifest) -> None:
-    api_version = kind.api_version(request.version)
-    given_version, given_kind = obj.get("apiVersion"), obj.get("kind")
-    if given_version == api_version and given_kind == kind.kind:
+    own = kind.api_version(request.version), kind.kind
+    if (obj.get("apiVersion"), obj.get("kind")) == own:
         _check_metadata(kind, request, obj)
         return
     if kind.custom:
         _check_custom_type(kind, request, obj)
-    elif given_kind not in {None, "", kind.kind}:
-        raise bad_request(
-            f'{given_kind} in version "{(given_version or api_version).rpartition("/")[2]}" cannot be handled as a '
-            f"{kind.kind}: converting (v1.{given_kind}) to (core.{kind.kind}): unknown conversion"
-        )
-    elif given_version not in {None, "", api_version}:
-        raise _other_version(given_version, api_version)
-    obj["apiVersion"], obj["kind"] = api_version, kind.kind
+    else:
+        given = obj.get("apiVersion") or own[0], obj.get("kind") or own[1]
+        if given != own:
+            raise _other_type(kind, request, given)
+    obj["apiVersion"], obj["kind"] = own
     _check_metadata(kind, request, obj)
 
 
@@ -163,6 +163,19 @@ def _unknown_metadata(kind: Kind, obj: Manifest) -> list[str]:
     for name in unknown:
         del metadata[name]
     return [f'unknown field "metadata.{name}"' for name in unknown]
+
+
+def _other_type(kind: Kind, request: Request, given: tuple[str, str]) -> StatusError:
+    version, name = given
+    head = f'{name} in version "{version.rpartition("/")[2]}" cannot be handled as a {kind.kind}'
+    if given not in _REGISTERED:
+        scheme = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
+        return bad_request(
+            f'{head}: no kind "{name}" is registered for version "{version}" in scheme "{scheme}"'
+        )
+    if name == kind.kind:
+        return _other_version(version, kind.api_version(request.version))
+    return bad_request(f"{head}: converting (v1.{name}) to (core.{kind.kind}): unknown conversion")
 
 
 def _other_version(given: object, expected: str) -> StatusError:

@@ -241,9 +241,7 @@ class Deleter:
             raise not_found(kind.group, kind.plural, request.name)
         gone, last = self._remover.remove(kind, record, options)
         if not gone or kind.resource in _RETURNS_OBJECT:
-            # What is gone is shown as it was stored last; only watchers see the later version.
-            shown = record if gone else last
-            body = self._state.encode(kind, shown, request.version, request.form)
+            body = self._state.encode(kind, last, request.version, request.form)
             return Answer(200, body)
         return Answer(200, _success(kind, last))
 

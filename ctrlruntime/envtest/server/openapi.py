@@ -17,11 +17,6 @@ from ctrlruntime.envtest.server.document import Answer, Document, digest
 from ctrlruntime.envtest.server.errors import not_acceptable
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
 from ctrlruntime.envtest.server.openapi_paths import Operation, operations, paths
-from ctrlruntime.envtest.server.openapi_protobuf import (
-    encode_definitions,
-    encode_head,
-    encode_paths,
-)
 from ctrlruntime.envtest.server.openapi_schemas import (
     builtin_names,
     builtin_schema,
@@ -30,12 +25,7 @@ from ctrlruntime.envtest.server.openapi_schemas import (
 from ctrlruntime.envtest.server.request import Request
 
 JSON: Final = "application/json"
-V2_PROTOBUF: Final = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
-_V2_PROTOBUF_NAMES: Final = (
-    V2_PROTOBUF,
-    # What clients ask for; it cannot be answered, for Go does not parse a media type with "@".
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-)
+_V2: Final = "/openapi/v2"
 _INDEX: Final = "/openapi/v3"
 TEXT: Final = "text/plain; charset=utf-8"
 """What the index is labelled as, though it is JSON."""
@@ -61,12 +51,12 @@ class OpenAPI:
 
     def answer(self, path: str, request: Request) -> Answer | None:
         """None where the path is not one of these. Raises NotAcceptable."""
-        if path == "/openapi/v2":
-            return self._v2(request)
-        if not path.startswith(_INDEX):
+        if path != _V2 and not path.startswith(_INDEX):
             return None
         if not any(clause.covers(JSON) for clause in clauses(request.headers.get("Accept", ""))):
             raise not_acceptable(JSON)
+        if path == _V2:
+            return self._document("v2", self._hash_all(), self._v2_json).answer(request)
         if path == _INDEX:
             return self._document("index", self._hash_all(), self._index, TEXT).answer(request)
         return self._group_version(path.removeprefix(_INDEX + "/"), request)
@@ -140,16 +130,6 @@ class OpenAPI:
 
     # -- v2 ------------------------------------------------------------------------------
 
-    def _v2(self, request: Request) -> Answer:
-        for clause in clauses(request.headers.get("Accept", "")):
-            if clause.media in _V2_PROTOBUF_NAMES:
-                etag = digest(self._hash_all(), "protobuf")
-                document = self._document("v2.pb", etag, self._v2_protobuf, V2_PROTOBUF)
-                return document.answer(request)
-            if clause.covers(JSON):
-                return self._document("v2", self._hash_all(), self._v2_json).answer(request)
-        raise not_acceptable(f"{JSON}, {V2_PROTOBUF}")
-
     def _v2_json(self) -> bytes:
         head = {
             "swagger": "2.0",
@@ -171,13 +151,6 @@ class OpenAPI:
             )
         )
 
-    def _v2_protobuf(self) -> bytes:
-        custom = self._served(custom=True)
-        pieces = [encode_head(self._version), self._kept("protobuf", self._builtin_protobuf)]
-        pieces += [encode_definitions(schemas) for schemas in _custom_definitions(custom)]
-        pieces.append(encode_paths(paths(_operations(custom), "v2")))
-        return b"".join(pieces)
-
     def _kept(self, key: str, make: Callable[[], bytes]) -> bytes:
         found = self._builtin.get(key)
         if found is None:
@@ -190,12 +163,6 @@ class OpenAPI:
     def _builtin_definitions(self) -> bytes:
         names = builtin_names(self._served(custom=False))
         return b",".join(orjson.dumps({name: builtin_schema(name, "v2")})[1:-1] for name in names)
-
-    def _builtin_protobuf(self) -> bytes:
-        kinds = self._served(custom=False)
-        pieces = [encode_definitions({n: builtin_schema(n, "v2")}) for n in builtin_names(kinds)]
-        pieces += [encode_paths(paths(_operations([kind]), "v2")) for kind in kinds]
-        return b"".join(pieces)
 
     def _served(self, *, custom: bool) -> list[tuple[Kind, str]]:
         return [

@@ -14,7 +14,6 @@ _SCALARS: Final[dict[str, descriptor_pb2.FieldDescriptorProto.Type.ValueType]] =
     "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
     "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
     "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
-    "double": descriptor_pb2.FieldDescriptorProto.TYPE_DOUBLE,
 }
 
 

@@ -8,6 +8,7 @@ from typing import Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.envtest.merge.apply import printed_kind
 from ctrlruntime.envtest.merge.patches import json_patch, merge_patch
 from ctrlruntime.envtest.server.building import Build
 from ctrlruntime.envtest.server.codec import body_as_json
@@ -17,7 +18,6 @@ from ctrlruntime.envtest.server.errors import (
     bad_value,
     conflict,
     invalid,
-    not_found,
 )
 from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
 from ctrlruntime.envtest.server.patching import JSON_PATCH, Patcher, invalid_patch, read_applied
@@ -32,8 +32,6 @@ _NO_CUSTOM_SCALE: Final = (
     "failed to convert new object (/{}; autoscaling/v1, Kind=Scale) to proper version: request to "
     "convert CR to an invalid group/version: autoscaling/v1"
 )
-# Kinds whose missing objects are reported as missing scales.
-_SCALES_MISSED: Final = frozenset({"deployments.apps", "replicasets.apps"})
 
 
 class Scaling:
@@ -48,12 +46,7 @@ class Scaling:
     async def answer(self, kind: Kind, request: Request) -> Answer:
         """Return what a read or a write of the scale is answered with."""
         paths = scale_paths(kind, request.version)
-        try:
-            record = self._reader.get(kind, request)
-        except StatusError as error:
-            if request.verb == "get" and kind.resource in _SCALES_MISSED and error.code == 404:
-                raise not_found(kind.group, f"{kind.plural}/scale", request.name) from None
-            raise
+        record = self._reader.get(kind, request)
         current = self._state.shown(kind, record, request.version)
         scale = scale_of(kind, current, paths)
         if request.verb == "get":
@@ -84,7 +77,7 @@ class Scaling:
         applied = read_applied(request)
         given = applied.get("apiVersion") or "", applied.get("kind") or ""
         if given != _SCALE:
-            raise bad_request(f"invalid object type: {given[0] or '/'}, Kind={given[1]}")
+            raise bad_request(f"invalid object type: {printed_kind(*given)}")
         body: Manifest = {
             "apiVersion": kind.api_version(request.version),
             "kind": kind.kind,

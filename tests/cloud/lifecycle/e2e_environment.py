@@ -200,7 +200,7 @@ class Scenery:
                 _manager(environment, namespace, folder),
             ):
                 kubectl = Kubectl(
-                    provisioned("1.20"), environment.kubeconfig("people"), folder, namespace
+                    provisioned(), environment.kubeconfig("people"), folder, namespace
                 )
                 yield cls(
                     environment, hcp, application, kubectl, chronicle, namespace, f"{namespace}-app"
@@ -215,9 +215,9 @@ class Scenery:
         return await asyncio.to_thread(lambda: self.kubectl(*arguments, stdin=stdin))
 
     async def apply(self, manifest: Mapping[str, Any]) -> None:
-        """`kubectl apply`. Servers of 1.20 publish no schema of unions: see docs/deploy.md."""
+        """`kubectl apply`."""
         text = orjson.dumps(manifest).decode()
-        await self.do("apply", "--validate=false", "-f", "-", stdin=text)
+        await self.do("apply", "-f", "-", stdin=text)
 
     async def steps(self) -> list[tuple[str, str]]:
         """The driver's events in the order in which they were recorded: kind of object, state."""

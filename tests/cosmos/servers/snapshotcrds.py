@@ -2,7 +2,7 @@
 
     await environment.install_crds(*SNAPSHOT_CRDS)
 
-They hold no rules that a server of 1.20 lacks. The group belongs to Kubernetes, so each names its approval.
+The group belongs to Kubernetes, so each names its approval.
 """
 
 from __future__ import annotations

@@ -23,6 +23,7 @@ from ctrlruntime.envtest.assets import (
     KUBE_APISERVER,
     Assets,
     AssetsMissing,
+    control_planes,
     supported,
 )
 
@@ -55,10 +56,10 @@ def test_variables_come_before_folders_and_those_before_the_cache(
     tmp_path: Path, cache: Path
 ) -> None:
     given, system = tmp_path / "given", tmp_path / "system"
-    for folder in (cache / "v1.20.2", cache / "v1.9.9", system, given):
+    for folder in (cache / "v1.100.2", cache / "v1.29.9", cache / "v1.26.9", system, given):
         install(folder, *KUBE_APISERVER)
-        if folder.name == "v1.9.9":
-            assert assets(tmp_path).find()["etcd"].parent.name == "v1.20.2", "the newest release"
+        if folder.name == "v1.26.9":
+            assert assets(tmp_path).find()["etcd"].parent.name == "v1.100.2", "the newest release"
     by_folder = assets(tmp_path, KUBEBUILDER_ASSETS=str(given)).find()
     assert by_folder == {name: given / name for name in KUBE_APISERVER}
     other = install(tmp_path / "other", "my-etcd") / "my-etcd"
@@ -67,13 +68,28 @@ def test_variables_come_before_folders_and_those_before_the_cache(
     named = assets(tmp_path, TEST_ASSET_KUBE_APISERVER=str(other)).find(["kube-apiserver"])
     assert named == {"kube-apiserver": other}
     assert assets(tmp_path).find()["etcd"] == system / "etcd"
-    assert assets(tmp_path).find(release="v1.9.9")["etcd"] == cache / "v1.9.9" / "etcd"
+    assert assets(tmp_path).find(release="v1.26.9")["etcd"] == cache / "v1.26.9" / "etcd"
+
+
+def test_a_release_that_is_not_supported_is_used_only_by_name(tmp_path: Path, cache: Path) -> None:
+    old = install(cache / "v1.26.9", *CONTROL_PLANE)
+    with pytest.raises(AssetsMissing, match="not on this machine"):
+        assets(tmp_path).find()
+    assert assets(tmp_path).find(release="v1.26.9")["etcd"] == old / "etcd"
+
+
+def test_whole_control_planes_are_listed_newest_first(cache: Path) -> None:
+    for release in ("v1.34.2", "v1.26.9", "v1.36.2", "v1.9.9"):
+        install(cache / release, *CONTROL_PLANE)
+    install(cache / "v1.37.0", *KUBE_APISERVER)
+    found = control_planes({"CTRLRUNTIME_ENVTEST_ASSETS": str(cache)})
+    assert [folder.name for folder in found] == ["v1.36.2", "v1.34.2"]
 
 
 def test_all_programs_come_from_one_release(tmp_path: Path, cache: Path) -> None:
     install(tmp_path / "system", *KUBE_APISERVER)
     install(cache / "v1.32.0", *KUBE_APISERVER)
-    whole = install(cache / "v1.20.2", *KUBE_APISERVER, "kube-controller-manager")
+    whole = install(cache / "v1.31.2", *KUBE_APISERVER, "kube-controller-manager")
     found = assets(tmp_path).find((*KUBE_APISERVER, "kube-controller-manager"))
     assert {path.parent for path in found.values()} == {whole}
 
@@ -228,11 +244,11 @@ def test_the_controller_manager_comes_from_the_downloads_of_the_same_release(
         assert found == {name: cache / "v1.32.1" / name for name in names}
 
 
-def test_a_supported_control_plane_comes_before_an_old_one_and_is_downloaded_once(
+def test_a_whole_control_plane_is_downloaded_once_where_the_cache_has_none(
     tmp_path: Path, cache: Path, upstream: Upstream
 ) -> None:
     environ = upstream.environ | {"CTRLRUNTIME_ENVTEST_ASSETS": str(cache)}
-    install(cache / "v1.20.2", *CONTROL_PLANE)
+    install(cache / "v1.26.9", *CONTROL_PLANE)
     install(cache / "v1.36.0", *KUBE_APISERVER)
     with pytest.raises(ArchiveError, match="no index of envtest releases"):
         supported(environ)

@@ -11,11 +11,11 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.assets import OLDEST_SUPPORTED
 from ctrlruntime.envtest.backends import existing
 from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
-from tests.oracles import apiextensions_is_separate
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 
@@ -23,7 +23,7 @@ CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 async def test_an_environment_around_the_shared_server_has_its_own_users(
     real_server: SharedServer,
 ) -> None:
-    assert real_server.version >= (1, 20)
+    assert real_server.version >= OLDEST_SUPPORTED
     async with real_server.environment(users=["boss", User(name="nobody")], proxy=True) as env:
         await env.client("boss").list(CONFIG_MAP, "default")
         with pytest.raises(Forbidden):
@@ -49,8 +49,6 @@ async def test_what_a_server_lacks_is_found_out(real_server: SharedServer) -> No
     async with real_server.environment() as env:
         assert await env.serves(CONFIG_MAP)
         assert not await env.serves(GroupVersionKind("nowhere.example.com", "v1", "Thing"))
-        cron = GroupVersionKind("batch", "v1", "CronJob")
-        assert await env.serves(cron) is (env.backend.version >= (1, 21))
 
 
 async def test_the_server_outlives_the_environments_around_it(real_server: SharedServer) -> None:
@@ -61,21 +59,23 @@ async def test_the_server_outlives_the_environments_around_it(real_server: Share
         await client.list(CONFIG_MAP, "default")
 
 
-needs_apiextensions = pytest.mark.skipif(
-    not apiextensions_is_separate(), reason="kube-apiserver contains apiextensions-apiserver"
-)
+@pytest.fixture
+def separate_server(request: pytest.FixtureRequest, backend_name: str) -> SharedServer:
+    """Return the apiextensions-apiserver that `--backend apiextensions` starts."""
+    if backend_name != "apiextensions":
+        pytest.skip("only with --backend apiextensions")
+    server: SharedServer = request.getfixturevalue("apiextensions_server")
+    return server
 
 
-@needs_apiextensions
-async def test_the_current_server_serves_definitions(apiextensions_server: SharedServer) -> None:
-    assert apiextensions_server.version >= (1, 36)
-    async with apiextensions_server.environment() as env:
+async def test_apiextensions_apiserver_serves_definitions(separate_server: SharedServer) -> None:
+    assert separate_server.version >= (1, 36)
+    async with separate_server.environment() as env:
         await env.client().list(CRD)
-    assert set(apiextensions_server.backend.processes) == {"apiextensions-apiserver", "etcd"}
+    assert set(separate_server.backend.processes) == {"apiextensions-apiserver", "etcd"}
 
 
-@needs_apiextensions
-async def test_alone_it_brings_the_server_that_it_asks() -> None:
+async def test_alone_it_brings_the_server_that_it_asks(separate_server: SharedServer) -> None:
     users: list[str | User] = ["boss", User(name="nobody")]
     async with Environment("apiextensions", users=users) as env:
         processes = env.backend.processes  # type: ignore[attr-defined]
@@ -87,14 +87,10 @@ async def test_alone_it_brings_the_server_that_it_asks() -> None:
 
 
 @pytest.mark.criterion("EN-02")
-@pytest.mark.parametrize(
-    "server", ["real_server"] + ["apiextensions_server"] * apiextensions_is_separate()
-)
 async def test_kinds_are_in_discovery_when_install_returns(
-    server: str, request: pytest.FixtureRequest
+    real_server: SharedServer, apiextensions_server: SharedServer
 ) -> None:
-    shared: SharedServer = request.getfixturevalue(server)
-    async with shared.environment() as env:
+    async with apiextensions_server.environment() as env:
         for number in range(3):
             group = f"discovery{number}.envtest.example.com"
             crd = definition(group)
@@ -102,7 +98,7 @@ async def test_kinds_are_in_discovery_when_install_returns(
             try:
                 async with Client.connect(env.config()) as fresh:
                     kind = GroupVersionKind(group, "v1", "Found")
-                    if server == "real_server":  # the other has no index of groups
+                    if apiextensions_server is real_server:  # the other has no index of groups
                         index = await fresh.transport.request("GET", "/apis")
                         assert group.encode() in index.body
                         assert (await fresh.mapper.resolve(kind)).plural == "founds"

@@ -29,10 +29,10 @@ async def environment() -> AsyncIterator[Environment]:
         yield running
 
 
-@pytest.fixture(scope="session", params=["1.20", "1.32"])
-def binary(request: pytest.FixtureRequest) -> Path:
-    """The two kubectl that every test here runs with."""
-    return provisioned(request.param)
+@pytest.fixture(scope="session")
+def binary() -> Path:
+    """The kubectl that every test here runs with but one."""
+    return provisioned()
 
 
 @pytest.fixture

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 
 from ctrlruntime.json import Json
@@ -20,15 +19,6 @@ class Result:
     err: str
 
 
-@cache
-def _version(binary: Path) -> tuple[int, int]:
-    shown = subprocess.run(
-        [str(binary), "version", "--client", "-o", "json"], capture_output=True, text=True
-    )
-    client = json.loads(shown.stdout)["clientVersion"]
-    return int(client["major"]), int(re.sub(r"\D", "", client["minor"]))
-
-
 @dataclass(slots=True)
 class Kubectl:
     """One kubectl as one user, in one namespace. Calling it returns standard output."""
@@ -38,10 +28,6 @@ class Kubectl:
     folder: Path
     namespace: str = "default"
     env: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def version(self) -> tuple[int, int]:
-        return _version(self.binary)
 
     def __call__(self, *arguments: str, stdin: str | None = None) -> str:
         """Standard output of a command that must succeed."""

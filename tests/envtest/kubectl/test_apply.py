@@ -91,8 +91,7 @@ def test_a_dry_run_on_the_server_changes_nothing(kubectl: Kubectl, gadgets: str)
 def test_prune_removes_what_is_no_longer_in_the_files(kubectl: Kubectl) -> None:
     kubectl("apply", "-f", "-", stdin=CONFIG.replace("name: c", "name: c, labels: {app: x}"))
     other = CONFIG.replace("name: c", "name: other, labels: {app: x}")
-    only = "--prune-allowlist" if kubectl.version >= (1, 26) else "--prune-whitelist"
-    arguments = ("--prune", "-l", "app=x", f"{only}=core/v1/ConfigMap")
+    arguments = ("--prune", "-l", "app=x", "--prune-allowlist=core/v1/ConfigMap")
     assert "configmap/c pruned" in kubectl("apply", *arguments, "-f", "-", stdin=other)
 
 

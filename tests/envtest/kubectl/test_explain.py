@@ -1,4 +1,4 @@
-"""explain: OpenAPI v2 as protobuf for 1.20, OpenAPI v3 for 1.32."""
+"""explain: fields and their descriptions, by OpenAPI v3."""
 
 from __future__ import annotations
 

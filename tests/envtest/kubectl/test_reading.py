@@ -213,8 +213,6 @@ def test_events_are_listed_and_described(kubectl: Kubectl, event: str) -> None:
 
 
 def test_events_for_an_object(kubectl: Kubectl, event: str) -> None:
-    if kubectl.version < (1, 23):
-        pytest.skip("`kubectl events` came with 1.23")
     rows = kubectl.table("events", "--for", "pod/web")
     assert rows[0] == ["LAST SEEN", "TYPE", "REASON", "OBJECT", "MESSAGE"]
     assert any("Tested" in row for row in rows)

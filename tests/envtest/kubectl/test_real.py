@@ -1,4 +1,4 @@
-"""One tour with each kubectl, on the embedded server and on the real one: the screens are the same."""
+"""One tour on the embedded server and on the real one: the screens are the same."""
 
 from __future__ import annotations
 

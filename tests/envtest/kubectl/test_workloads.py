@@ -51,8 +51,6 @@ def test_wait_for_conditions(deployment: Kubectl) -> None:
 
 
 def test_wait_for_a_value(deployment: Kubectl) -> None:
-    if deployment.version < (1, 23):
-        pytest.skip("waiting for a JSONPath came with 1.23")
     met = deployment(
         "wait", "--for=jsonpath={.status.readyReplicas}=1", "deploy/d", "--timeout=60s"
     )
@@ -64,8 +62,7 @@ def test_wait_for_deletion(kubectl: Kubectl) -> None:
     with kubectl.start("wait", "--for=delete", "configmap/c", "--timeout=60s") as waiting:
         kubectl("delete", "configmap", "c")
         waiting.communicate()
-    # Gone before the wait began is a success from 1.32 on, and an error before.
-    assert waiting.returncode == 0 or kubectl.version < (1, 30)
+    assert waiting.returncode == 0
 
 
 def test_jobs(kubectl: Kubectl) -> None:
@@ -80,10 +77,8 @@ def test_nodes_can_be_cordoned_and_drained(kubectl: Kubectl) -> None:
     assert kubectl.table("get", "nodes")[1][1:3] == ["Ready", "<none>"]
     kubectl("create", "deployment", "d", "--image=nginx")
     kubectl("rollout", "status", "deployment/d", "--timeout=60s")
-    if kubectl.version >= (1, 25):
-        # Before, it looks for definitions in v1beta1, which Kubernetes serves no more since 1.22.
-        dry = kubectl("drain", "envtest-node", "--dry-run=server", "--force", "--ignore-daemonsets")
-        assert "node/envtest-node drained (server dry run)" in dry
+    dry = kubectl("drain", "envtest-node", "--dry-run=server", "--force", "--ignore-daemonsets")
+    assert "node/envtest-node drained (server dry run)" in dry
     (name,) = [
         pod["metadata"]["name"] for pod in kubectl.json("get", "pods", "-l", "app=d")["items"]
     ]

@@ -10,7 +10,7 @@ from .runner import Kubectl
 
 @pytest.mark.criterion("KC-CREATE")
 def test_generators(kubectl: Kubectl) -> None:
-    """From 1.32 on some of them send protobuf."""
+    """Some of them send protobuf."""
     for arguments, created in (
         (("configmap", "c", "--from-literal=a=1"), "configmap/c"),
         (("secret", "generic", "s", "--from-literal=a=1"), "secret/s"),
@@ -40,8 +40,6 @@ def test_generators(kubectl: Kubectl) -> None:
 
 
 def test_generators_of_current_kinds(kubectl: Kubectl) -> None:
-    if kubectl.version < (1, 25):
-        pytest.skip("1.20 makes v1beta1 objects, which Kubernetes serves no more since 1.25")
     kubectl("create", "cronjob", "cj", "--image=busybox", "--schedule=@daily", "--", "true")
     assert kubectl("create", "job", "j", "--from=cronjob/cj") == "job.batch/j created\n"
     owner = kubectl.json("get", "job", "j")["metadata"]["ownerReferences"][0]
@@ -102,8 +100,6 @@ def test_patches_of_every_type(kubectl: Kubectl, gadgets: str) -> None:
 
 
 def test_patch_of_the_status(kubectl: Kubectl, gadgets: str) -> None:
-    if kubectl.version < (1, 24):
-        pytest.skip("--subresource came with 1.24")
     kubectl("create", "-f", "-", stdin=gadget(gadgets))
     ready = '{"status":{"conditions":[{"type":"Ready","status":"True"}]}}'
     kubectl("patch", "gadget", "one", "--subresource=status", "--type=merge", "-p", ready)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.errors import FieldError, bad_value, forbidden_field
+from ctrlruntime.envtest.server.errors import FieldError, bad_value, forbidden_field, required
 from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.printers.column import NONE, UNKNOWN, UNSET, Cells, age, items, part
 
@@ -24,8 +24,10 @@ def _metrics(spec: _Object) -> None:
 
 def _bounds(spec: _Object, prefix: str) -> Iterator[FieldError]:
     most, least = spec.get("maxReplicas") or 0, spec.get("minReplicas", 1)
-    if most < 1:
-        yield bad_value(f"{prefix}maxReplicas", most, "must be greater than 0")
+    if most == 0:
+        yield required(f"{prefix}maxReplicas", "must be set and greater than 0")
+    elif most < 0:
+        yield bad_value(f"{prefix}maxReplicas", most, "must be greater than or equal to 1")
     if most < least:
         detail = "must be greater than or equal to `minReplicas`"
         yield bad_value(f"{prefix}maxReplicas", most, detail)

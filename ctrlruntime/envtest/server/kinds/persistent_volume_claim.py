@@ -22,7 +22,10 @@ from ctrlruntime.envtest.server.kinds.immutable import get_path, without
 from ctrlruntime.envtest.server.printers.column import UNSET, Cells, age, items, part
 
 _Object = dict[str, Any]
-CLAIM: Final = Defaults({"spec": {}}, {"spec": Defaults({"volumeMode": "Filesystem"})})
+CLAIM: Final = Defaults(
+    {"spec": {}, "status": {}},
+    {"spec": Defaults({"volumeMode": "Filesystem"}), "status": Defaults({"phase": "Pending"})},
+)
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 

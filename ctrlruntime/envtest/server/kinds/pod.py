@@ -42,11 +42,13 @@ def _default(pod: _Object) -> None:
 
 
 def _agree_on_addresses(status: _Object) -> None:
-    """Make the list of addresses agree: it follows the single address where the two disagree."""
+    """Make the single address and the list agree: the list follows where the two disagree."""
     address = status.get("podIP")
     listed = status.get("podIPs") or [{}]
     if address and listed[0].get("ip") != address:
         status["podIPs"] = [{"ip": address}]
+    elif not address and listed[0].get("ip"):
+        status["podIP"] = listed[0]["ip"]
 
 
 def _admit(pod: _Object) -> None:

@@ -102,7 +102,7 @@ class TestKustomize:
 
     @pytest.fixture(autouse=True)
     def _kubectl(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        folder = provisioned("1.32").parent
+        folder = provisioned().parent
         monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
     def test_it_is_rendered_by_kubectl(self, tmp_path: Path) -> None:
