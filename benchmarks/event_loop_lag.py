@@ -24,7 +24,7 @@ from benchmarks.stalls import watching
 from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
-from tests.tenancy.harness import TABLE, World
+from tests.tenancy.harness import TABLE, TenancyHarness
 
 
 @dataclass(slots=True)
@@ -45,15 +45,17 @@ async def bench(rows: int, profile: bool) -> LagFigures:
     figures = LagFigures(rows)
     with tempfile.TemporaryDirectory(prefix="stalls-") as name:
         folder = Path(name)
-        started = World.start(folder, nodes=True, manager=False, backend="embedded-process")
-        async with started as world:
-            fill(world, rows)
-            await world.registry()
-            await world.template()
-            manager = make_manager(world)
+        started = TenancyHarness.start(
+            folder, nodes=True, manager=False, backend="embedded-process"
+        )
+        async with started as harness:
+            fill(harness, rows)
+            await harness.registry()
+            await harness.template()
+            manager = make_manager(harness)
             async with manager.running():  # caches are read, and the garbage collector has run
                 with watching() as stalls:
-                    await converge(world, manager, figures, profile)
+                    await converge(harness, manager, figures, profile)
     worst = sorted(stalls.longest, reverse=True)
     for seconds, where in worst[:12]:
         click.echo(f"{seconds * 1000:.0f} ms: {where}", err=True)
@@ -63,35 +65,37 @@ async def bench(rows: int, profile: bool) -> LagFigures:
     return figures
 
 
-def fill(world: World, rows: int) -> None:
+def fill(harness: TenancyHarness, rows: int) -> None:
     """The table, in one transaction."""
     numbers = (
         f"WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n WHERE i < {rows - 1})"
     )
     values = "SELECT 't' || i, 'https://t' || i || '.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
-    world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
+    harness.sql(f"{numbers} INSERT INTO {TABLE} {values}")
 
 
-def make_manager(world: World) -> Manager:
+def make_manager(harness: TenancyHarness) -> Manager:
     options = ManagerOptions(
         name="manager",
         metrics_bind_address="0",
         health_bind_address="0",
         gc=GCOptions(manage=True),
     )
-    manager = Manager(world.environment.config("manager", direct=True), options)
-    add_tenancy(manager, TenancyOptions(sqlite_root=world.folder))
+    manager = Manager(harness.environment.config("manager", direct=True), options)
+    add_tenancy(manager, TenancyOptions(sqlite_root=harness.folder))
     return manager
 
 
-async def converge(world: World, manager: Manager, figures: LagFigures, profile: bool) -> None:
+async def converge(
+    harness: TenancyHarness, manager: Manager, figures: LagFigures, profile: bool
+) -> None:
     """Until every tenant is ready and things are quiet."""
     profiler = cProfile.Profile()
     began, cpu = time.perf_counter(), time.process_time()
     if profile:
         profiler.enable()
     async with asyncio.timeout(60 + figures.rows):
-        while await ready(world) < figures.rows:  # noqa: ASYNC110 - the API server tells
+        while await ready(harness) < figures.rows:  # noqa: ASYNC110 - the API server tells
             await asyncio.sleep(0.5)
     figures.seconds = round(time.perf_counter() - began, 1)
     figures.cpu_seconds = round(time.process_time() - cpu, 1)
@@ -105,11 +109,11 @@ async def converge(world: World, manager: Manager, figures: LagFigures, profile:
         report.sort_stats("cumtime").print_stats(70)
 
 
-async def ready(world: World) -> int:
+async def ready(harness: TenancyHarness) -> int:
     """Ready tenants by the registry's status."""
     from apis.tenancy import TenantRegistry
 
-    registry = await world.client.get(TenantRegistry, "registry", namespace="default")
+    registry = await harness.client.get(TenantRegistry, "registry", namespace="default")
     return registry.status.ready
 
 

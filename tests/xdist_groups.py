@@ -37,7 +37,7 @@ def needs_real_server(item: pytest.Item) -> bool:
         return False
     if SERVERS.intersection(item.fixturenames):
         return True
-    if item.get_closest_marker("xdist_group") and "ground" not in _params(item):
+    if item.get_closest_marker("xdist_group") and "shared_server" not in _params(item):
         return False
     return bool(_servers(item))
 

@@ -416,7 +416,7 @@ class Interleavings(RuleBasedStateMachine):
     def visible(self, version: Version) -> bool:
         return version.uid is not None and (version.on or not self.selective)
 
-    def tell(self, event: Event | None) -> None:
+    def deliver(self, event: Event | None) -> None:
         """Keep a mirror of the store from the events alone."""
         match event:
             case CreateEvent(new=new):
@@ -480,7 +480,7 @@ class Interleavings(RuleBasedStateMachine):
                 written = entry_at(request.key, request.committed)
                 events = self.ledger.wrote(written, request.ticket)
             for event in events:
-                self.tell(event)
+                self.deliver(event)
             at = request.committed.at
             self.answered[request.key] = max(at, self.answered.get(request.key, 0))
         self.ledger.end(request.ticket)
@@ -513,7 +513,7 @@ class Interleavings(RuleBasedStateMachine):
         live = self.server.live(key)
         entry = entry_at(key, live) if self.visible(live) else None
         for event in self.ledger.settle(ticket, entry, str(self.server.clock)):
-            self.tell(event)
+            self.deliver(event)
         self.ledger.end(ticket)
 
     # the watch
@@ -527,9 +527,9 @@ class Interleavings(RuleBasedStateMachine):
             recreated = before.uid != after.uid
             if self.visible(before) and (recreated or not self.visible(after)):
                 gone = entry_at(key, replace(before, at=after.at))
-                self.tell(self.ledger.observe("", gone, deleted=True))
+                self.deliver(self.ledger.observe("", gone, deleted=True))
             elif self.visible(after):
-                self.tell(self.ledger.observe("", entry_at(key, after)))
+                self.deliver(self.ledger.observe("", entry_at(key, after)))
 
     @precondition(lambda self: self.listing is None and self.position == len(self.server.log))
     @rule()
@@ -570,7 +570,7 @@ class Interleavings(RuleBasedStateMachine):
         assert self.listing is not None
         assert self.listing.steps is not None
         event = next(self.listing.steps, None)
-        self.tell(event)
+        self.deliver(event)
         if event is None:
             self.position = self.listing.position
             self.listing = None
@@ -675,7 +675,7 @@ class TestDeletesOfUnseenObjects:
         machine.foreign_recreate(self.KEY, on=False)
         machine.delete(self.KEY)
         for event in machine.ledger.settle(ticket, found, str(at)):
-            machine.tell(event)
+            machine.deliver(event)
         self.check(machine)
         assert machine.ledger.unconfirmed(self.KEY)
 

@@ -14,7 +14,7 @@ from ctrlruntime.manager import Manager
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.embedded import EmbeddedCluster
-from tests.cloud.instance.harness import Stage, instance
+from tests.cloud.instance.harness import InstanceHarness, instance
 from tests.cloud.instance.test_samples import SAMPLES, until_ready
 from tests.cloud.rollouts.harness import NEW, Fleet
 from tests.observability.queries import of_alerts, of_dashboard, unserved
@@ -50,30 +50,30 @@ def instances(manager: Manager | None) -> dict[tuple[str, str, str], float]:
 
 
 async def test_instances_are_counted_by_version_phase_and_type(tmp_path: Path) -> None:
-    async with Stage.start(tmp_path) as stage:
-        await stage.apply(instance())
-        await stage.roll_out()
-        await stage.apply(instance("src-2"))
-        await stage.roll_out("src-2")
+    async with InstanceHarness.start(tmp_path) as harness:
+        await harness.apply(instance())
+        await harness.roll_out()
+        await harness.apply(instance("src-2"))
+        await harness.roll_out("src-2")
         ready = ("5.1.0", "Ready", "internal")
-        await eventually(lambda: instances(stage.manager) == {ready: 2})
-        await stage.annotate("src-2", paused="true")
+        await eventually(lambda: instances(harness.manager) == {ready: 2})
+        await harness.annotate("src-2", paused="true")
         paused = ("5.1.0", "Paused", "internal")
-        await eventually(lambda: instances(stage.manager) == {ready: 1, paused: 1})
-        await stage.stop_manager()
-        await stage.start_manager()
-        await eventually(lambda: instances(stage.manager) == {ready: 1, paused: 1})
-        await stage.annotate("src-2", paused=None)
-        await stage.delete("src-2")
+        await eventually(lambda: instances(harness.manager) == {ready: 1, paused: 1})
+        await harness.stop_manager()
+        await harness.start_manager()
+        await eventually(lambda: instances(harness.manager) == {ready: 1, paused: 1})
+        await harness.annotate("src-2", paused=None)
+        await harness.delete("src-2")
         for kind in ("InstanceInvariants", "InstanceKubernetes", "InstanceTerraform"):
-            await stage.until(
+            await harness.until(
                 kind, lambda found: found and found.metadata.deletion_timestamp, "src-2"
             )
-            await stage.let_go(kind, "src-2")
-        await eventually(lambda: paused not in instances(stage.manager))
-        await stage.gone("Instance", "src-2")
-        await eventually(lambda: sum(instances(stage.manager).values()) == 1)
-        assert instances(stage.manager) == {ready: 1}
+            await harness.let_go(kind, "src-2")
+        await eventually(lambda: paused not in instances(harness.manager))
+        await harness.gone("Instance", "src-2")
+        await eventually(lambda: sum(instances(harness.manager).values()) == 1)
+        assert instances(harness.manager) == {ready: 1}
 
 
 async def test_every_query_of_rollouts_is_served_by_a_manager(tmp_path: Path) -> None:

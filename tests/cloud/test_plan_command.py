@@ -16,7 +16,7 @@ from apis.cloud import FleetRollout
 from apis.operations import ChangeFreeze
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import Fail, Match
-from tests.cloud.instance.harness import KINDS, Stage
+from tests.cloud.instance.harness import KINDS, InstanceHarness
 from tests.cloud.instance.harness import instance as one_instance
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
 from tests.manager_cli.program import Program
@@ -204,33 +204,33 @@ async def test_a_rollout_that_cannot_be_used_is_no_plan(fleet: Fleet, tmp_path: 
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with Stage.start(tmp_path) as made:
+async def harness(tmp_path: Path) -> AsyncIterator[InstanceHarness]:
+    async with InstanceHarness.start(tmp_path) as made:
         yield made
 
 
-async def test_an_unchanged_instance_is_no_change(stage: Stage, tmp_path: Path) -> None:
-    await stage.apply(one_instance())
-    await stage.roll_out()
-    await stage.idle()
-    before = await snapshot(stage.environment)
-    planned = await run_plan(stage.environment, "-f", in_file(tmp_path, one_instance()))
+async def test_an_unchanged_instance_is_no_change(harness: InstanceHarness, tmp_path: Path) -> None:
+    await harness.apply(one_instance())
+    await harness.roll_out()
+    await harness.idle()
+    before = await snapshot(harness.environment)
+    planned = await run_plan(harness.environment, "-f", in_file(tmp_path, one_instance()))
     assert planned.code == 0, planned.output
     assert planned.made["groups"] == []
-    again = await run_plan(stage.environment, "--instance", "src-1", output="text")
+    again = await run_plan(harness.environment, "--instance", "src-1", output="text")
     assert (again.code, again.output.splitlines()[-1]) == (0, "No changes.")
-    assert await snapshot(stage.environment) == before
+    assert await snapshot(harness.environment) == before
 
 
 async def test_a_new_version_is_an_upgrade_and_a_workload_of_the_new_version(
-    stage: Stage, tmp_path: Path
+    harness: InstanceHarness, tmp_path: Path
 ) -> None:
-    await stage.apply(one_instance())
-    await stage.carry_out("InstanceTerraform", outputs={"project": "p-1"})
-    ready = await stage.roll_out()
+    await harness.apply(one_instance())
+    await harness.carry_out("InstanceTerraform", outputs={"project": "p-1"})
+    ready = await harness.roll_out()
     assert ready.status.version == "5.1.0"
     changed = one_instance(sourcegraphVersion="5.2.0")
-    planned = await run_plan(stage.environment, "-f", in_file(tmp_path, changed))
+    planned = await run_plan(harness.environment, "-f", in_file(tmp_path, changed))
     assert planned.code == 1, planned.output
     verbs = {(g["verb"], g["kind"].partition(".")[0]) for g in planned.made["groups"]}
     assert verbs == {
@@ -245,50 +245,52 @@ async def test_a_new_version_is_an_upgrade_and_a_workload_of_the_new_version(
     ]
     assert all(group["confirmed"] for group in planned.made["groups"]), planned.output
     (upgrade,) = planned.groups("UpgradeInstanceTask")
-    await stage.apply(changed)
-    made = await stage.upgrade("5.2.0")
+    await harness.apply(changed)
+    made = await harness.upgrade("5.2.0")
     assert made == upgrade["members"][0]["name"]
-    before = await stage.read("InstanceTerraform")
-    await stage.carry_out("UpgradeInstanceTask", made)
-    workload_now = await stage.until("InstanceKubernetes", lambda k: k.spec.version == "5.2.0")
+    before = await harness.read("InstanceTerraform")
+    await harness.carry_out("UpgradeInstanceTask", made)
+    workload_now = await harness.until("InstanceKubernetes", lambda k: k.spec.version == "5.2.0")
     assert workload_now.spec.outputs == {"project": "p-1"}
-    after = await stage.read("InstanceTerraform")
+    after = await harness.read("InstanceTerraform")
     assert before.metadata.generation == after.metadata.generation
 
 
-async def test_a_new_instance_shows_all_that_is_created(stage: Stage, tmp_path: Path) -> None:
-    planned = await run_plan(stage.environment, "-f", in_file(tmp_path, one_instance("new-1")))
+async def test_a_new_instance_shows_all_that_is_created(
+    harness: InstanceHarness, tmp_path: Path
+) -> None:
+    planned = await run_plan(harness.environment, "-f", in_file(tmp_path, one_instance("new-1")))
     kinds = [g["kind"].partition(".")[0] for g in planned.made["groups"]]
     assert {g["verb"] for g in planned.made["groups"]} == {"create"}
     assert {"Instance", "InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"} == {*kinds}
     assert all(group["confirmed"] for group in planned.made["groups"]), planned.output
-    assert await stage.get("Instance", "new-1") is None
+    assert await harness.get("Instance", "new-1") is None
 
 
 async def test_infrastructure_that_is_no_longer_wanted_is_deleted_or_fails_if_protected(
-    stage: Stage, tmp_path: Path
+    harness: InstanceHarness, tmp_path: Path
 ) -> None:
-    await stage.apply(one_instance())
-    await stage.roll_out()
+    await harness.apply(one_instance())
+    await harness.roll_out()
     without = one_instance(infrastructure={})
-    planned = await run_plan(stage.environment, "-f", in_file(tmp_path, without))
+    planned = await run_plan(harness.environment, "-f", in_file(tmp_path, without))
     (gone,) = planned.groups("InstanceTerraform")
     assert (gone["verb"], gone["count"]) == ("delete", 1)
     protected = one_instance(infrastructure={}, debug={"enableDeletionProtection": True})
-    planned = await run_plan(stage.environment, "-f", in_file(tmp_path, protected))
+    planned = await run_plan(harness.environment, "-f", in_file(tmp_path, protected))
     assert planned.groups("InstanceTerraform") == []
     (failing,) = planned.made["failures"]
     assert "no longer has InstanceTerraform" in failing["message"]
 
 
-async def test_a_paused_instance_is_held(stage: Stage, tmp_path: Path) -> None:
-    await stage.apply(one_instance())
-    await stage.roll_out()
-    await stage.annotate(paused="true")
+async def test_a_paused_instance_is_held(harness: InstanceHarness, tmp_path: Path) -> None:
+    await harness.apply(one_instance())
+    await harness.roll_out()
+    await harness.annotate(paused="true")
     changed = in_file(tmp_path, one_instance(sourcegraphVersion="5.2.0"))
-    planned = await run_plan(stage.environment, "-f", changed)
+    planned = await run_plan(harness.environment, "-f", changed)
     assert [item["message"] for item in planned.made["held"]] == ["it is paused"]
     assert [g["kind"].partition(".")[0] for g in planned.made["groups"]] == ["Instance"]
-    markdown = await run_plan(stage.environment, "-f", changed, output="markdown")
+    markdown = await run_plan(harness.environment, "-f", changed, output="markdown")
     assert "### Plan of Instance default/src-1" in markdown.output
     assert '- spec.sourcegraphVersion: "5.1.0"' in markdown.output

@@ -30,7 +30,7 @@ class Difference:
 
     def __str__(self) -> str:
         lines = [f"{self.script.subject.kind}:"]
-        lines += [f"  {step.told()}" for step in self.script.steps]
+        lines += [f"  {step.described()}" for step in self.script.steps]
         lines.append(f"  real: {self.real.code} wrote={self.real.wrote} {self.real.warnings}")
         lines.append(f"  ours: {self.ours.code} wrote={self.ours.wrote} {self.ours.warnings}")
         lines += [f"  {line}" for line in _apart("", self.real.content, self.ours.content)]

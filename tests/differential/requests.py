@@ -37,7 +37,7 @@ class Step:
     content_type: str = JSON
     manager: str = ""
 
-    def told(self) -> str:
+    def described(self) -> str:
         body = "" if self.body is None else " " + orjson.dumps(self.body).decode()
         kind = "" if self.content_type == JSON else f" [{self.content_type}]"
         return f"{self.method} {self.path}{kind}{body}"

@@ -95,7 +95,7 @@ async def _until(server: Server, step: Step, code: int) -> None:
     answer = await server.send(step)
     deadline = time.monotonic() + 60
     while answer.code != code or not isinstance(answer.body, dict):
-        assert time.monotonic() < deadline, f"{step.told()}: {answer}"
+        assert time.monotonic() < deadline, f"{step.described()}: {answer}"
         await asyncio.sleep(0.05)
         answer = await server.send(step)
 

@@ -38,7 +38,7 @@ async def env() -> AsyncIterator[Environment]:
         yield env
 
 
-class Stage:
+class Harness:
     """A control, its cache and an owner."""
 
     def __init__(self, env: Environment, cache: Cache, owner: Owner) -> None:
@@ -70,20 +70,20 @@ class Stage:
 
 
 @pytest.fixture
-async def stage(env: Environment) -> AsyncIterator[Stage]:
-    async with staged(env) as stage:
-        yield stage
+async def harness(env: Environment) -> AsyncIterator[Harness]:
+    async with staged(env) as harness:
+        yield harness
 
 
 @asynccontextmanager
-async def staged(env: Environment) -> AsyncIterator[Stage]:
+async def staged(env: Environment) -> AsyncIterator[Harness]:
     owner = Owner.of(await env.client("admin").create(manifest("owner")))
     async with Client.connect(env.config("manager")) as client:
         cache = Cache(client)
         cache.declare(CONFIG_MAP, namespaces=["default"], labels=SELECTOR, track_manager="manager")
         await cache.start()
         await cache.wait_synced(60.0)
-        yield Stage(env, cache, owner)
+        yield Harness(env, cache, owner)
         await cache.stop()
 
 
@@ -96,9 +96,9 @@ def wanted(name: str, data: str = "1", **more: int) -> Desired:
     return replace(Desired(mapping=CONFIG_MAP, manifest=manifest(name, data)), **more)  # type: ignore[arg-type]
 
 
-async def test_what_is_desired_is_all_that_the_owner_has(stage: Stage) -> None:
-    await stage.reconcile(wanted("a"), wanted("b"))
-    result = await stage.reconcile(wanted("b", "2"), wanted("c"))
+async def test_what_is_desired_is_all_that_the_owner_has(harness: Harness) -> None:
+    await harness.reconcile(wanted("a"), wanted("b"))
+    result = await harness.reconcile(wanted("b", "2"), wanted("c"))
     assert {key.name: each.action for key, each in result.outcomes.items()} == {
         "b": Action.UPDATED,
         "c": Action.CREATED,
@@ -106,108 +106,110 @@ async def test_what_is_desired_is_all_that_the_owner_has(stage: Stage) -> None:
     assert [each.name for each in result.deleted] == ["a"]
     assert result.wrote
     assert result.is_complete
-    assert await stage.names() == {"owner", "b", "c"}
+    assert await harness.names() == {"owner", "b", "c"}
 
 
-async def test_a_set_that_is_as_desired_costs_no_request(stage: Stage) -> None:
-    await stage.reconcile(wanted("a"), wanted("b"))
-    before = stage.requests()
-    result = await stage.reconcile(wanted("a"), wanted("b"))
-    assert stage.requests() == before
+async def test_a_set_that_is_as_desired_costs_no_request(harness: Harness) -> None:
+    await harness.reconcile(wanted("a"), wanted("b"))
+    before = harness.requests()
+    result = await harness.reconcile(wanted("a"), wanted("b"))
+    assert harness.requests() == before
     assert not result.wrote
 
 
-async def test_a_permit_costs_no_request(stage: Stage) -> None:
-    await stage.reconcile(wanted("a"), wanted("b"))
-    before = len(stage.requests())
-    result = await stage.reconcile(wanted("a"))
+async def test_a_permit_costs_no_request(harness: Harness) -> None:
+    await harness.reconcile(wanted("a"), wanted("b"))
+    before = len(harness.requests())
+    result = await harness.reconcile(wanted("a"))
     assert [each.name for each in result.deleted] == ["b"]
-    assert stage.requests()[before:] == ["b"]
+    assert harness.requests()[before:] == ["b"]
 
 
-async def test_writes_go_up_by_ordinal_and_deletions_go_down(stage: Stage) -> None:
-    await stage.reconcile(wanted("b", ordinal=1), wanted("a", ordinal=2))
-    await stage.reconcile(wanted("x", instance=0), wanted("y", instance=1), wanted("z", instance=2))
-    assert stage.requests()[:2] == ["b", "a"]
-    assert all(ORDINAL in each.annotations for each in stage.current() if each.name in "xyz")
-    result = await stage.reconcile()
+async def test_writes_go_up_by_ordinal_and_deletions_go_down(harness: Harness) -> None:
+    await harness.reconcile(wanted("b", ordinal=1), wanted("a", ordinal=2))
+    await harness.reconcile(
+        wanted("x", instance=0), wanted("y", instance=1), wanted("z", instance=2)
+    )
+    assert harness.requests()[:2] == ["b", "a"]
+    assert all(ORDINAL in each.annotations for each in harness.current() if each.name in "xyz")
+    result = await harness.reconcile()
     assert [each.name for each in result.deleted] == ["z", "y", "x"]
 
 
-async def test_an_object_of_another_owner_is_neither_written_nor_deleted(stage: Stage) -> None:
-    admin = stage.env.client("admin")
+async def test_an_object_of_another_owner_is_neither_written_nor_deleted(harness: Harness) -> None:
+    admin = harness.env.client("admin")
     other = Owner.of(await admin.create(manifest("other-owner")))
-    await stage.reconcile(
+    await harness.reconcile(
         wanted("theirs"), policy=SetPolicy(delete=lambda _entry: False), owner=other
     )
-    await eventually_holds(lambda: any(each.name == "theirs" for each in stage.current()))
-    result = await stage.reconcile(wanted("theirs", "2"))
+    await eventually_holds(lambda: any(each.name == "theirs" for each in harness.current()))
+    result = await harness.reconcile(wanted("theirs", "2"))
     assert [item.name for item, _ in result.conflicts] == ["theirs"]
     assert "other-owner" in result.conflicts[0][1].conflict
     assert not result.is_complete
-    assert not (await stage.reconcile()).deleted
+    assert not (await harness.reconcile()).deleted
     assert (await admin.get(CONFIG_MAP, "theirs", namespace="default"))["data"] == {"k": "1"}
 
 
-async def test_one_that_fails_keeps_no_other_from_its_turn(stage: Stage) -> None:
-    await stage.reconcile(wanted("old"))
-    stage.env.proxy.add(Cut(), Match(user="manager", verb="write"), nth=1)
-    result = await stage.reconcile(wanted("a"), wanted("b"))
+async def test_one_that_fails_keeps_no_other_from_its_turn(harness: Harness) -> None:
+    await harness.reconcile(wanted("old"))
+    harness.env.proxy.add(Cut(), Match(user="manager", verb="write"), nth=1)
+    result = await harness.reconcile(wanted("a"), wanted("b"))
     assert [key.name for key in result.errors] == ["a"]
-    assert await stage.names() == {"owner", "b"}
+    assert await harness.names() == {"owner", "b"}
     with pytest.raises(TransportError):
         result.raise_first()
 
 
-async def test_nothing_is_deleted_while_a_desired_object_is_missing(stage: Stage) -> None:
-    await stage.reconcile(wanted("old"))
-    stage.env.proxy.add(Cut(), Match(user="manager", verb="write"), nth=1)
+async def test_nothing_is_deleted_while_a_desired_object_is_missing(harness: Harness) -> None:
+    await harness.reconcile(wanted("old"))
+    harness.env.proxy.add(Cut(), Match(user="manager", verb="write"), nth=1)
     policy = SetPolicy(only_when_complete=True)
-    assert not (await stage.reconcile(wanted("new"), policy=policy)).deleted
-    assert await stage.names() == {"owner", "old"}
-    result = await stage.reconcile(wanted("new"), policy=policy)
+    assert not (await harness.reconcile(wanted("new"), policy=policy)).deleted
+    assert await harness.names() == {"owner", "old"}
+    result = await harness.reconcile(wanted("new"), policy=policy)
     assert [each.name for each in result.deleted] == ["old"]
 
 
-async def test_the_policy_keeps_what_it_does_not_delete(stage: Stage) -> None:
-    await stage.reconcile(wanted("a"), wanted("b"))
-    result = await stage.reconcile(policy=SetPolicy(delete=lambda entry: entry.name == "a"))
+async def test_the_policy_keeps_what_it_does_not_delete(harness: Harness) -> None:
+    await harness.reconcile(wanted("a"), wanted("b"))
+    result = await harness.reconcile(policy=SetPolicy(delete=lambda entry: entry.name == "a"))
     assert [each.name for each in result.deleted] == ["a"]
     assert [each.name for each in result.kept] == ["b"]
-    assert await stage.names() == {"owner", "b"}
+    assert await harness.names() == {"owner", "b"}
 
 
-async def test_rights_are_taken_away_before_new_ones_are_given(stage: Stage) -> None:
-    await stage.reconcile(wanted("old"))
-    await stage.reconcile(wanted("new"), policy=SetPolicy(deletes_first=True))
-    assert stage.requests()[-2:] == ["old", "new"]
+async def test_rights_are_taken_away_before_new_ones_are_given(harness: Harness) -> None:
+    await harness.reconcile(wanted("old"))
+    await harness.reconcile(wanted("new"), policy=SetPolicy(deletes_first=True))
+    assert harness.requests()[-2:] == ["old", "new"]
 
 
 async def test_an_object_without_the_labels_of_the_selection_is_restored_at_once(
-    stage: Stage,
+    harness: Harness,
 ) -> None:
-    await stage.reconcile(wanted("a"))
-    admin = stage.env.client("admin")
+    await harness.reconcile(wanted("a"))
+    admin = harness.env.client("admin")
     patch = {"metadata": {"labels": {"app": None}}, "data": {"k": "by hand"}}
     await admin.patch(CONFIG_MAP, "a", patch, namespace="default")
-    await eventually_holds(lambda: not any(each.name == "a" for each in stage.current()))
-    result = await stage.reconcile(wanted("a"))
+    await eventually_holds(lambda: not any(each.name == "a" for each in harness.current()))
+    result = await harness.reconcile(wanted("a"))
     assert result.wrote
     found = await admin.get(CONFIG_MAP, "a", namespace="default")
     assert found["data"] == {"k": "1"}
     assert found["metadata"]["labels"] == SELECTOR
 
 
-async def test_an_object_that_is_being_deleted_is_not_deleted_again(stage: Stage) -> None:
-    await stage.reconcile(wanted("a"))
-    admin = stage.env.client("admin")
+async def test_an_object_that_is_being_deleted_is_not_deleted_again(harness: Harness) -> None:
+    await harness.reconcile(wanted("a"))
+    admin = harness.env.client("admin")
     held = {"metadata": {"finalizers": ["example.com/held"]}}
     await admin.patch(CONFIG_MAP, "a", held, namespace="default")
     await admin.delete(CONFIG_MAP, "a", namespace="default")
     await eventually_holds(
-        lambda: all(each.deletion_timestamp for each in stage.current() if each.name == "a")
+        lambda: all(each.deletion_timestamp for each in harness.current() if each.name == "a")
     )
-    before = stage.requests()
-    result = await stage.reconcile()
+    before = harness.requests()
+    result = await harness.reconcile()
     assert not result.deleted
-    assert stage.requests() == before
+    assert harness.requests() == before

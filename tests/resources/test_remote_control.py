@@ -24,7 +24,7 @@ MANAGER = "sets"
 
 
 @dataclass(slots=True)
-class Stand:
+class Harness:
     """The server of the objects, and the control of one data plane."""
 
     client: Client
@@ -37,7 +37,7 @@ class Stand:
 
 
 @pytest.fixture
-async def stand() -> AsyncIterator[Stand]:
+async def harness() -> AsyncIterator[Harness]:
     async with Environment() as hub:
         options = ClusterOptions(cache=CacheOptions(labels="plane=p1"))
         cluster = Cluster("hub", hub.config(), options, fence=None)
@@ -48,7 +48,7 @@ async def stand() -> AsyncIterator[Stand]:
         await cluster.start()
         await cluster.wait_synced(60.0)
         try:
-            yield Stand(hub.client(), cluster, control)
+            yield Harness(hub.client(), cluster, control)
         finally:
             await cluster.close()
 
@@ -60,60 +60,62 @@ def desired(value: str = "1") -> Desired:
 
 
 async def test_an_object_records_the_cluster_of_its_owner_and_has_no_owner_reference(
-    stand: Stand,
+    harness: Harness,
 ) -> None:
-    assert (await stand.control.ensure(desired(), OWNED)).action is Action.CREATED
-    metadata = (await stand.read())["metadata"]
+    assert (await harness.control.ensure(desired(), OWNED)).action is Action.CREATED
+    metadata = (await harness.read())["metadata"]
     assert metadata["annotations"][OWNER] == "Set.g/default/a@p1"
     assert metadata["annotations"][OWNER_UID] == "u1"
     assert metadata["labels"] == {"plane": "p1"}
     assert "ownerReferences" not in metadata
-    assert not stand.control.pending(desired(), OWNED)
-    assert (await stand.control.ensure(desired(), OWNED)).action is Action.UNCHANGED
-    assert (await stand.control.ensure(desired("2"), OWNED)).action is Action.UPDATED
+    assert not harness.control.pending(desired(), OWNED)
+    assert (await harness.control.ensure(desired(), OWNED)).action is Action.UNCHANGED
+    assert (await harness.control.ensure(desired("2"), OWNED)).action is Action.UPDATED
 
 
-async def test_a_label_that_was_removed_by_hand_is_put_back(stand: Stand) -> None:
-    await stand.control.ensure(desired(), OWNED)
-    uid = (await stand.read())["metadata"]["uid"]
+async def test_a_label_that_was_removed_by_hand_is_put_back(harness: Harness) -> None:
+    await harness.control.ensure(desired(), OWNED)
+    uid = (await harness.read())["metadata"]["uid"]
     patch = {"metadata": {"labels": {"plane": None}}}
-    await stand.client.patch(CONFIG_MAP, "c", patch, namespace="default")
-    await eventually(lambda: stand.control.look(desired()) is None)
-    await stand.control.ensure(desired(), OWNED)
-    metadata = (await stand.read())["metadata"]
+    await harness.client.patch(CONFIG_MAP, "c", patch, namespace="default")
+    await eventually(lambda: harness.control.look(desired()) is None)
+    await harness.control.ensure(desired(), OWNED)
+    metadata = (await harness.read())["metadata"]
     assert (metadata["uid"], metadata["labels"]) == (uid, {"plane": "p1"})
 
 
 async def test_an_object_of_another_cluster_names_its_holder_and_is_never_deleted(
-    stand: Stand,
+    harness: Harness,
 ) -> None:
     body = replace(desired(), reference=False).body(replace(OWNED, cluster="p2", uid="u2"))
     body["metadata"]["labels"] = {"plane": "p2"}
-    made = await stand.client.create(body)
-    outcome = await stand.control.ensure(desired("2"), OWNED)
+    made = await harness.client.create(body)
+    outcome = await harness.control.ensure(desired("2"), OWNED)
     assert outcome.action is Action.CONFLICT
     assert outcome.conflict == "it belongs to Set.g/default/a@p2"
     assert outcome.entry is not None
-    assert not await stand.control.remove(CONFIG_MAP, outcome.entry, OWNED, Cause.SPEC_CHANGED)
-    kept = await stand.read()
+    assert not await harness.control.remove(CONFIG_MAP, outcome.entry, OWNED, Cause.SPEC_CHANGED)
+    kept = await harness.read()
     assert kept["metadata"]["resourceVersion"] == made["metadata"]["resourceVersion"]
 
 
 async def test_a_released_object_stays_and_is_adopted_by_an_owner_of_that_name(
-    stand: Stand,
+    harness: Harness,
 ) -> None:
-    await stand.control.ensure(desired(), OWNED)
-    entry = stand.control.look(desired())
+    await harness.control.ensure(desired(), OWNED)
+    entry = harness.control.look(desired())
     assert entry is not None
-    permit = stand.control.permit(entry, OWNED, Cause.ORPHANED)
+    permit = harness.control.permit(entry, OWNED, Cause.ORPHANED)
     assert isinstance(permit, Permit)
-    assert await stand.control.release(CONFIG_MAP, entry, OWNED, permit, labels={}, annotations={})
-    released = (await stand.read())["metadata"]
+    assert await harness.control.release(
+        CONFIG_MAP, entry, OWNED, permit, labels={}, annotations={}
+    )
+    released = (await harness.read())["metadata"]
     assert OWNER_UID not in released["annotations"]
     again = replace(OWNED, uid="u3")
-    assert (await stand.control.ensure(desired(), again)).action is Action.UPDATED
-    adopted = (await stand.read())["metadata"]
+    assert (await harness.control.ensure(desired(), again)).action is Action.UPDATED
+    adopted = (await harness.read())["metadata"]
     assert (adopted["uid"], adopted["annotations"][OWNER_UID]) == (released["uid"], "u3")
-    entry = stand.control.look(desired())
+    entry = harness.control.look(desired())
     assert entry is not None
-    assert await stand.control.remove(CONFIG_MAP, entry, again, Cause.SPEC_CHANGED)
+    assert await harness.control.remove(CONFIG_MAP, entry, again, Cause.SPEC_CHANGED)

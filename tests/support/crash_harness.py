@@ -15,10 +15,10 @@ MOST_LIVES = 150
 
 @dataclass
 class CrashHarness:
-    """Managers that follow one another. `born` starts one; `shown` says what there is, if all does not come about."""
+    """Managers that follow one another. `start` starts one; `shown` describes the state for the error of a run that is not done."""
 
     proxy: Proxy
-    born: Callable[[], Awaitable[ChildProcess]]
+    start: Callable[[], Awaitable[ChildProcess]]
     shown: Callable[[], Awaitable[str]]
     writes: Match
     """The writes that a manager dies at."""
@@ -39,7 +39,7 @@ class CrashHarness:
     async def calm(self, holds: Holds) -> None:
         """A manager that nobody kills, until all is as it should be."""
         before = self._requests()
-        process = await self.born()
+        process = await self.start()
         try:
             await self._until(process, holds, before)
         finally:
@@ -57,7 +57,7 @@ class CrashHarness:
     async def _short(self, holds: Holds, when: str) -> bool:
         """True if it was killed; False if all was done and it had nothing to write."""
         before = self._requests()
-        process = await self.born()
+        process = await self.start()
         killed = asyncio.Event()
         kill = Kill(pid=process.pid, when="before" if when == "before" else "after")
         rules = [

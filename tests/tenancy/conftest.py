@@ -14,15 +14,15 @@ from tests.audit.request_recorder import RequestRecorder
 from tests.conformance.releases import lacking
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
-from tests.tenancy.harness import World
+from tests.tenancy.harness import TenancyHarness
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.servers import EMBEDDED, REAL, server_of
-from tests.tenancy.shared_server import Ground
+from tests.tenancy.shared_server import InstalledServer
 
 HERE = Path(__file__).parent
-SHARED = {"shared_world", "shared_world_with_nodes"}
-WORLDS = {"world", "tmp_path", *SHARED}
-"""What a test asks for that has a world, or makes one."""
+SHARED = {"shared_harness", "shared_harness_with_nodes"}
+HARNESSES = {"harness", "tmp_path", *SHARED}
+"""What a test asks for that has a harness, or makes one."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -39,27 +39,29 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
     Those of the large matrices are told on the real one by `--backend kube-apiserver` alone.
     """
-    if metafunc.config.getoption("--backend") != EMBEDDED or not knows_worlds(metafunc.module):
+    if metafunc.config.getoption("--backend") != EMBEDDED or not defines_harness(metafunc.module):
         return
     servers = [pytest.param(EMBEDDED, id=pytest.HIDDEN_PARAM)]
-    if has_world(metafunc) and metafunc.definition.get_closest_marker("matrix") is None:
+    if uses_harness(metafunc) and metafunc.definition.get_closest_marker("matrix") is None:
         group = f"{metafunc.module.__name__} on {REAL}"
-        marks = [pytest.mark.xdist_group(group)] if "world" in metafunc.fixturenames else []
+        marks = [pytest.mark.xdist_group(group)] if "harness" in metafunc.fixturenames else []
         servers.append(pytest.param(REAL, marks=marks))
-    metafunc.parametrize("ground", servers, indirect=True, scope="module")
+    metafunc.parametrize("shared_server", servers, indirect=True, scope="module")
 
 
-def has_world(metafunc: pytest.Metafunc) -> bool:
-    return not WORLDS.isdisjoint(metafunc.fixturenames)
+def uses_harness(metafunc: pytest.Metafunc) -> bool:
+    return not HARNESSES.isdisjoint(metafunc.fixturenames)
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that share a world stay together on one worker: it would be made on each.
+    """Tests that share a harness stay together on one worker: it would be made on each.
 
     What asks no server is not told again on another one.
     """
-    left_out = [item for item in items if item.path.parent == HERE and not is_told(config, item)]
+    left_out = [
+        item for item in items if item.path.parent == HERE and not is_selected(config, item)
+    ]
     config.hook.pytest_deselected(items=left_out)
     gone = set(left_out)
     items[:] = [item for item in items if item not in gone]
@@ -72,17 +74,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.xdist_group(f"{item.path.stem} of tenancy"))
 
 
-def is_told(config: pytest.Config, item: pytest.Item) -> bool:
+def is_selected(config: pytest.Config, item: pytest.Item) -> bool:
     """Whether a scenario belongs to this run on its server."""
     assert isinstance(item, pytest.Function)
     if config.getoption("--backend") != EMBEDDED:
-        return knows_worlds(item.module)
+        return defines_harness(item.module)
     return server_of(item) == EMBEDDED or item.get_closest_marker("matrix") is None
 
 
-def knows_worlds(module: object) -> bool:
+def defines_harness(module: object) -> bool:
     known = vars(module).values()
-    return any(isinstance(each, type) and issubclass(each, World) for each in known)
+    return any(isinstance(each, type) and issubclass(each, TenancyHarness) for each in known)
 
 
 @pytest.fixture
@@ -92,34 +94,34 @@ async def forkserver() -> AsyncIterator[ForkServer]:
 
 
 @pytest.fixture(scope="session")
-def real_ground(request: pytest.FixtureRequest) -> Ground:
-    """The real server of this worker, ready for worlds."""
-    return Ground(request.getfixturevalue("real_server"))
+def installed_server(request: pytest.FixtureRequest) -> InstalledServer:
+    """The real server of this worker, ready for harnesses."""
+    return InstalledServer(request.getfixturevalue("real_server"))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def ground(
+def shared_server(
     request: pytest.FixtureRequest, backend_name: str, ledger: RequestRecorder
 ) -> Iterator[None]:
-    """Where worlds stand, and who takes down what their managers ask. Worlds that outlive a test depend on it."""
-    World.ledger = ledger
+    """Where harnesses stand, and who takes down what their managers ask. Harnesses that outlive a test depend on it."""
+    TenancyHarness.ledger = ledger
     name = getattr(request, "param", backend_name)
     if name not in (EMBEDDED, REAL):
         raise pytest.UsageError(f"the tenancy system needs built-in kinds: {REAL} has them")
     if name == REAL:
-        World.ground = request.getfixturevalue("real_ground")
+        TenancyHarness.shared_server = request.getfixturevalue("installed_server")
     yield
-    World.ground = None
+    TenancyHarness.shared_server = None
 
 
 @pytest.fixture(autouse=True)
-def _fits(request: pytest.FixtureRequest, ground: None) -> None:
+def _fits(request: pytest.FixtureRequest, shared_server: None) -> None:
     """Skip, with the reason, what the real server under test cannot show."""
-    if World.ground is None:
+    if TenancyHarness.shared_server is None:
         return
     for mark in request.node.iter_markers("embedded"):
         pytest.skip(mark.args[0])
-    if why := lacking(request.node, World.ground.server.version):
+    if why := lacking(request.node, TenancyHarness.shared_server.server.version):
         pytest.skip(why)
 
 
@@ -149,19 +151,21 @@ async def renderer() -> AsyncIterator[Renderer]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_world(
-    ground: None, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[World]:
-    """One world for all tests of a module, each in a namespace of its own (see Fleet)."""
-    async with World.start(tmp_path_factory.mktemp("world")) as world:
-        yield world
+async def shared_harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
+    """One harness for all tests of a module, each in a namespace of its own (see Fleet)."""
+    async with TenancyHarness.start(tmp_path_factory.mktemp("harness")) as harness:
+        yield harness
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_world_with_nodes(
-    ground: None,
+async def shared_harness_with_nodes(
+    shared_server: None,
     tmp_path_factory: pytest.TempPathFactory,
-) -> AsyncIterator[World]:
+) -> AsyncIterator[TenancyHarness]:
     """The same with simulated nodes that run Pods."""
-    async with World.start(tmp_path_factory.mktemp("world"), nodes=True, pods=True) as world:
-        yield world
+    async with TenancyHarness.start(
+        tmp_path_factory.mktemp("harness"), nodes=True, pods=True
+    ) as harness:
+        yield harness

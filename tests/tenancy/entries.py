@@ -53,7 +53,7 @@ def refused(resource: str = "bad") -> dict[str, Any]:
 async def pods(fleet: Fleet, **labels: str) -> list[dict[str, Any]]:
     """Return the Pods of a namespace with these labels."""
     selector = ",".join(f"{name.replace('_', '-')}={value}" for name, value in labels.items())
-    found: list[dict[str, Any]] = await fleet.world.client.list(
+    found: list[dict[str, Any]] = await fleet.harness.client.list(
         POD, fleet.namespace, labels=selector or None
     )
     return found
@@ -62,8 +62,8 @@ async def pods(fleet: Fleet, **labels: str) -> list[dict[str, Any]]:
 async def end_job(fleet: Fleet, name: str) -> None:
     """Let a Job that runs for a long time succeed now, once its Pod has begun."""
     now = {"metadata": {"annotations": {"ctrlruntime.dev/run-seconds": "0"}}}
-    for found in await fleet.world.eventually(lambda: pods(fleet, job_name=name)):
-        await fleet.world.client.patch(
+    for found in await fleet.harness.eventually(lambda: pods(fleet, job_name=name)):
+        await fleet.harness.client.patch(
             POD, found["metadata"]["name"], now, namespace=fleet.namespace
         )
 
@@ -84,6 +84,6 @@ async def report(
         "readyReplicas": ready,
         "availableReplicas": ready,
     }
-    await fleet.world.client.patch_status(
+    await fleet.harness.client.patch_status(
         DEPLOYMENT, name, {"status": status}, namespace=fleet.namespace
     )

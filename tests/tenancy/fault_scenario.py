@@ -25,7 +25,7 @@ from tests.tenancy.harness import (
     SAMPLES,
     SECRET,
     SERVICE,
-    World,
+    TenancyHarness,
     is_ready,
     mapping,
 )
@@ -84,20 +84,20 @@ class Story:
     lists: dict[str, Any]
     start: str
     """resourceVersion from before it began."""
-    born: dict[str, str] = field(default_factory=dict)
+    first_uids: dict[str, str] = field(default_factory=dict)
     timeout: float = 300.0
     """Seconds for each step. Fifty stories at once on a busy machine take more than a minute."""
     users: frozenset[str] = frozenset({"manager"})
 
     @classmethod
-    async def make(cls, world: World, lists: dict[str, Any] | None = None) -> Story:
+    async def make(cls, harness: TenancyHarness, lists: dict[str, Any] | None = None) -> Story:
         """A fleet in a namespace of its own, nothing in it yet."""
-        since = world.mark()
-        fleet = await Fleet.make(world)
-        space = await world.client.get(NAMESPACE_KIND, fleet.namespace)
+        since = harness.mark()
+        fleet = await Fleet.make(harness)
+        space = await harness.client.get(NAMESPACE_KIND, fleet.namespace)
         return cls(fleet, since, lists or sample_lists(), space["metadata"]["resourceVersion"])
 
-    async def tell(self) -> Ending:
+    async def run_scenario(self) -> Ending:
         """From the first row to rest."""
         await self.begin()
         await self.change()
@@ -122,24 +122,24 @@ class Story:
 
     async def _begun(self) -> None:
         await self.fleet.ready("a-app", "b-app", timeout=self.timeout)
-        self.born = await self.uids()
+        self.first_uids = await self.uids()
 
     async def change(self) -> None:
         """One row changes, one goes."""
-        fleet, world = self.fleet, self.fleet.world
+        fleet, harness = self.fleet, self.fleet.harness
         # One statement: between two, a manager that queries just then would find no row.
         fleet.sql("UPDATE tenants SET plan='gold', image='nginx:2', replicas=2 WHERE uid='a'")
         fleet.delete_row("b")
-        await world.eventually(self._changed, timeout=self.timeout)
-        await world.eventually(self._without_b, timeout=self.timeout)
+        await harness.eventually(self._changed, timeout=self.timeout)
+        await harness.eventually(self._without_b, timeout=self.timeout)
         await fleet.ready("a-app", timeout=self.timeout)
 
     async def end(self) -> Ending:
         """Wait until nothing moves; what there is then."""
-        await self.fleet.world.eventually(self._counted, timeout=self.timeout)
+        await self.fleet.harness.eventually(self._counted, timeout=self.timeout)
         await self.idle()
         uids = await self.uids()
-        kept = {key: uid for key, uid in self.born.items() if "/a-" in key}
+        kept = {key: uid for key, uid in self.first_uids.items() if "/a-" in key}
         return Ending(
             await self.inventory(),
             [key for key, uid in kept.items() if uids.get(key) != uid],
@@ -148,15 +148,15 @@ class Story:
 
     async def idle(self) -> None:
         """Wait until the manager is idle: one in another process until it sends nothing for this namespace."""
-        world = self.fleet.world
-        if world.manager is not None:
-            await world.idle()
+        harness = self.fleet.harness
+        if harness.manager is not None:
+            await harness.idle()
             return
         async with asyncio.timeout(self.timeout):
-            mark = world.mark()
+            mark = harness.mark()
             await asyncio.sleep(SILENCE)
             while self.log(mark):
-                mark = world.mark()
+                mark = harness.mark()
                 await asyncio.sleep(SILENCE)
 
     # -- what is looked at -----------------------------------------------------------------
@@ -182,7 +182,7 @@ class Story:
         found: dict[str, dict[str, Any]] = {}
         kinds = (*CHILDREN, *(kind.mapping() for kind in OWN))
         for kind in kinds:
-            for item in await self.fleet.world.client.list(kind, self.fleet.namespace):
+            for item in await self.fleet.harness.client.list(kind, self.fleet.namespace):
                 name = item["metadata"]["name"]
                 if name not in {"default", "kube-root-ca.crt"}:
                     found[f"{kind.gvk.kind}/{name}"] = item
@@ -196,7 +196,7 @@ class Story:
         """How many versions of a tenant there have been: every write that changed nothing made none."""
         where = {"watch": "true", "resourceVersion": self.start, "timeoutSeconds": "1"}
         path = Tenant.mapping().path(namespace=self.fleet.namespace)
-        lines = self.fleet.world.client.transport.watch_lines(path, where, inactivity=10)
+        lines = self.fleet.harness.client.transport.watch_lines(path, where, inactivity=10)
         events = [orjson.loads(line) async for line in lines]
         return sum(event["object"]["metadata"]["name"] == name for event in events)
 
@@ -209,7 +209,7 @@ class Story:
 
     def log(self, since: Mark | None = None) -> list[LogEntry]:
         """The manager's requests about this namespace."""
-        entries = self.fleet.world.environment.proxy.log.entries(since or self.since)
+        entries = self.fleet.harness.environment.proxy.log.entries(since or self.since)
         return [e for e in entries if e.user in self.users and e.namespace == self.fleet.namespace]
 
     def writes(self) -> Counter[str]:

@@ -1,9 +1,9 @@
-"""One registry's corner of a shared world: a namespace, a database file and the words tests use.
+"""One registry's corner of a shared harness: a namespace, a database file and the words tests use.
 
 Tests of one module share an API server and a manager; each has a namespace of its own:
 
-    async def test_something(world: World) -> None:
-        fleet = await Fleet.make(world)
+    async def test_something(harness: TenancyHarness) -> None:
+        fleet = await Fleet.make(harness)
         fleet.rows("a", "b")
         await fleet.registry()
         await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -30,7 +30,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
-from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, World, is_ready, mapping
+from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, TenancyHarness, is_ready, mapping
 
 R = TypeVar("R", bound=Resource[Any, Any])
 
@@ -45,14 +45,14 @@ _numbers = itertools.count(1)
 class Fleet:
     """A namespace with a table; `registry` and `template` make what turns its rows into tenants."""
 
-    world: World
+    harness: TenancyHarness
     namespace: str
 
     @classmethod
-    async def make(cls, world: World, *, columns: Sequence[str] = COLUMNS) -> Fleet:
+    async def make(cls, harness: TenancyHarness, *, columns: Sequence[str] = COLUMNS) -> Fleet:
         """A new namespace and an empty table."""
-        fleet = cls(world, f"fleet-{next(_numbers)}")
-        await world.client.create(
+        fleet = cls(harness, f"fleet-{next(_numbers)}")
+        await harness.client.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.namespace}}
         )
         fleet.make_table(columns)
@@ -74,7 +74,7 @@ class Fleet:
 
         Whoever reads just now, on this very loop, holds a lock on the database itself.
         """
-        place = self.world.folder / self.file
+        place = self.harness.folder / self.file
         copy = place.with_suffix(".new")
         if place.exists():
             shutil.copyfile(place, copy)
@@ -149,17 +149,17 @@ class Fleet:
         kind = TenantTemplate.mapping()
         head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
         metadata = {"name": name, "namespace": self.namespace}
-        await self.world.put(kind, {**head, "metadata": metadata, "spec": spec})
+        await self.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
     async def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
         """Create an object of ours."""
         metadata = {"name": name, "namespace": self.namespace}
         head = {"apiVersion": kind.gvk().api_version, "kind": kind.gvk().kind}
-        await self.world.client.create({**head, "metadata": metadata, "spec": dict(spec)})
+        await self.harness.client.create({**head, "metadata": metadata, "spec": dict(spec)})
 
     async def patch(self, kind: Kind, name: str, patch: Mapping[str, Any]) -> None:
         """Merge a patch into an object of ours."""
-        await self.world.client.patch(
+        await self.harness.client.patch(
             kind.mapping(), name, dict(patch), namespace=self.namespace, type=PatchType.MERGE
         )
 
@@ -178,11 +178,11 @@ class Fleet:
         if kind is TenantRegistry:
             approval = {"tenancy.ctrlruntime.dev/approve-deletion": "true"}
             await self.patch(kind, name, {"metadata": {"annotations": approval}})
-        await self.world.client.delete(kind, name, namespace=self.namespace)
+        await self.harness.client.delete(kind, name, namespace=self.namespace)
 
     async def read(self, kind: type[R], name: str) -> R:
         """An object of ours. Raises NotFound."""
-        return await self.world.client.get(kind, name, namespace=self.namespace)
+        return await self.harness.client.get(kind, name, namespace=self.namespace)
 
     async def find(self, kind: type[R], name: str) -> R | None:
         """An object of ours, None if there is none."""
@@ -195,7 +195,7 @@ class Fleet:
         """What the manager wrote in this namespace since then: `patch tenants.group/status name`."""
         return [
             f"{entry.verb} {entry.resource} {entry.name}"
-            for entry in self.world.environment.proxy.log.entries(since)
+            for entry in self.harness.environment.proxy.log.entries(since)
             if entry.user == "manager"
             and entry.namespace == self.namespace
             and entry.verb in WRITES
@@ -203,14 +203,14 @@ class Fleet:
 
     async def tenants(self) -> list[str]:
         """Names of all tenants."""
-        found = await self.world.client.list(Tenant, self.namespace)
+        found = await self.harness.client.list(Tenant, self.namespace)
         return sorted(item.metadata.name or "" for item in found)
 
     # -- any kind ------------------------------------------------------------------------------
 
     async def get(self, kind: RESTMapping, name: str) -> Json:
         """An object of any kind, None if there is none."""
-        return await self.world.get(
+        return await self.harness.get(
             kind, name, namespace=name if kind is NAMESPACE_KIND else self.namespace
         )
 
@@ -218,23 +218,23 @@ class Fleet:
         self, kind: RESTMapping, name: str, holds: Callable[[Any], bool] = bool
     ) -> Json:
         """Wait until an object is there and `holds`."""
-        return await self.world.eventually(
+        return await self.harness.eventually(
             lambda: self.get(kind, name), lambda seen: bool(seen and holds(seen))
         )
 
     async def gone(self, kind: Kind | RESTMapping, name: str) -> None:
         """Wait until an object is gone."""
         found = kind if isinstance(kind, RESTMapping) else kind.mapping()
-        await self.world.eventually(lambda: self.get(found, name), lambda seen: seen is None)
+        await self.harness.eventually(lambda: self.get(found, name), lambda seen: seen is None)
 
     async def events(self, reason: str) -> list[dict[str, Any]]:
         """The events of a reason."""
-        found: list[dict[str, Any]] = await self.world.client.list(EVENT, self.namespace)
+        found: list[dict[str, Any]] = await self.harness.client.list(EVENT, self.namespace)
         return [event for event in found if event.get("reason") == reason]
 
     async def event(self, reason: str) -> dict[str, Any]:
         """Wait for an event of a reason."""
-        found: list[dict[str, Any]] = await self.world.eventually(lambda: self.events(reason))
+        found: list[dict[str, Any]] = await self.harness.eventually(lambda: self.events(reason))
         return found[0]
 
     # -- conditions ----------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class Fleet:
     async def ready(self, *names: str, timeout: float = PATIENCE) -> None:
         """Wait until these tenants are ready for their current generation."""
         for name in names:
-            await self.world.eventually(
+            await self.harness.eventually(
                 functools.partial(self.find, Tenant, name), is_ready, timeout=timeout
             )
 
@@ -264,7 +264,7 @@ class Fleet:
         timeout: float = PATIENCE,
     ) -> Condition:
         """Wait until a condition says this; the condition. `message` must be part of its message."""
-        found: Condition = await self.world.eventually(
+        found: Condition = await self.harness.eventually(
             lambda: self.condition(kind, name, type_),
             lambda c: (
                 c is not None

@@ -1,9 +1,9 @@
 """The whole tenancy system for tests: API server, simulated nodes, a table, the manager.
 
-    async with World.start(tmp_path) as world:
-        await world.registry({"a": ..., "b": ...})
-        await world.template(...)
-        await world.ready("a-web-app")
+    async with TenancyHarness.start(tmp_path) as harness:
+        await harness.registry({"a": ..., "b": ...})
+        await harness.template(...)
+        await harness.ready("a-web-app")
 
 Everything talks HTTP to an embedded server; the table is an SQLite file unless a test brings a
 database of its own.
@@ -55,10 +55,10 @@ from tests.manifests.installation import install
 from tests.support.manager_harness import ManagerHarness, make_manager
 from tests.support.ports import held
 from tests.tenancy.servers import EMBEDDED, REAL
-from tests.tenancy.shared_server import ADMIN, Ground, add_grants, embedded_users, names_of
+from tests.tenancy.shared_server import ADMIN, InstalledServer, add_grants, embedded_users, names_of
 
 NAMESPACE = "default"
-"""Where a world is unless it shares its server with others."""
+"""Where a harness is unless it shares its server with others."""
 SUITE = "tenancy"
 """Whose rights managers use here, see tests.audit."""
 REGISTRY = "registry"
@@ -86,7 +86,7 @@ NAMESPACE_KIND = mapping("v1", "Namespace")
 
 
 @dataclass(slots=True)
-class World(ManagerHarness):
+class TenancyHarness(ManagerHarness):
     """Everything running, and the words tests use."""
 
     options: TenancyOptions = field(default_factory=TenancyOptions)
@@ -94,8 +94,8 @@ class World(ManagerHarness):
     namespace: str = NAMESPACE
     audited: Audited | None = None
 
-    ground: ClassVar[Ground | None] = None
-    """A real server that all worlds of a worker share; without, each has an embedded one."""
+    shared_server: ClassVar[InstalledServer | None] = None
+    """A real server that all harnesses of a worker share; without, each has an embedded one."""
     ledger: ClassVar[RequestRecorder | None] = None
     """Where what managers ask is taken down, if anywhere."""
 
@@ -118,35 +118,35 @@ class World(ManagerHarness):
         """A cluster with the installation and nothing else, an empty table, and the manager unless told
         otherwise. All `users` but the administrator have exactly the roles of the manager's account.
 
-        `namespace`: where the world is, if its name matters. `denied`: resources that the manager
+        `namespace`: where the harness is, if its name matters. `denied`: resources that the manager
         may be refused, as that is what is tested. `embedded`: options of an embedded server; a real
         one is as it is.
         """
         async with contextlib.AsyncExitStack() as stack:
             around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
             managers = [name for name in names_of(users) if name != ADMIN]
-            if cls.ground is None:
+            if cls.shared_server is None:
                 settings: dict[str, Any] = {"authorization": "RBAC", **around, **embedded}
                 snapshot = await _installation(tuple(managers))
                 settings["server"] = {"snapshot": snapshot, **settings.get("server", {})}
                 env = Environment(users=embedded_users(users), **settings)
             else:
-                known = await cls.ground.users(names_of(users))
-                stack.push_async_callback(cls.ground.sweep)
-                env = cls.ground.server.environment(users=known, **around)
-                namespace = namespace or cls.ground.namespace()
+                known = await cls.shared_server.users(names_of(users))
+                stack.push_async_callback(cls.shared_server.sweep)
+                env = cls.shared_server.server.environment(users=known, **around)
+                namespace = namespace or cls.shared_server.namespace()
             await stack.enter_async_context(env)
             audited = stack.enter_context(cls._audited(env, managers, denied))
-            world = cls(env, folder, options=options or permissive(folder), cache=cache)
-            world.audited = audited
-            world.namespace = namespace or NAMESPACE
-            if world.namespace != NAMESPACE:
-                await world.make_namespace(world.namespace)
-            world.make_table()
-            stack.push_async_callback(world.stop_manager)
+            harness = cls(env, folder, options=options or permissive(folder), cache=cache)
+            harness.audited = audited
+            harness.namespace = namespace or NAMESPACE
+            if harness.namespace != NAMESPACE:
+                await harness.make_namespace(harness.namespace)
+            harness.make_table()
+            stack.push_async_callback(harness.stop_manager)
             if manager:
-                await world.start_manager()
-            yield world
+                await harness.start_manager()
+            yield harness
 
     @classmethod
     @contextlib.contextmanager
@@ -157,7 +157,7 @@ class World(ManagerHarness):
         if cls.ledger is None:
             yield None
             return
-        server = EMBEDDED if cls.ground is None else REAL
+        server = EMBEDDED if cls.shared_server is None else REAL
         log = env.proxy.log
         with cls.ledger.watch(
             log, suite=SUITE, server=server, users=users, expected=denied
@@ -168,10 +168,10 @@ class World(ManagerHarness):
     @property
     def is_real(self) -> bool:
         """Whether the server is a real one."""
-        return self.ground is not None
+        return self.shared_server is not None
 
     def place(self, name: str) -> str:
-        """The name of another namespace of this world."""
+        """The name of another namespace of this harness."""
         return f"{self.namespace}-{name}" if self.is_real else name
 
     async def make_namespace(self, name: str) -> None:
@@ -194,11 +194,11 @@ class World(ManagerHarness):
 
     async def outage(self, seconds: float) -> None:
         """The API server is gone for a while, killed if it is a process, and keeps what it had."""
-        if self.ground is not None:
+        if self.shared_server is not None:
             with self.audited.excusing() if self.audited else contextlib.nullcontext():
-                await self.ground.server.backend.kill()
+                await self.shared_server.server.backend.kill()
                 await asyncio.sleep(seconds)
-                await self.ground.server.backend.restart()
+                await self.shared_server.server.backend.restart()
                 await self.eventually(self._is_admitted)
             return
         assert isinstance(self.environment.backend, EmbeddedBackend)

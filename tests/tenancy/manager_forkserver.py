@@ -64,24 +64,24 @@ class ForkServer:
         assert self._process.stdin is not None
         asked = json.dumps({"args": [*args], "log": str(log), "entry": entry})
         self._process.stdin.write(asked.encode() + b"\n")
-        born = asyncio.get_running_loop().create_future()
-        self._awaited.append(born)
-        child: ChildProcess = await born
+        started = asyncio.get_running_loop().create_future()
+        self._awaited.append(started)
+        child: ChildProcess = await started
         return child
 
     async def _read(self) -> None:
         assert self._process.stdout is not None
         async for line in self._process.stdout:
-            told: dict[str, Any] = json.loads(line)
-            if "born" in told:
-                ended = self._children[told["born"]] = Future()
+            answer: dict[str, Any] = json.loads(line)
+            if "started" in answer:
+                ended = self._children[answer["started"]] = Future()
                 ended.set_running_or_notify_cancel()
-                child = ChildProcess(told["born"], Path(told["log"]), ended)
+                child = ChildProcess(answer["started"], Path(answer["log"]), ended)
                 self._awaited.popleft().set_result(child)
             else:
-                self._children.pop(told["ended"]).set_result(told["code"])
-        for born in self._awaited:
-            born.set_exception(RuntimeError("the forkserver has ended; standard error says why"))
+                self._children.pop(answer["ended"]).set_result(answer["code"])
+        for started in self._awaited:
+            started.set_exception(RuntimeError("the forkserver has ended; standard error says why"))
 
 
 def serve() -> None:
@@ -132,7 +132,7 @@ def fork(asked: dict[str, Any]) -> int:
     if pid:
         with suppress(OSError):  # it may have done so itself
             os.setpgid(pid, pid)
-        tell(born=pid, log=asked["log"])
+        send(started=pid, log=asked["log"])
         return pid
     code = 1
     try:
@@ -168,10 +168,10 @@ def reap(alive: set[int]) -> None:
         if not pid:
             return
         alive.discard(pid)
-        tell(ended=pid, code=os.waitstatus_to_exitcode(status))
+        send(ended=pid, code=os.waitstatus_to_exitcode(status))
 
 
-def tell(**facts: int | str) -> None:
+def send(**facts: int | str) -> None:
     """One line for the parent."""
     os.write(1, json.dumps(facts).encode() + b"\n")
 

@@ -28,7 +28,7 @@ from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE, RBAC, SERVICE_ACCOUNT
 from tests.tenancy.drift_matrix import CASES, Case
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import NAMESPACE_KIND, World, mapping
+from tests.tenancy.harness import NAMESPACE_KIND, TenancyHarness, mapping
 
 USER = "manager"
 LEASE = mapping("coordination.k8s.io/v1", "Lease")
@@ -41,8 +41,8 @@ OWN = (
 DEFINITIONS = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-class LeadersWorld(World):
-    """A world whose manager leads by the Lease of the installation, and shows metrics to readers."""
+class LeadersHarness(TenancyHarness):
+    """A harness whose manager leads by the Lease of the installation, and shows metrics to readers."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ class LeadersWorld(World):
         with contextlib.suppress(NotFound):
             await self.client.delete(LEASE, LEADER_ELECTION_ID, namespace=NAMESPACE)
         async with asyncio.timeout(90):
-            await World.start_manager(self, add)
+            await TenancyHarness.start_manager(self, add)
 
     def make_manager(self, config: Config, logger: FilteringBoundLogger) -> Manager:
         return Manager(config, self.manager_options(), logger=logger)
@@ -108,38 +108,38 @@ def entries(chosen: list[Case], space: str, **options: object) -> dict[str, Any]
 # -- the life ------------------------------------------------------------------------------------
 
 
-async def live(world: LeadersWorld, chosen: list[Case]) -> None:
+async def live(harness: LeadersHarness, chosen: list[Case]) -> None:
     """From the manager's start to its end."""
-    mark = world.mark()
+    mark = harness.mark()
     resources = [case.kind.resource for case in chosen]
-    lose_replies(world, [*resources, *OWN])
-    await world.start_manager()
-    fleet = await Fleet.make(world)
+    lose_replies(harness, [*resources, *OWN])
+    await harness.start_manager()
+    fleet = await Fleet.make(harness)
     space = f"{fleet.namespace}-space"
     try:
         fleet.rows("a")
         await fleet.registry()
         await fleet.template(**entries(chosen, space))
         await fleet.ready("a-app")
-        world.environment.proxy.clear()
+        harness.environment.proxy.clear()
         await fleet.allow_delete("nonsense")  # an event now, and the same event at the next plan
         await fleet.event("InvalidAnnotation")
         await everything_changes(fleet, chosen, space)
         await metrics_are_read(fleet)
-        await world.idle()
+        await harness.idle()
         fleet.delete_row("a")
         await fleet.allow_delete(1)
-        await deleted(world, mark, [*resources, "tenants.tenancy.ctrlruntime.dev"])
+        await deleted(harness, mark, [*resources, "tenants.tenancy.ctrlruntime.dev"])
     finally:
-        world.environment.proxy.clear()
-        await world.stop_manager()
+        harness.environment.proxy.clear()
+        await harness.stop_manager()
         await sweep(fleet, space)
 
 
-def lose_replies(world: World, resources: list[str]) -> None:
+def lose_replies(harness: TenancyHarness, resources: list[str]) -> None:
     """The reply to the first write of each kind is lost, and its watch does not tell what came of it:
     it has to be asked for. The first watch of definitions fails, and with it a streaming list."""
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     for resource in resources:
         proxy.add(LoseReply(), Match(user=USER, verb="write", resource=resource), times=1)
         types = ("MODIFIED",) if resource.endswith("/status") else ("ADDED", "MODIFIED")
@@ -161,28 +161,28 @@ async def everything_changes(fleet: Fleet, chosen: list[Case], space: str) -> No
     resources = {case.kind.resource for case in chosen}
 
     async def replaced() -> set[str]:
-        log = fleet.world.environment.proxy.log.entries()
+        log = fleet.harness.environment.proxy.log.entries()
         return resources - {e.resource for e in log if e.user == USER and e.verb == "update"}
 
-    await fleet.world.eventually(replaced, lambda left: not left)
+    await fleet.harness.eventually(replaced, lambda left: not left)
 
 
-async def deleted(world: World, mark: Mark, resources: list[str]) -> None:
+async def deleted(harness: TenancyHarness, mark: Mark, resources: list[str]) -> None:
     """Until the manager has asked for the deletion of an object of each kind."""
 
     async def left() -> set[str]:
-        log = world.environment.proxy.log.entries(mark)
+        log = harness.environment.proxy.log.entries(mark)
         return set(resources) - {e.resource for e in log if e.verb == "delete" and e.user == USER}
 
-    await world.eventually(left, lambda found: not found)
+    await harness.eventually(left, lambda found: not found)
 
 
 async def metrics_are_read(fleet: Fleet) -> None:
     """By an account that has the role for it; not by one that has not."""
-    assert fleet.world.manager is not None
-    url = f"https://127.0.0.1:{fleet.world.manager.metrics_port}/metrics"
+    assert fleet.harness.manager is not None
+    url = f"https://127.0.0.1:{fleet.harness.manager.metrics_port}/metrics"
     reader, stranger = [await account(fleet, name) for name in ("reader", "stranger")]
-    await fleet.world.client.create(reading(fleet.namespace))
+    await fleet.harness.client.create(reading(fleet.namespace))
     async with aiohttp.ClientSession() as session:
 
         async def asked_by(token: str) -> int:
@@ -196,7 +196,7 @@ async def metrics_are_read(fleet: Fleet) -> None:
 
 async def account(fleet: Fleet, name: str) -> str:
     """A new service account's token."""
-    client, metadata = fleet.world.client, {"name": name, "namespace": fleet.namespace}
+    client, metadata = fleet.harness.client, {"name": name, "namespace": fleet.namespace}
     await client.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": metadata})
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
     answer = await client.create_subresource(
@@ -218,7 +218,7 @@ def reading(namespace: str) -> dict[str, Any]:
 
 async def sweep(fleet: Fleet, space: str) -> None:
     """Leave nothing in a server that others use: what waits for the manager waits no longer."""
-    client = fleet.world.client
+    client = fleet.harness.client
     for kind, name in ((Tenant, "a-app"), (TenantRegistry, "registry"), (TenantTemplate, "app")):
         with contextlib.suppress(NotFound):
             await fleet.patch(kind, name, {"metadata": {"finalizers": None}})

@@ -12,7 +12,7 @@ from typing import Any
 from apis.tenancy import RolloutStatus, Tenant, TenantTemplate
 from internal.tenancy.tenants import Blueprint
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map, is_ready
+from tests.tenancy.harness import TenancyHarness, config_map, is_ready
 
 UIDS = tuple("abcdefgh")
 NAMES = tuple(f"{uid}-app" for uid in UIDS)
@@ -29,9 +29,9 @@ def bad_content() -> dict[str, Any]:
     return {"configMaps": [config_map("cm", "{{ uid }}-cm", {"no/key": "x"})]}
 
 
-async def make(world: World, **rollout: object) -> Fleet:
+async def make(harness: TenancyHarness, **rollout: object) -> Fleet:
     """A fleet whose tenants have the content `one`."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     await fleet.registry()
     await put(fleet, content("one"), **rollout)
@@ -44,7 +44,7 @@ async def put(fleet: Fleet, lists: dict[str, Any], **rollout: object) -> None:
     metadata = {"name": "app", "namespace": fleet.namespace}
     kind = TenantTemplate.mapping()
     head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
-    await fleet.world.put(kind, {**head, "metadata": metadata, "spec": spec})
+    await fleet.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
 
 async def status(
@@ -60,7 +60,7 @@ async def status(
             return None
         return found if current or not of_now else None
 
-    seen: RolloutStatus = await fleet.world.eventually(
+    seen: RolloutStatus = await fleet.harness.eventually(
         look, lambda found: found is not None and holds(found)
     )
     return seen
@@ -68,7 +68,7 @@ async def status(
 
 async def values(fleet: Fleet) -> dict[str, str]:
     """The value that each tenant's spec has."""
-    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    found = await fleet.harness.client.list(Tenant, fleet.namespace)
     return {
         item.metadata.name or "": item.spec.config_maps[0].spec["data"].get("value", "bad")
         for item in found
@@ -113,7 +113,7 @@ async def observed(fleet: Fleet) -> AsyncIterator[Observer]:
     seen = asyncio.Event()
 
     async def follow() -> None:
-        async with aclosing(fleet.world.client.watch(Tenant, fleet.namespace)) as events:
+        async with aclosing(fleet.harness.client.watch(Tenant, fleet.namespace)) as events:
             async for _, tenant in events:
                 observer.saw(tenant)
                 seen.set()

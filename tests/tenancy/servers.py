@@ -12,5 +12,5 @@ REAL: Final = "kube-apiserver"
 
 def server_of(item: pytest.Item) -> str:
     """Return the server that a scenario runs on."""
-    chosen = item.callspec.params.get("ground") if hasattr(item, "callspec") else None
+    chosen = item.callspec.params.get("shared_server") if hasattr(item, "callspec") else None
     return str(chosen or item.config.getoption("--backend"))

@@ -73,7 +73,7 @@ async def add_grants(client: Client) -> None:
             await client.create(role)
 
 
-class Ground:
+class InstalledServer:
     """A shared real server, made ready once."""
 
     _numbers = itertools.count(1)
@@ -120,7 +120,7 @@ class Ground:
     # -- afterwards ------------------------------------------------------------------------------
 
     async def sweep(self) -> None:
-        """Remove what a world has made: our kinds first, then namespaces, then what is cluster-wide.
+        """Remove what a harness has made: our kinds first, then namespaces, then what is cluster-wide.
 
         Namespaces go by themselves, which takes a while; whoever needs the name of one waits for it.
         """

@@ -17,7 +17,7 @@ from internal.tenancy.compiled_templates import Verdict
 from internal.tenancy.tally import Counts
 from internal.tenancy.template_reports import RegistryProblem, template_status
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map, is_ready
+from tests.tenancy.harness import TenancyHarness, config_map, is_ready
 from tests.tenancy.test_messages import NOW
 
 UIDS = ("a", "b", "c", "d", "e")
@@ -44,12 +44,12 @@ async def checked(fleet: Fleet, rows: int) -> AsyncIterator[None]:
 
     async def check() -> None:
         nonlocal seen
-        events = fleet.world.client.watch(TenantTemplate, fleet.namespace)
+        events = fleet.harness.client.watch(TenantTemplate, fleet.namespace)
         async with aclosing(events):
             async for _, template in events:
                 if not waited_for(template):
                     continue
-                tenants = await fleet.world.client.list(Tenant, fleet.namespace)
+                tenants = await fleet.harness.client.list(Tenant, fleet.namespace)
                 now = await fleet.read(TenantTemplate, "app")
                 if now.metadata.generation != template.metadata.generation:
                     continue  # the tenants may already be those of the template's next content
@@ -67,7 +67,7 @@ async def checked(fleet: Fleet, rows: int) -> AsyncIterator[None]:
     async def noticed() -> bool:
         return task.done() or seen > 0
 
-    await fleet.world.eventually(noticed)
+    await fleet.harness.eventually(noticed)
     if task.done():
         task.result()
     task.cancel()
@@ -82,16 +82,16 @@ async def updated(fleet: Fleet) -> bool:
 
 @pytest.mark.criterion("H-A5")
 async def test_h_a5_applied_is_true_only_once_every_tenant_has_the_content(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows(*UIDS)
         await fleet.registry()
         async with checked(fleet, len(UIDS)):
             await fleet.template(configMaps=content("1"))
-            await world.eventually(lambda: updated(fleet))
+            await harness.eventually(lambda: updated(fleet))
         async with checked(fleet, len(UIDS)):
             await fleet.template(configMaps=content("2"))
-            await world.eventually(lambda: updated(fleet))
+            await harness.eventually(lambda: updated(fleet))
         status = (await fleet.read(TenantTemplate, "app")).status
         assert (status.total_tenants, status.updated_tenants, status.ready_tenants) == (5, 5, 5)
 
@@ -99,30 +99,30 @@ async def test_h_a5_applied_is_true_only_once_every_tenant_has_the_content(tmp_p
 @pytest.mark.criterion("H-A5")
 async def test_h_a5_a_change_that_is_not_rolled_out_is_not_applied(tmp_path: Path) -> None:
     """With the database down a template's change reaches no tenant, also after a restart."""
-    async with World.start(tmp_path) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows(*UIDS)
         await fleet.registry()
         await fleet.template(configMaps=content("1"))
         await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
 
         # down from the start of the next manager, so that nothing rolls the change out
-        await world.stop_manager()
-        place = world.folder / fleet.file
+        await harness.stop_manager()
+        place = harness.folder / fleet.file
         place.rename(place.with_suffix(".away"))
         await fleet.template(configMaps=content("2"))
         for _ in range(2):
-            await world.start_manager()
+            await harness.start_manager()
             found = await fleet.until(TenantTemplate, "app", "Applied", "False", "NotRolledOut")
             assert "0 of 5 tenants have the template's present content" in found.message
             await fleet.until(TenantRegistry, "registry", "Ready", "False")
-            await world.idle()
+            await harness.idle()
             template = await fleet.read(TenantTemplate, "app")
             assert not waited_for(template)
             assert template.status.observed_generation == template.metadata.generation
             assert (template.status.updated_tenants, template.status.ready_tenants) == (0, 5)
-            await world.stop_manager()
-        await world.start_manager()
+            await harness.stop_manager()
+        await harness.start_manager()
         # every tenant there is has the content, but one may be missing
         await fleet.template(configMaps=content("1"))
         found = await fleet.until(TenantTemplate, "app", "Applied", "False", "RegistryNotRead")
@@ -134,8 +134,8 @@ async def test_h_a5_a_change_that_is_not_rolled_out_is_not_applied(tmp_path: Pat
 
 @pytest.mark.criterion("H-A5")
 async def test_h_a5_a_paused_or_broken_template_is_not_applied(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows("a", "b")
         await fleet.registry()
         await fleet.template(configMaps=content("1"))
@@ -151,13 +151,13 @@ async def test_h_a5_a_paused_or_broken_template_is_not_applied(tmp_path: Path) -
         await fleet.until(TenantTemplate, "app", "Applied", "False", "PausedByAnnotation")
         await fleet.annotate(TenantTemplate, "app", paused=None)
         await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
-        await world.eventually(lambda: updated(fleet))
+        await harness.eventually(lambda: updated(fleet))
 
 
 @pytest.mark.criterion("H-A5")
 async def test_h_a5_tenants_made_by_hand_are_counted_apart(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows(*UIDS)
         await fleet.registry()
         await fleet.template(configMaps=content("1"))
@@ -174,10 +174,10 @@ async def test_h_a5_tenants_made_by_hand_are_counted_apart(tmp_path: Path) -> No
             of_registry = (registry.desired, registry.ready, registry.unmanaged)
             return (*of_registry, template.total_tenants, template.unmanaged_tenants)
 
-        await world.eventually(counts, lambda seen: seen == (5, 5, 2, 5, 2))
+        await harness.eventually(counts, lambda seen: seen == (5, 5, 2, 5, 2))
         await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
         await fleet.delete(Tenant, "x-app")
-        await world.eventually(counts, lambda seen: seen == (5, 5, 1, 5, 1))
+        await harness.eventually(counts, lambda seen: seen == (5, 5, 1, 5, 1))
 
 
 @pytest.mark.criterion("H-A5")

@@ -15,7 +15,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map, is_ready
+from tests.tenancy.harness import TenancyHarness, config_map, is_ready
 
 UIDS = ("a", "b", "c")
 TEMPLATE = "tenanttemplates.tenancy.ctrlruntime.dev/app"
@@ -28,7 +28,7 @@ def content(value: str) -> list[dict[str, Any]]:
 
 
 def kubectl_of(fleet: Fleet) -> Kubectl:
-    environment = fleet.world.environment
+    environment = fleet.harness.environment
     kubeconfig = environment.kubeconfig("envtest")
     return Kubectl(provisioned(), kubeconfig, environment.folder, fleet.namespace)
 
@@ -52,7 +52,7 @@ async def ended(process: subprocess.Popen[str]) -> str:
 
 async def rolled_out(fleet: Fleet, value: str) -> bool:
     """Whether every tenant has this content and is ready."""
-    tenants = await fleet.world.client.list(Tenant, fleet.namespace)
+    tenants = await fleet.harness.client.list(Tenant, fleet.namespace)
     return len(tenants) == len(UIDS) and all(
         tenant.spec.config_maps[0].spec["data"] == {"value": value} and is_ready(tenant)
         for tenant in tenants
@@ -63,8 +63,8 @@ async def rolled_out(fleet: Fleet, value: str) -> bool:
 async def test_h_a5_kubectl_wait_for_applied_ends_once_the_change_is_rolled_out(
     tmp_path: Path,
 ) -> None:
-    async with World.start(tmp_path, tls=True) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path, tls=True) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows(*UIDS)
         await fleet.template(configMaps=content("1"))
         with kubectl_wait(fleet) as process:
@@ -75,8 +75,8 @@ async def test_h_a5_kubectl_wait_for_applied_ends_once_the_change_is_rolled_out(
         assert await rolled_out(fleet, "1")
 
         # The database is down before the change comes, so that nothing rolls it out.
-        await world.stop_manager()
-        place = world.folder / fleet.file
+        await harness.stop_manager()
+        place = harness.folder / fleet.file
         place.rename(place.with_suffix(".away"))
         await fleet.template(configMaps=content("2"))
         done = await asyncio.to_thread(kubectl_of(fleet).run, *WAIT, "--timeout=2s")
@@ -84,13 +84,13 @@ async def test_h_a5_kubectl_wait_for_applied_ends_once_the_change_is_rolled_out(
         assert "timed out waiting for the condition" in done.err
         with kubectl_wait(fleet) as process:
             for _ in range(2):
-                await world.start_manager()
+                await harness.start_manager()
                 await fleet.until(TenantTemplate, "app", "Applied", "False", "NotRolledOut")
-                await world.idle()
+                await harness.idle()
                 assert process.poll() is None, "the change has reached no tenant"
-                await world.stop_manager()
+                await harness.stop_manager()
             place.with_suffix(".away").rename(place)
             assert process.poll() is None, "the change has reached no tenant"
-            await world.start_manager()
+            await harness.start_manager()
             assert await ended(process) == MET
         assert await rolled_out(fleet, "2")

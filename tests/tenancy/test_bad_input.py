@@ -22,7 +22,7 @@ from ctrlruntime.envtest.proxy import Cut, Fail, Match
 from internal.tenancy import children
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet, Kind
-from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,8 +31,8 @@ GOOD = config_map("good", "{{ .uid }}-{{ .templateRef }}")
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def entry(spec: dict[str, Any], **fields: object) -> dict[str, Any]:
@@ -91,9 +91,9 @@ WRONG_FOR_A_ROW: dict[str, tuple[dict[str, Any], str]] = {
 
 @pytest.mark.criterion("bad-template")
 async def test_a_template_that_is_wrong_in_itself_is_said_to_be_and_not_rolled_out(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template("fine", configMaps=[GOOD])
@@ -114,8 +114,8 @@ async def test_a_template_that_is_wrong_in_itself_is_said_to_be_and_not_rolled_o
 
 
 @pytest.mark.criterion("bad-template")
-async def test_an_empty_name_is_as_good_as_none(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_an_empty_name_is_as_good_as_none(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     await fleet.registry()
     await fleet.template(manifests=[GOOD, entry(CM, nameTemplate="")])
     said = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
@@ -123,8 +123,10 @@ async def test_an_empty_name_is_as_good_as_none(world: World) -> None:
 
 
 @pytest.mark.criterion("bad-template")
-async def test_a_template_that_turns_bad_leaves_its_tenants_as_they_are(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_template_that_turns_bad_leaves_its_tenants_as_they_are(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[GOOD])
@@ -140,8 +142,8 @@ async def test_a_template_that_turns_bad_leaves_its_tenants_as_they_are(world: W
 
 
 @pytest.mark.criterion("bad-template")
-async def test_a_manifest_that_a_row_makes_wrong_fails_alone(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_manifest_that_a_row_makes_wrong_fails_alone(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     for name, (resource, _) in WRONG_FOR_A_ROW.items():
@@ -160,16 +162,16 @@ async def test_a_manifest_that_a_row_makes_wrong_fails_alone(world: World) -> No
 
 @pytest.mark.criterion("bad-template")
 async def test_a_kind_known_from_elsewhere_that_the_server_lacks_holds_nobody_up(
-    world: World, monkeypatch: pytest.MonkeyPatch
+    harness: TenancyHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Built-in kinds need no discovery, and an older server does not have them all."""
     monkeypatch.setattr(children, "FIRST_TIMEOUT", 300.0)  # nothing is waited for
     gadget = RESTMapping(
         GroupVersionKind("example.com", "v1", "Gadget"), plural="gadgets", namespaced=True
     )
-    assert world.manager is not None
-    world.manager.live_client.mapper.add(gadget)
-    fleet = await Fleet.make(world)
+    assert harness.manager is not None
+    harness.manager.live_client.mapper.add(gadget)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     made = entry({"apiVersion": "example.com/v1", "kind": "Gadget"})
@@ -177,8 +179,8 @@ async def test_a_kind_known_from_elsewhere_that_the_server_lacks_holds_nobody_up
     said = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert "the server does not serve example.com/v1 Gadget" in said.message
     assert await fleet.get(CONFIG_MAP, "a-app") is not None
-    await world.idle()
-    await world.environment.install_crds(definition(gadget))
+    await harness.idle()
+    await harness.environment.install_crds(definition(gadget))
     await fleet.ready("a-app")
     assert await fleet.get(gadget, "a-app-bad") is not None
 
@@ -202,8 +204,8 @@ def definition(mapping: RESTMapping) -> dict[str, Any]:
 
 
 @pytest.mark.criterion("bad-template")
-async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_what_the_schema_forbids_never_gets_in(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     for fields in (
         {"creationPolicy": "Sometimes"},
         {"timeoutSeconds": 0},
@@ -223,8 +225,8 @@ async def test_what_the_schema_forbids_never_gets_in(world: World) -> None:
 
 @pytest.mark.criterion("bad-template")
 @pytest.mark.criterion("FAULT-B34")
-async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_what_the_rules_forbid_never_gets_in(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     for source in ({"type": "mysql"}, {**fleet.source(), "syncInterval": "0s"}):
         with pytest.raises(Invalid):
             await fleet.registry(source=source)
@@ -236,8 +238,8 @@ async def test_what_the_rules_forbid_never_gets_in(world: World) -> None:
 @pytest.mark.criterion("bad-rows")
 @pytest.mark.matrix
 @pytest.mark.criterion("FAULT-B11", "FAULT-B34")
-async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_rows_that_cannot_be_tenants_are_counted_and_named(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("ok", "twice", "grows")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})])
@@ -278,8 +280,10 @@ async def test_rows_that_cannot_be_tenants_are_counted_and_named(world: World) -
 @pytest.mark.criterion("bad-rows")
 @pytest.mark.matrix
 @pytest.mark.criterion("FAULT-B11")
-async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a-b")
     await fleet.registry()
     await fleet.template("c", configMaps=[config_map("cm", "{{ .uid }}.{{ .templateRef }}")])
@@ -307,8 +311,8 @@ async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(world
 @pytest.mark.criterion("guard")
 @pytest.mark.matrix
 @pytest.mark.criterion("FAULT-B2")
-async def test_the_word_for_deletions_counts_once(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_the_word_for_deletions_counts_once(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c", "d", "e")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -324,7 +328,7 @@ async def test_the_word_for_deletions_counts_once(world: World) -> None:
     assert len(await fleet.tenants()) == 5
     await fleet.allow_delete(3)
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
-    await world.eventually(fleet.tenants, lambda seen: seen == ["d-app", "e-app"])
+    await harness.eventually(fleet.tenants, lambda seen: seen == ["d-app", "e-app"])
     annotations = (await fleet.read(TenantRegistry, "registry")).metadata.annotations or {}
     assert "tenancy.ctrlruntime.dev/allow-delete" not in annotations
 
@@ -336,8 +340,8 @@ async def test_the_word_for_deletions_counts_once(world: World) -> None:
 
 @pytest.mark.criterion("guard")
 @pytest.mark.matrix
-async def test_the_guard_does_as_its_options_say(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_the_guard_does_as_its_options_say(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     uids = [f"u{number}" for number in range(10)]
     fleet.rows(*uids)
     await fleet.registry(deletionGuard={"maxDeletePercent": 50, "alwaysAllowedRows": 0})
@@ -363,7 +367,7 @@ async def test_the_guard_does_as_its_options_say(world: World) -> None:
     assert len(await fleet.tenants()) == 4
     options = {"deletionGuard": {"allowEmpty": True}}
     await fleet.patch(TenantRegistry, "registry", {"spec": options})
-    await world.eventually(fleet.tenants, lambda seen: seen == [])
+    await harness.eventually(fleet.tenants, lambda seen: seen == [])
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
 
 
@@ -371,29 +375,29 @@ async def test_the_guard_does_as_its_options_say(world: World) -> None:
 
 
 @contextlib.asynccontextmanager
-async def without_schema(world: World, kind: Kind) -> AsyncIterator[None]:
+async def without_schema(harness: TenancyHarness, kind: Kind) -> AsyncIterator[None]:
     """Let the API server take anything for a while, as with a definition of another release."""
     name = kind.mapping().resource
-    before = await world.client.get(CRD, name)
+    before = await harness.client.get(CRD, name)
     version = dict(before["spec"]["versions"][0])
     anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    await put_schema(world, name, version, anything)
+    await put_schema(harness, name, version, anything)
     try:
         yield
     finally:
-        await put_schema(world, name, version, version["schema"]["openAPIV3Schema"])
+        await put_schema(harness, name, version, version["schema"]["openAPIV3Schema"])
 
 
 async def put_schema(
-    world: World, name: str, version: dict[str, Any], schema: dict[str, Any]
+    harness: TenancyHarness, name: str, version: dict[str, Any], schema: dict[str, Any]
 ) -> None:
     versions = [{**version, "schema": {"openAPIV3Schema": schema}}]
-    await world.client.patch(CRD, name, {"spec": {"versions": versions}}, type=PatchType.MERGE)
+    await harness.client.patch(CRD, name, {"spec": {"versions": versions}}, type=PatchType.MERGE)
 
 
 @pytest.mark.criterion("unreadable")
-async def test_a_registry_that_cannot_be_read_stops_nobody(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_registry_that_cannot_be_read_stops_nobody(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[GOOD])
@@ -406,7 +410,7 @@ async def test_a_registry_that_cannot_be_read_stops_nobody(world: World) -> None
     assert "'registry'" in said.message
     await fleet.delete(CONFIG_MAP, "a-app")  # its tenants are looked after all the same
     await fleet.there(CONFIG_MAP, "a-app")
-    await neighbour_converges(world)
+    await neighbour_converges(harness)
     await fleet.patch(TenantRegistry, "registry", {"spec": {"extraValueMappings": {"n": "plan"}}})
     await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
     await fleet.until(TenantTemplate, "app", "Valid", "True", "ValidationPassed")
@@ -430,18 +434,18 @@ async def test_a_registry_that_cannot_be_read_stops_nobody(world: World) -> None
     ids=["no-database", "no-time", "for-ever"],
 )
 async def test_what_no_rule_of_the_definition_kept_out_is_told_and_not_tried(
-    world: World, source: dict[str, Any], word: str
+    harness: TenancyHarness, source: dict[str, Any], word: str
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[GOOD])
     await fleet.ready("a-app")
-    async with without_schema(world, TenantRegistry):
+    async with without_schema(harness, TenantRegistry):
         given = {"source": fleet.source() | source}
-        await world.eventually(lambda: written(fleet, TenantRegistry, "registry", given))
+        await harness.eventually(lambda: written(fleet, TenantRegistry, "registry", given))
         await fleet.until(TenantRegistry, "registry", "Ready", "False", "InvalidSpec", message=word)
-        await world.idle()
+        await harness.idle()
         assert await fleet.tenants() == ["a-app"]
         await fleet.patch(TenantRegistry, "registry", {"spec": {"source": fleet.source()}})
         await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
@@ -449,17 +453,17 @@ async def test_what_no_rule_of_the_definition_kept_out_is_told_and_not_tried(
 
 @pytest.mark.criterion("unreadable")
 async def test_a_template_that_cannot_be_read_keeps_its_tenants_and_stops_no_other(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[GOOD])
     await fleet.template("other", configMaps=[GOOD])
     await fleet.ready("a-app", "a-other")
-    async with without_schema(world, TenantTemplate):
+    async with without_schema(harness, TenantTemplate):
         shredded = [{**GOOD, "deletionPolicy": "Shred"}]
-        await world.eventually(
+        await harness.eventually(
             lambda: written(fleet, TenantTemplate, "app", {"configMaps": shredded})
         )
         said = await fleet.until(TenantTemplate, "app", "Valid", "False", "InvalidSpec")
@@ -468,24 +472,26 @@ async def test_a_template_that_cannot_be_read_keeps_its_tenants_and_stops_no_oth
         fleet.row("b")
         await fleet.ready("b-other")
         assert await fleet.tenants() == ["a-app", "a-other", "b-other"]
-        await neighbour_converges(world)
+        await neighbour_converges(harness)
         await fleet.patch(TenantTemplate, "app", {"spec": {"configMaps": [GOOD]}})
         await fleet.until(TenantTemplate, "app", "Valid", "True", "ValidationPassed")
         await fleet.ready("b-app")
 
 
 @pytest.mark.criterion("unreadable")
-async def test_a_tenant_that_cannot_be_read_says_so_and_can_be_deleted(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_tenant_that_cannot_be_read_says_so_and_can_be_deleted(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     spec = {"uid": "x", "templateRef": "none", "configMaps": [config_map("cm", "x-cm")]}
     await fleet.create(Tenant, "x", spec)
     await fleet.ready("x")
-    async with without_schema(world, Tenant):
-        await world.eventually(lambda: written(fleet, Tenant, "x", {"configMaps": "none"}))
+    async with without_schema(harness, Tenant):
+        await harness.eventually(lambda: written(fleet, Tenant, "x", {"configMaps": "none"}))
         said = await fleet.until(Tenant, "x", "Ready", "False", "InvalidSpec")
         assert "configMaps" in said.message
         assert await fleet.get(CONFIG_MAP, "x-cm") is not None
-        await neighbour_converges(world)
+        await neighbour_converges(harness)
         await fleet.delete(Tenant, "x")
         await fleet.gone(Tenant, "x")
         await fleet.gone(CONFIG_MAP, "x-cm")
@@ -499,9 +505,9 @@ async def written(fleet: Fleet, kind: Kind, name: str, spec: dict[str, Any]) -> 
     return False
 
 
-async def neighbour_converges(world: World) -> None:
+async def neighbour_converges(harness: TenancyHarness) -> None:
     """A fleet with a registry of its own gets its first tenant."""
-    other = await Fleet.make(world)
+    other = await Fleet.make(harness)
     other.row("n")
     await other.registry()
     await other.template(configMaps=[GOOD])
@@ -526,10 +532,10 @@ class MySQLFleet(Fleet):
     database: MariaDB
 
     @classmethod
-    async def on(cls, world: World, database: MariaDB) -> MySQLFleet:
+    async def on(cls, harness: TenancyHarness, database: MariaDB) -> MySQLFleet:
         """A new namespace, a database of its name with three rows, a user, its Secret."""
-        plain = await Fleet.make(world)
-        fleet = cls(world, plain.namespace)
+        plain = await Fleet.make(harness)
+        fleet = cls(harness, plain.namespace)
         fleet.database = database
         await asyncio.to_thread(
             database.execute,
@@ -551,7 +557,7 @@ class MySQLFleet(Fleet):
         labels = {"tenancy.ctrlruntime.dev/database": "true"} if labelled else {}
         metadata = {"name": "database", "namespace": self.namespace, "labels": labels}
         secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data}
-        await self.world.client.apply(secret, field_manager="test", force=True)
+        await self.harness.client.apply(secret, field_manager="test", force=True)
 
     def mysql(self, **fields: object) -> dict[str, Any]:
         """`spec.source`; an hour between queries, so that what comes sooner has another cause."""
@@ -588,7 +594,7 @@ class MySQLFleet(Fleet):
             found = await self.read(TenantRegistry, "registry")
             return bool(found.status.last_handled_reconcile == value)
 
-        await self.world.eventually(handled)
+        await self.harness.eventually(handled)
 
     async def execute(self, *statements: str) -> None:
         await asyncio.to_thread(self.database.execute, *statements, database=self.schema)
@@ -597,9 +603,9 @@ class MySQLFleet(Fleet):
 @pytest.mark.criterion("bad-database")
 @pytest.mark.matrix
 async def test_credentials_that_are_missing_or_wrong_are_asked_for_and_seen_at_once(
-    world: World, database: MariaDB
+    harness: TenancyHarness, database: MariaDB
 ) -> None:
-    fleet = await MySQLFleet.on(world, database)
+    fleet = await MySQLFleet.on(harness, database)
     await fleet.start()
     said = await fleet.until(TenantRegistry, "registry", "Ready", "False", "CredentialsUnavailable")
     assert "'database'" in said.message
@@ -608,7 +614,7 @@ async def test_credentials_that_are_missing_or_wrong_are_asked_for_and_seen_at_o
     assert "wrong-word-9" not in said.message
     event = await fleet.event("DatabaseQueryFailed")
     assert event["type"] == "Warning"
-    await neighbour_converges(world)
+    await neighbour_converges(harness)
     for number in range(7):
         await fleet.look_again(f"look-{number}")
     await fleet.password("right")  # seen by the watch: the next query is two minutes away
@@ -625,9 +631,9 @@ async def test_credentials_that_are_missing_or_wrong_are_asked_for_and_seen_at_o
 @pytest.mark.criterion("H-D2")
 @pytest.mark.matrix
 async def test_h_d2_a_secret_without_the_label_is_not_read_and_the_label_is_seen_at_once(
-    world: World, database: MariaDB
+    harness: TenancyHarness, database: MariaDB
 ) -> None:
-    fleet = await MySQLFleet.on(world, database)
+    fleet = await MySQLFleet.on(harness, database)
     await fleet.password("right", labelled=False)
     await fleet.start()
     seen = await fleet.until(TenantRegistry, "registry", "Ready", "False", "CredentialsUnavailable")
@@ -645,9 +651,9 @@ async def test_h_d2_a_secret_without_the_label_is_not_read_and_the_label_is_seen
 @pytest.mark.criterion("bad-database")
 @pytest.mark.matrix
 async def test_a_database_that_is_slow_or_plain_is_named_as_such(
-    world: World, database: MariaDB
+    harness: TenancyHarness, database: MariaDB
 ) -> None:
-    fleet = await MySQLFleet.on(world, database)
+    fleet = await MySQLFleet.on(harness, database)
     await fleet.password("right")
     await fleet.start(tls={"mode": "Required"})
     said = await fleet.until(TenantRegistry, "registry", "Ready", "False", "TLSFailed")
@@ -678,9 +684,9 @@ def revive(database: MariaDB) -> None:
 @pytest.mark.matrix
 @pytest.mark.criterion("FAULT-B16")
 async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
-    world: World, database: MariaDB
+    harness: TenancyHarness, database: MariaDB
 ) -> None:
-    fleet = await MySQLFleet.on(world, database)
+    fleet = await MySQLFleet.on(harness, database)
     await fleet.password("right")
     await fleet.start()
     await fleet.ready("a-app", "b-app")
@@ -704,7 +710,7 @@ async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
         assert await fleet.tenants() == ["a-app", "b-app"]
         await fleet.delete(CONFIG_MAP, "a-app")
         await fleet.there(CONFIG_MAP, "a-app")
-        await neighbour_converges(world)
+        await neighbour_converges(harness)
     finally:
         revive(database)
     await fleet.until(TenantRegistry, "registry", "Ready", "True", "DatabaseConnected")
@@ -717,8 +723,8 @@ async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
 
 @pytest.mark.criterion("bad-database")
 @pytest.mark.matrix
-async def test_a_query_that_fails_for_its_own_reasons_says_so(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_query_that_fails_for_its_own_reasons_says_so(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     broken = "SELECT uid, url, active, json_extract('{', '$') AS plan FROM tenants"
     fleet.sql(f"CREATE VIEW broken AS {broken}")
@@ -736,9 +742,9 @@ async def test_a_query_that_fails_for_its_own_reasons_says_so(world: World) -> N
 @pytest.mark.parametrize("fault", [Fail(code=500), Cut()], ids=["refused", "no-answer"])
 @pytest.mark.criterion("FAULT-B25")
 async def test_tenants_that_could_not_be_written_are_tried_again_before_the_next_query(
-    world: World, fault: Fail | Cut
+    harness: TenancyHarness, fault: Fail | Cut
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c")
     match = Match(
         user="manager",
@@ -746,7 +752,7 @@ async def test_tenants_that_could_not_be_written_are_tried_again_before_the_next
         resource="tenants.tenancy.ctrlruntime.dev",
         namespace=fleet.namespace,
     )
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     rule = proxy.add(fault, match, times=None)
     await fleet.registry(source={**fleet.source(), "syncInterval": "1h"})
     await fleet.template(configMaps=[GOOD])
@@ -756,7 +762,7 @@ async def test_tenants_that_could_not_be_written_are_tried_again_before_the_next
         )
         assert "injected" in said.message
     await asyncio.wait_for(proxy.wait_fired(rule, 3), 90)
-    await neighbour_converges(world)
+    await neighbour_converges(harness)
     proxy.remove(rule)
     await fleet.ready("a-app", "b-app", "c-app")
     await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True", "Synced")

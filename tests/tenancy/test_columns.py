@@ -13,14 +13,14 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.json import Json
 from tests.support.kubectl_columns import printed
 from tests.tenancy.fleet import Fleet, Kind
-from tests.tenancy.harness import World, config_map
+from tests.tenancy.harness import TenancyHarness, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def counts(kind: Kind, found: Json) -> dict[str, Any]:
@@ -36,8 +36,10 @@ def counts(kind: Kind, found: Json) -> dict[str, Any]:
 
 
 @pytest.mark.criterion("H-A10")
-async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.until(TenantRegistry, "registry", "Ready", "True")
@@ -67,37 +69,39 @@ async def test_h_a10_counts_of_zero_are_stored_with_the_first_status(world: Worl
         assert tenant["status"][name] == 0
 
 
-async def test_15_4_the_status_of_a_registry_lists_the_columns_of_its_table(world: World) -> None:
-    fleet = await Fleet.make(world, columns=("uid", "url", "active", "plan"))
+async def test_15_4_the_status_of_a_registry_lists_the_columns_of_its_table(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness, columns=("uid", "url", "active", "plan"))
     await fleet.registry(extraValueMappings={"planId": "plan"})
 
     async def columns() -> list[str]:
         return (await fleet.read(TenantRegistry, "registry")).status.columns
 
-    await world.eventually(columns, lambda found: found == ["active", "plan", "uid", "url"])
+    await harness.eventually(columns, lambda found: found == ["active", "plan", "uid", "url"])
     await fleet.patch(TenantRegistry, "registry", {"spec": {"extraValueMappings": {"x": "xx"}}})
     await fleet.until(TenantRegistry, "registry", "Ready", "False", "UnknownColumn")
     assert await columns() == ["active", "plan", "uid", "url"]
     fleet.sql("ALTER TABLE tenants ADD COLUMN xx")
-    await world.eventually(columns, lambda found: "xx" in found)
+    await harness.eventually(columns, lambda found: "xx" in found)
     for number in range(100):
         fleet.sql(f"ALTER TABLE tenants ADD COLUMN more{number}")
     await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
-    await world.eventually(columns, lambda found: found == [])
+    await harness.eventually(columns, lambda found: found == [])
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
+async def own_harness(shared_server: None, tmp_path: Path) -> AsyncIterator[TenancyHarness]:
     """A server with TLS: without it kubectl sends no token."""
-    async with World.start(tmp_path, tls=True) as world:
-        yield world
+    async with TenancyHarness.start(tmp_path, tls=True) as harness:
+        yield harness
 
 
 async def test_15_4_kubectl_get_prints_valid_counts_with_zeros_and_a_message(
-    own_world: World,
+    own_harness: TenancyHarness,
 ) -> None:
-    world, fleet = own_world, await Fleet.make(own_world)
-    environment, place = world.environment, fleet.namespace
+    harness, fleet = own_harness, await Fleet.make(own_harness)
+    environment, place = harness.environment, fleet.namespace
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.until(TenantRegistry, "registry", "Ready", "True")
@@ -126,7 +130,7 @@ async def test_15_4_kubectl_get_prints_valid_counts_with_zeros_and_a_message(
         known = cells["FAILED"] == "2" and "rows are active" in cells["MESSAGE"]
         return known and cells["VALID"] == "False"  # once the row with no known state was read
 
-    shown = await world.eventually(registry, counted)
+    shown = await harness.eventually(registry, counted)
     assert {key: shown[key] for key in ("TEMPLATES", "DESIRED", "READY", "VALID")} == {
         "TEMPLATES": "1",
         "DESIRED": "2",
@@ -140,7 +144,7 @@ async def test_15_4_kubectl_get_prints_valid_counts_with_zeros_and_a_message(
     async def template() -> dict[str, str]:
         return await printed(environment, TenantTemplate, "app", place)
 
-    shown = await world.eventually(template, lambda cells: cells["FAILED"] == "2")
+    shown = await harness.eventually(template, lambda cells: cells["FAILED"] == "2")
     assert {key: shown[key] for key in ("VALID", "TOTAL", "UPDATED", "READY")} == {
         "VALID": "True",
         "TOTAL": "2",

@@ -18,14 +18,14 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import Condition
 from tests.tenancy.fleet import Fleet, Kind
-from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, REGISTRY, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, REGISTRY, TenancyHarness, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def deployment(resource: str = "app", **fields: object) -> dict[str, Any]:
@@ -68,7 +68,7 @@ async def run(fleet: Fleet, name: str, replicas: int) -> None:
         "replicas": replicas,
         **counts,
     }
-    await fleet.world.client.patch_status(
+    await fleet.harness.client.patch_status(
         DEPLOYMENT, name, {"status": status}, namespace=fleet.namespace
     )
 
@@ -86,8 +86,8 @@ def fit_for_people(*conditions: Condition) -> None:
 
 @pytest.mark.criterion("ready-progressing-degraded")
 @pytest.mark.criterion("FAULT-B32", "FAULT-B33")
-async def test_a_tenant_starts_gets_ready_declines_and_recovers(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_tenant_starts_gets_ready_declines_and_recovers(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(
@@ -131,11 +131,11 @@ async def test_a_tenant_starts_gets_ready_declines_and_recovers(world: World) ->
 
 @pytest.mark.criterion("failures-conflicts")
 @pytest.mark.criterion("FAULT-B33")
-async def test_failures_and_conflicts_of_a_tenant_are_told_apart(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_failures_and_conflicts_of_a_tenant_are_told_apart(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     foreign = {"name": "a-cm", "namespace": fleet.namespace}
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": foreign, "data": {"k": "theirs"}}
-    await world.client.create(theirs)
+    await harness.client.create(theirs)
     fleet.row("a")
     await fleet.registry()
     maps = [config_map("cm", "{{ .uid }}-cm"), config_map("other", "{{ .uid }}-other")]
@@ -178,9 +178,9 @@ async def test_failures_and_conflicts_of_a_tenant_are_told_apart(world: World) -
 
 
 @pytest.mark.criterion("degraded-reasons")
-async def test_a_tenant_that_cannot_be_worked_on_says_why(world: World) -> None:
+async def test_a_tenant_that_cannot_be_worked_on_says_why(harness: TenancyHarness) -> None:
     """Tenants made by hand, since registries make none that are wrong in themselves."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     known = {"uid": "x", "templateRef": "none"}
     loop = [
         config_map("one", "x-one", dependIds=["two"]),
@@ -217,7 +217,7 @@ async def test_a_tenant_that_cannot_be_worked_on_says_why(world: World) -> None:
     labels = {"tenancy.ctrlruntime.dev/values": "true"}
     named = {"name": "vars-values", "namespace": fleet.namespace, "labels": labels}
     secret_manifest = {"apiVersion": "v1", "kind": "Secret", "metadata": named}
-    await world.client.create({**secret_manifest, "data": {"password": "cGFzcw=="}})
+    await harness.client.create({**secret_manifest, "data": {"password": "cGFzcw=="}})
     await fleet.until(Tenant, "vars", "Ready", "True", "Reconciled")
     await fleet.until(Tenant, "vars", "Degraded", "False", "Healthy")
     loop[1]["dependIds"] = []
@@ -229,8 +229,8 @@ async def test_a_tenant_that_cannot_be_worked_on_says_why(world: World) -> None:
 
 
 @pytest.mark.criterion("registry-ready")
-async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_registry_says_what_is_wrong_with_its_source(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c")
     fleet.row("off", active=0)
     await fleet.registry()
@@ -284,8 +284,10 @@ async def test_a_registry_says_what_is_wrong_with_its_source(world: World) -> No
 
 
 @pytest.mark.criterion("registry-rows-and-guard")
-async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c", "d", "e", "f")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -332,8 +334,10 @@ async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(wor
 
 @pytest.mark.criterion("template-conditions")
 @pytest.mark.criterion("FAULT-B31")
-async def test_a_template_says_whether_it_can_be_used_and_how_far_it_is(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_template_says_whether_it_can_be_used_and_how_far_it_is(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     alone = await fleet.until(TenantTemplate, "app", "Valid", "False", "RegistryNotFound")
@@ -393,12 +397,12 @@ async def handled(fleet: Fleet, kind: Kind, name: str, value: str) -> None:
         found = await fleet.read(kind, name)
         return str(found.status.last_handled_reconcile)
 
-    await fleet.world.eventually(look, lambda seen: seen == value)
+    await fleet.harness.eventually(look, lambda seen: seen == value)
 
 
 @pytest.mark.criterion("pause")
-async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})])
@@ -428,7 +432,7 @@ async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(world: World) -
     await fleet.annotate(Tenant, "a-app", paused="true")
     await fleet.until(Tenant, "a-app", "Paused", "True", "PausedByAnnotation")
     fleet.row("a", active=0)
-    await world.eventually(
+    await harness.eventually(
         lambda: fleet.find(Tenant, "a-app"), lambda t: t.metadata.deletion_timestamp is not None
     )
     await asyncio.sleep(0.5)
@@ -439,20 +443,20 @@ async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(world: World) -
 
 
 @pytest.mark.criterion("pause")
-async def test_pausing_costs_one_write_and_resuming_another(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_pausing_costs_one_write_and_resuming_another(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.ready("a-app")
     await fleet.until(TenantTemplate, "app", "Applied", "True")
     await fleet.until(TenantRegistry, "registry", "TenantsSynced", "True")
-    await world.eventually(
+    await harness.eventually(
         lambda: fleet.find(TenantRegistry, "registry"), lambda r: r.status.ready == 1
     )
     for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app"), (TenantRegistry, "registry")):
-        await world.idle()
-        mark = world.mark()
+        await harness.idle()
+        mark = harness.mark()
         await fleet.annotate(kind, name, paused="true")
         await fleet.until(kind, name, "Paused", "True", "PausedByAnnotation")
         await asyncio.sleep(0.3)
@@ -463,8 +467,8 @@ async def test_pausing_costs_one_write_and_resuming_another(world: World) -> Non
 
 
 @pytest.mark.criterion("pause")
-async def test_a_paused_template_is_not_rolled_out(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_paused_template_is_not_rolled_out(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -494,8 +498,8 @@ async def test_a_paused_template_is_not_rolled_out(world: World) -> None:
 
 
 @pytest.mark.criterion("pause")
-async def test_a_paused_registry_neither_queries_nor_lets_go(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_paused_registry_neither_queries_nor_lets_go(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -514,8 +518,10 @@ async def test_a_paused_registry_neither_queries_nor_lets_go(world: World) -> No
 
 
 @pytest.mark.criterion("reconcile-now")
-async def test_reconcile_now_is_carried_out_and_answered_on_every_kind(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_reconcile_now_is_carried_out_and_answered_on_every_kind(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry(source={**fleet.source(), "syncInterval": "1h"})
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -528,14 +534,14 @@ async def test_reconcile_now_is_carried_out_and_answered_on_every_kind(world: Wo
     await handled(fleet, TenantTemplate, "app", "now")
     await fleet.annotate(Tenant, "a-app", reconcile_now="now")
     await handled(fleet, Tenant, "a-app", "now")
-    await world.idle()
-    mark = world.mark()
+    await harness.idle()
+    mark = harness.mark()
     await fleet.annotate(Tenant, "a-app", reconcile_now="again")
     await handled(fleet, Tenant, "a-app", "again")
     assert len(fleet.writes(mark)) == 1
 
     # a registry whose source fails answers as well
-    (world.folder / fleet.file).rename(world.folder / f"{fleet.file}.away")
+    (harness.folder / fleet.file).rename(harness.folder / f"{fleet.file}.away")
     await fleet.annotate(TenantRegistry, "registry", reconcile_now="fails")
     await handled(fleet, TenantRegistry, "registry", "fails")
     await fleet.until(TenantRegistry, "registry", "Ready", "False", "DatabaseUnreachable")
@@ -553,8 +559,8 @@ async def second_after(condition: Condition) -> None:
     await asyncio.sleep(max(left.total_seconds(), 0.0))
 
 
-async def test_a_lossy_conversion_is_a_warning_of_the_tenant(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_lossy_conversion_is_a_warning_of_the_tenant(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", image="three")
     fleet.row("b", image="3")
     await fleet.registry()
@@ -638,7 +644,7 @@ def reasons_of_the_code() -> set[str]:
 
 def awaited() -> Iterator[tuple[str, str, str, str]]:
     """What tests wait for: kind, type, status, reason of every `until(...)`, and of every `condition(...)`
-    and `registry_condition(...)` of a world, in this folder."""
+    and `registry_condition(...)` of a harness, in this folder."""
     for path in TESTS.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):

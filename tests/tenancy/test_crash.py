@@ -1,7 +1,7 @@
 """The manager, a real process, is killed before and after each of its writes in turn.
 
 Once strictly: for every n a new tenant is made, and the manager dies at the n-th write that this takes,
-before it reaches the server or after it is committed. And once without mercy: one fleet lives through
+before it reaches the server or after it is committed. And once at random moments: one fleet runs through
 rows that come, change and go while every manager that is started dies at its first write, until one
 finds nothing left to write. The end is always the same as without a single crash.
 """
@@ -31,7 +31,7 @@ from tests.tenancy.harness import (
     SECRET,
     SERVICE,
     STATUS_PERIOD,
-    World,
+    TenancyHarness,
     is_ready,
     mapping,
 )
@@ -59,21 +59,21 @@ QUIET_SECONDS = 2.5
 """A manager that has written nothing for so long has nothing left to write."""
 
 
-async def start(world: World, forkserver: ForkServer) -> ChildProcess:
+async def start(harness: TenancyHarness, forkserver: ForkServer) -> ChildProcess:
     return await fork_manager(
-        world, forkserver, "--allow-foreign-namespaces", "*", status_period=STATUS_PERIOD
+        harness, forkserver, "--allow-foreign-namespaces", "*", status_period=STATUS_PERIOD
     )
 
 
-async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:
+async def live_once(harness: TenancyHarness, forkserver: ForkServer, when: str) -> bool:
     """One life of a manager. True if it was killed at its first write; False if it wrote nothing.
 
     What it sends beside its first write does not arrive: a life does one write, or none.
     """
-    born = world.mark()
-    process = await start(world, forkserver)
+    started = harness.mark()
+    process = await start(harness, forkserver)
     killed = asyncio.Event()
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     beside = proxy.add(
         Delay(seconds=BESIDE_SECONDS), Match(user="manager", verb="write"), nth=2, times=None
     )
@@ -84,7 +84,7 @@ async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:
     )
     try:
         while not killed.is_set():
-            mark = world.mark()
+            mark = harness.mark()
             try:
                 async with asyncio.timeout(QUIET_SECONDS):
                     await killed.wait()
@@ -92,8 +92,8 @@ async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:
                 if killed.is_set():
                     break
                 assert process.returncode is None, process.log_tail()
-                at_work = world.counts(born).watches >= OWN_WATCHES
-                if at_work and world.counts(mark).watches == 0 and await settled(world):
+                at_work = harness.counts(started).watches >= OWN_WATCHES
+                if at_work and harness.counts(mark).watches == 0 and await settled(harness):
                     return False
         assert await process.wait() == -9
         return True
@@ -103,28 +103,28 @@ async def live_once(world: World, forkserver: ForkServer, when: str) -> bool:
         await process.stop(grace=0)
 
 
-async def settled(world: World) -> bool:
+async def settled(harness: TenancyHarness) -> bool:
     """Whether everything there is says that it is ready, and nothing is on its way out."""
-    tenants = await world.client.list(Tenant, world.namespace)
+    tenants = await harness.client.list(Tenant, harness.namespace)
     return all(is_ready(t) and t.metadata.deletion_timestamp is None for t in tenants)
 
 
-async def crash_until_done(world: World, forkserver: ForkServer) -> int:
+async def crash_until_done(harness: TenancyHarness, forkserver: ForkServer) -> int:
     """Kill managers at every write until one finds nothing to do. Returns the number of kills."""
     for kills in range(MOST_LIVES):
-        if not await live_once(world, forkserver, "before" if kills % 2 == 0 else "after"):
+        if not await live_once(harness, forkserver, "before" if kills % 2 == 0 else "after"):
             return kills
     raise AssertionError(f"not done after {MOST_LIVES} lives of the manager")
 
 
-async def inventory(world: World) -> dict[str, Any]:
-    """What exists of the kinds concerned, by name, without what differs from world to world."""
+async def inventory(harness: TenancyHarness) -> dict[str, Any]:
+    """What exists of the kinds concerned, by name, without what differs from harness to harness."""
     found: dict[str, Any] = {}
     for kind in KINDS:
-        for item in await world.client.list(kind):
+        for item in await harness.client.list(kind):
             metadata = item["metadata"]
             name, namespace = metadata["name"], metadata.get("namespace", "")
-            if name in {"kube-root-ca.crt", "default"} or not is_of(world, namespace or name):
+            if name in {"kube-root-ca.crt", "default"} or not is_of(harness, namespace or name):
                 continue
             found[f"{kind.gvk.kind}/{namespace}/{name}"] = {
                 "labels": metadata.get("labels"),
@@ -132,22 +132,22 @@ async def inventory(world: World) -> dict[str, Any]:
                 "data": item.get("data"),
                 "applied": item.get("status", {}).get("appliedResources"),
             }
-    told = orjson.dumps(found).replace(world.namespace.encode(), b"SPACE")
+    told = orjson.dumps(found).replace(harness.namespace.encode(), b"SPACE")
     return dict(orjson.loads(told))
 
 
-def is_of(world: World, namespace: str) -> bool:
-    """Whether a namespace is the world's, or one of those that its tenants made."""
-    return namespace == world.namespace or namespace.startswith(f"{world.namespace}-")
+def is_of(harness: TenancyHarness, namespace: str) -> bool:
+    """Whether a namespace is the harness's, or one of those that its tenants made."""
+    return namespace == harness.namespace or namespace.startswith(f"{harness.namespace}-")
 
 
-def space(world: World, uid: str) -> str:
+def space(harness: TenancyHarness, uid: str) -> str:
     """The Namespace of a tenant."""
-    return f"{world.namespace}-{uid}-space"
+    return f"{harness.namespace}-{uid}-space"
 
 
 def essence(spec: object) -> Json:
-    """What does not depend on the world. A revision does, where lists name its namespaces."""
+    """What does not depend on the harness. A revision does, where lists name its namespaces."""
     if not isinstance(spec, dict):
         return spec
     found = {k: v for k, v in spec.items() if k not in ("clusterIP", "clusterIPs")}
@@ -158,22 +158,22 @@ def essence(spec: object) -> Json:
     return found
 
 
-async def prepare(world: World) -> None:
-    world.rows("a", "b")
-    await world.registry(
+async def prepare(harness: TenancyHarness) -> None:
+    harness.rows("a", "b")
+    await harness.registry(
         extraValueMappings={
             "planId": "plan",
             "deployImage": {"column": "image", "sensitive": True},
             "replicas": "replicas",
         }
     )
-    await world.template()
-    await world.template(
+    await harness.template()
+    await harness.template(
         "space",
         namespaces=[
             {
                 "id": "space",
-                "nameTemplate": space(world, "{{ .uid }}"),
+                "nameTemplate": space(harness, "{{ .uid }}"),
                 "spec": {"apiVersion": "v1", "kind": "Namespace"},
             }
         ],
@@ -181,7 +181,7 @@ async def prepare(world: World) -> None:
             {
                 "id": "inside",
                 "nameTemplate": "inside",
-                "targetNamespace": space(world, "{{ .uid }}"),
+                "targetNamespace": space(harness, "{{ .uid }}"),
                 "dependIds": ["space"],
                 "spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"uid": "{{ .uid }}"}},
             }
@@ -189,10 +189,10 @@ async def prepare(world: World) -> None:
     )
 
 
-async def change(world: World) -> None:
+async def change(harness: TenancyHarness) -> None:
     """One row changes, one goes."""
-    world.row("a", plan="gold", image="nginx:2")
-    world.row("b", active=0)
+    harness.row("a", plan="gold", image="nginx:2")
+    harness.row("b", active=0)
 
 
 @pytest.mark.slow
@@ -202,11 +202,11 @@ async def change(world: World) -> None:
 async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
     tmp_path: Path, forkserver: ForkServer, when: Literal["before", "after"]
 ) -> None:
-    async with World.start(tmp_path, nodes=True, manager=False) as world:
-        calm, _ = await tenant_with_a_kill(world, forkserver, "calm", when, nth=10_000)
+    async with TenancyHarness.start(tmp_path, nodes=True, manager=False) as harness:
+        calm, _ = await tenant_with_a_kill(harness, forkserver, "calm", when, nth=10_000)
         assert len(calm) == 6, "five resources and the tenant"
         for nth in range(1, MOST_LIVES):
-            found, killed = await tenant_with_a_kill(world, forkserver, f"n{nth}", when, nth=nth)
+            found, killed = await tenant_with_a_kill(harness, forkserver, f"n{nth}", when, nth=nth)
             assert found == calm, f"killed {when} write {nth}"
             if not killed:
                 break
@@ -214,45 +214,49 @@ async def test_a_kill_at_the_nth_write_of_a_tenant_leaves_no_trace(
 
 
 async def tenant_with_a_kill(
-    world: World, forkserver: ForkServer, name: str, when: Literal["before", "after"], nth: int
+    harness: TenancyHarness,
+    forkserver: ForkServer,
+    name: str,
+    when: Literal["before", "after"],
+    nth: int,
 ) -> tuple[dict[str, Any], bool]:
     """Make one tenant under a manager killed at its nth write and another after it.
 
     Returns what there is of the tenant, its name taken out, and whether anybody was killed.
     """
-    world.sql(f"CREATE TABLE {name} AS SELECT * FROM tenants WHERE 0")
-    world.sql(f"INSERT INTO {name} VALUES (?, '', 1, 'basic', 'nginx:1', 1)", name)
-    await world.registry(
+    harness.sql(f"CREATE TABLE {name} AS SELECT * FROM tenants WHERE 0")
+    harness.sql(f"INSERT INTO {name} VALUES (?, '', 1, 'basic', 'nginx:1', 1)", name)
+    await harness.registry(
         name,
         source={"type": "sqlite", "sqlite": {"path": "rows.sqlite", "table": name}},
         extraValueMappings={"planId": "plan", "deployImage": "image"},
         valueMappings={"uid": "uid", "activate": "active"},
     )
-    await world.template(name, registry=name, **host_free_lists())
-    process = await start(world, forkserver)
+    await harness.template(name, registry=name, **host_free_lists())
+    process = await start(harness, forkserver)
     gone = asyncio.Event()
-    rule = world.environment.proxy.add(
+    rule = harness.environment.proxy.add(
         Kill(pid=process.pid, when=when),
         Match(user="manager", verb="write"),
         nth=nth,
         notify=lambda *_: gone.set(),
     )
     try:
-        ready = asyncio.create_task(world.ready(f"{name}-{name}"))
+        ready = asyncio.create_task(harness.ready(f"{name}-{name}"))
         killed = asyncio.create_task(gone.wait())
         await asyncio.wait({ready, killed}, return_when=asyncio.FIRST_COMPLETED)
         if not gone.is_set():
-            await world.idle()
+            await harness.idle()
         killed.cancel()
         if gone.is_set():
             await process.wait()
-            process = await start(world, forkserver)
+            process = await start(harness, forkserver)
         await ready
-        await world.idle()
+        await harness.idle()
     finally:
-        world.environment.proxy.remove(rule)
+        harness.environment.proxy.remove(rule)
         await process.stop(grace=0)
-    everything = await inventory(world)
+    everything = await inventory(harness)
     mine = {k: v for k, v in everything.items() if k.split("/")[2].startswith(f"{name}-")}
     return orjson.loads(orjson.dumps(mine).replace(name.encode(), b"NAME")), gone.is_set()
 
@@ -274,28 +278,28 @@ async def test_a_manager_killed_at_each_of_its_writes_ends_in_the_same_state(
     tmp_path: Path, forkserver: ForkServer
 ) -> None:
     expected = await uninterrupted(tmp_path / "calm")
-    async with World.start(tmp_path / "stormy", nodes=True, manager=False) as world:
-        await prepare(world)
-        assert await crash_until_done(world, forkserver) >= 2 * WRITES_OF_A_FLEET - 1
-        assert await inventory(world) == expected[0]
-        await change(world)
-        assert await crash_until_done(world, forkserver) >= 2 * WRITES_OF_A_CHANGE - 1
-        assert await inventory(world) == expected[1]
+    async with TenancyHarness.start(tmp_path / "stormy", nodes=True, manager=False) as harness:
+        await prepare(harness)
+        assert await crash_until_done(harness, forkserver) >= 2 * WRITES_OF_A_FLEET - 1
+        assert await inventory(harness) == expected[0]
+        await change(harness)
+        assert await crash_until_done(harness, forkserver) >= 2 * WRITES_OF_A_CHANGE - 1
+        assert await inventory(harness) == expected[1]
         with pytest.raises(NotFound):
-            await world.client.get(Tenant, "b-web-app", namespace=world.namespace)
+            await harness.client.get(Tenant, "b-web-app", namespace=harness.namespace)
 
 
 async def uninterrupted(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """What a fleet comes to without a crash, before and after the change."""
-    async with World.start(folder, nodes=True) as world:
-        await prepare(world)
-        await world.ready("a-web-app", "b-web-app", "a-space", "b-space")
-        await world.idle()
-        before = await inventory(world)
-        await change(world)
-        await world.gone(Tenant.mapping(), "b-web-app")
-        await world.gone(Tenant.mapping(), "b-space")
-        await world.gone(NAMESPACE_KIND, space(world, "b"))
-        await world.ready("a-web-app", "a-space")
-        await world.idle()
-        return before, await inventory(world)
+    async with TenancyHarness.start(folder, nodes=True) as harness:
+        await prepare(harness)
+        await harness.ready("a-web-app", "b-web-app", "a-space", "b-space")
+        await harness.idle()
+        before = await inventory(harness)
+        await change(harness)
+        await harness.gone(Tenant.mapping(), "b-web-app")
+        await harness.gone(Tenant.mapping(), "b-space")
+        await harness.gone(NAMESPACE_KIND, space(harness, "b"))
+        await harness.ready("a-web-app", "a-space")
+        await harness.idle()
+        return before, await inventory(harness)

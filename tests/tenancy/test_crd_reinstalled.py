@@ -16,7 +16,7 @@ from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.envtest.proxy import Match, StaleReads
 from tests.limits import CRD_SECONDS
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping, permissive
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping, permissive
 from tests.tenancy.test_bad_input import definition
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("H-A8")]
@@ -33,10 +33,14 @@ CRD = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    folder = tmp_path_factory.mktemp("world")
-    async with World.start(folder, options=permissive(folder), denied=TERMINATING) as world:
-        yield world
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
+    folder = tmp_path_factory.mktemp("harness")
+    async with TenancyHarness.start(
+        folder, options=permissive(folder), denied=TERMINATING
+    ) as harness:
+        yield harness
 
 
 def gadgets(name: str) -> RESTMapping:
@@ -49,93 +53,97 @@ def manifest(kind: RESTMapping) -> dict[str, Any]:
     return {"id": "it", "nameTemplate": "it", "spec": spec}
 
 
-async def uninstall(world: World, kind: RESTMapping) -> None:
+async def uninstall(harness: TenancyHarness, kind: RESTMapping) -> None:
     name = f"{kind.plural}.{kind.gvk.group}"
-    await world.client.delete(CRD, name)
-    await world.gone(CRD, name, namespace="", timeout=CRD_SECONDS)
+    await harness.client.delete(CRD, name)
+    await harness.gone(CRD, name, namespace="", timeout=CRD_SECONDS)
 
 
-async def with_tenant_of_uninstalled(world: World, kind: RESTMapping) -> Fleet:
+async def with_tenant_of_uninstalled(harness: TenancyHarness, kind: RESTMapping) -> Fleet:
     """Return a fleet with a Tenant `a` that was ready, and whose kind was uninstalled then."""
-    await world.environment.install_crds(definition(kind))
-    fleet = await Fleet.make(world)
+    await harness.environment.install_crds(definition(kind))
+    fleet = await Fleet.make(harness)
     await fleet.create(
         Tenant, "a", {"uid": "a", "templateRef": "none", "manifests": [manifest(kind)]}
     )
     await fleet.ready("a")
-    await uninstall(world, kind)
+    await uninstall(harness, kind)
     await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
     return fleet
 
 
 @pytest.mark.matrix
-async def test_h_a8_a_crd_deleted_and_installed_again_is_noticed_both_ways(world: World) -> None:
+async def test_h_a8_a_crd_deleted_and_installed_again_is_noticed_both_ways(
+    harness: TenancyHarness,
+) -> None:
     kind = gadgets("Widget")
-    await world.environment.install_crds(definition(kind))
-    fleet = await Fleet.make(world)
+    await harness.environment.install_crds(definition(kind))
+    fleet = await Fleet.make(harness)
     lists = {"manifests": [manifest(kind)], "configMaps": [config_map("cm", "cm")]}
     await fleet.create(Tenant, "a", {"uid": "a", "templateRef": "none", **lists})
     await fleet.ready("a")
 
-    await uninstall(world, kind)
+    await uninstall(harness, kind)
     told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
     assert "the server does not serve example.com/v1 Widget; install its" in told.message
     assert await fleet.get(CONFIG_MAP, "cm") is not None
     # Long enough for retries to become rare: what brings the tenant back is no retry.
     await asyncio.sleep(20)
-    await world.environment.install_crds(definition(kind))
+    await harness.environment.install_crds(definition(kind))
     # With events alone this takes a second; the limit is for slow machines.
     await fleet.there(kind, "it")
     await fleet.ready("a")
 
 
-async def test_h_a8_a_crd_that_is_away_costs_no_requests_of_tenants(world: World) -> None:
+async def test_h_a8_a_crd_that_is_away_costs_no_requests_of_tenants(
+    harness: TenancyHarness,
+) -> None:
     kind = gadgets("Gizmo")
-    fleet = await with_tenant_of_uninstalled(world, kind)
+    fleet = await with_tenant_of_uninstalled(harness, kind)
     await asyncio.sleep(5)
-    mark = world.mark()
+    mark = harness.mark()
     await asyncio.sleep(12)
     assert fleet.writes(mark) == []
-    asked = [e for e in world.environment.proxy.log.entries(mark) if e.user == "manager"]
+    asked = [e for e in harness.environment.proxy.log.entries(mark) if e.user == "manager"]
     assert len([e for e in asked if e.verb != "watch"]) <= 6  # the informer's own, every 10 s
-    await world.environment.install_crds(definition(kind))
+    await harness.environment.install_crds(definition(kind))
     await fleet.ready("a")
 
 
 async def test_h_a8_a_crd_that_comes_back_with_another_plural_is_watched_there(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     kind = gadgets("Doohickey")
-    fleet = await with_tenant_of_uninstalled(world, kind)
+    fleet = await with_tenant_of_uninstalled(harness, kind)
     other = RESTMapping(kind.gvk, plural="doohickies", namespaced=True)
-    await world.environment.install_crds(definition(other))
+    await harness.environment.install_crds(definition(other))
     await fleet.there(other, "it")
     await fleet.ready("a")
 
 
 async def test_h_a8_a_kind_that_discovery_shows_late_is_looked_for_until_it_does(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     """An API server updates discovery after the CRD, and no event says that it has."""
     kind = gadgets("Sprocket")
-    fleet = await with_tenant_of_uninstalled(world, kind)
+    fleet = await with_tenant_of_uninstalled(harness, kind)
 
     discovery = Match(user="manager", resource="/apis*")
-    lagging = world.environment.proxy.add(StaleReads(), discovery, times=None)
-    assert world.manager is not None
+    lagging = harness.environment.proxy.add(StaleReads(), discovery, times=None)
+    assert harness.manager is not None
     # The first answer is what discovery stays at. A lookup under way before the rule has none of it.
     while not lagging.fired:
         with contextlib.suppress(NoKindMatch):
-            await world.manager.live_client.mapper.discover(kind.gvk)
+            await harness.manager.live_client.mapper.discover(kind.gvk)
     other = RESTMapping(kind.gvk, plural="sprocketry", namespaced=True)
-    await world.environment.install_crds(definition(other))
+    await harness.environment.install_crds(definition(other))
     established = lagging.fired
 
     async def looked() -> int:
         return lagging.fired - established
 
-    await world.eventually(looked, lambda seen: seen >= 2)
+    await harness.eventually(looked, lambda seen: seen >= 2)
     assert await fleet.get(other, "it") is None
-    world.environment.proxy.remove(lagging.id)
+    harness.environment.proxy.remove(lagging.id)
     await fleet.there(other, "it")
     await fleet.ready("a")

@@ -11,7 +11,7 @@ from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.json import Json
 from tests.tenancy.entries import JOB, end_job, job, refused
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
@@ -20,13 +20,13 @@ NONE: tuple[dict[str, Any], ...] = ()
 
 
 @pytest.fixture
-def world(shared_world_with_nodes: World) -> World:
-    return shared_world_with_nodes
+def harness(shared_harness_with_nodes: TenancyHarness) -> TenancyHarness:
+    return shared_harness_with_nodes
 
 
-async def one_tenant(world: World) -> Fleet:
+async def one_tenant(harness: TenancyHarness) -> Fleet:
     """A fleet with one row and no template."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     return fleet
@@ -54,18 +54,18 @@ async def status(fleet: Fleet) -> TenantStatus:
 
 
 @pytest.mark.criterion("M1")
-async def test_m1_of_a_chain_each_comes_after_what_it_depends_on(world: World) -> None:
-    fleet = await one_tenant(world)
-    mark = world.mark()
+async def test_m1_of_a_chain_each_comes_after_what_it_depends_on(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
+    mark = harness.mark()
     await fleet.template(configMaps=[entry("a", "b"), entry("b", "c"), entry("c")])
     await fleet.ready(TENANT)
     assert applied(fleet, mark) == ["c", "b", "a"]
 
 
 @pytest.mark.criterion("M2")
-async def test_m2_a_resource_waits_for_all_of_its_dependencies(world: World) -> None:
-    fleet = await one_tenant(world)
-    mark = world.mark()
+async def test_m2_a_resource_waits_for_all_of_its_dependencies(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
+    mark = harness.mark()
     jobs = [job("first", seconds="600"), job("second", seconds="600")]
     await fleet.template(
         jobs=jobs, configMaps=[entry("last", "first", "second", "free"), entry("free")]
@@ -73,7 +73,7 @@ async def test_m2_a_resource_waits_for_all_of_its_dependencies(world: World) -> 
     await fleet.there(CONFIG_MAP, "a-free")
     await end_job(fleet, "a-first")
     await fleet.there(JOB, "a-first", lambda seen: seen["status"].get("succeeded") == 1)
-    await world.idle()
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-last") is None, "the second job is not done"
     await end_job(fleet, "a-second")
     await fleet.ready(TENANT)
@@ -83,9 +83,11 @@ async def test_m2_a_resource_waits_for_all_of_its_dependencies(world: World) -> 
 
 
 @pytest.mark.criterion("M3")
-async def test_m3_the_sides_of_a_diamond_come_between_its_start_and_its_end(world: World) -> None:
-    fleet = await one_tenant(world)
-    mark = world.mark()
+async def test_m3_the_sides_of_a_diamond_come_between_its_start_and_its_end(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
+    mark = harness.mark()
     sides = [entry("left", "top"), entry("right", "top")]
     await fleet.template(configMaps=[entry("bottom", "left", "right"), *sides, entry("top")])
     await fleet.ready(TENANT)
@@ -106,13 +108,13 @@ async def test_m3_the_sides_of_a_diamond_come_between_its_start_and_its_end(worl
 )
 @pytest.mark.matrix
 async def test_m_a_cycle_is_reported_and_nothing_of_it_is_rolled_out(
-    world: World, edges: dict[str, str], path: str
+    harness: TenancyHarness, edges: dict[str, str], path: str
 ) -> None:
-    fleet = await one_tenant(world)
+    fleet = await one_tenant(harness)
     await fleet.template(configMaps=[entry(name, to) for name, to in edges.items()])
     reported = await fleet.until(TenantTemplate, "app", "Valid", "False", "DependencyCycle")
     assert f"circular dependency detected: {path}" in reported.message
-    await world.idle()
+    await harness.idle()
     assert await fleet.tenants() == []
 
 
@@ -126,8 +128,10 @@ async def notes(fleet: Fleet) -> set[str]:
 
 @pytest.mark.criterion("N1")
 @pytest.mark.criterion("FAULT-B7")
-async def test_n1_what_depends_on_a_failure_is_skipped_until_that_is_fixed(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n1_what_depends_on_a_failure_is_skipped_until_that_is_fixed(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(services=[refused()], configMaps=[entry("skipped", "bad")])
     await fleet.until(Tenant, TENANT, "Ready", "False", "ResourcesFailed")
     await fleet.event("DependencySkipped")
@@ -146,31 +150,33 @@ async def test_n1_what_depends_on_a_failure_is_skipped_until_that_is_fixed(world
 
 @pytest.mark.criterion("N2")
 @pytest.mark.matrix
-async def test_n2_a_resource_may_be_applied_though_its_dependency_failed(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n2_a_resource_may_be_applied_though_its_dependency_failed(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
     anyway = entry("anyway", "bad", skipOnDependencyFailure=False)
     await fleet.template(services=[refused()], configMaps=[anyway])
     await fleet.there(CONFIG_MAP, "a-anyway")
     await fleet.until(Tenant, TENANT, "Ready", "False", "ResourcesFailed")
     assert (await fleet.event("ResourceFailed"))["note"].startswith("bad: ")
-    found = await world.eventually(lambda: status(fleet), lambda seen: seen.ready_resources == 1)
+    found = await harness.eventually(lambda: status(fleet), lambda seen: seen.ready_resources == 1)
     assert (found.skipped_resources, found.failed_resource_ids) == (0, ["bad"])
     assert await notes(fleet) == set()
 
 
 @pytest.mark.criterion("N3")
 @pytest.mark.matrix
-async def test_n3_what_depends_on_a_skipped_resource_is_skipped(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n3_what_depends_on_a_skipped_resource_is_skipped(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(
         services=[refused()], configMaps=[entry("cascade", "skipped"), entry("skipped", "bad")]
     )
-    found = await world.eventually(
+    found = await harness.eventually(
         lambda: fleet.find(Tenant, TENANT),
         lambda seen: seen is not None and seen.status.skipped_resources == 2,
     )
     assert found.status.skipped_resource_ids == ["cascade", "skipped"]
-    await world.eventually(
+    await harness.eventually(
         lambda: notes(fleet),
         lambda seen: (
             seen
@@ -185,8 +191,8 @@ async def test_n3_what_depends_on_a_skipped_resource_is_skipped(world: World) ->
 
 @pytest.mark.criterion("N4")
 @pytest.mark.matrix
-async def test_n4_in_one_chain_some_are_skipped_and_some_are_not(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n4_in_one_chain_some_are_skipped_and_some_are_not(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(
         services=[refused()],
         configMaps=[
@@ -198,19 +204,21 @@ async def test_n4_in_one_chain_some_are_skipped_and_some_are_not(world: World) -
     )
     for name in ("a-anyway", "a-after", "a-free"):
         await fleet.there(CONFIG_MAP, name)
-    found = await world.eventually(lambda: status(fleet), lambda seen: seen.ready_resources == 3)
+    found = await harness.eventually(lambda: status(fleet), lambda seen: seen.ready_resources == 3)
     assert (found.skipped_resource_ids, found.failed_resource_ids) == (["skipped"], ["bad"])
     assert await fleet.get(CONFIG_MAP, "a-skipped") is None
 
 
 @pytest.mark.criterion("N5")
 @pytest.mark.matrix
-async def test_n5_what_waits_for_a_dependency_is_not_reported_as_skipped(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n5_what_waits_for_a_dependency_is_not_reported_as_skipped(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(jobs=[job("slow", seconds="600")], configMaps=[entry("blocked", "slow")])
     reported = await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
     assert "1 blocked" in reported.message
-    await world.idle()
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-blocked") is None
     assert (await status(fleet)).skipped_resources == 0
     assert await notes(fleet) == set()
@@ -220,8 +228,8 @@ async def test_n5_what_waits_for_a_dependency_is_not_reported_as_skipped(world: 
 
 @pytest.mark.criterion("N6")
 @pytest.mark.matrix
-async def test_n6_kubectl_get_has_a_column_skipped(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_n6_kubectl_get_has_a_column_skipped(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(services=[refused()], configMaps=[entry("skipped", "bad")])
     await fleet.until(Tenant, TENANT, "Ready", "False", "ResourcesFailed")
     columns = {column.name: column.json_path for column in Tenant.options().print_columns}

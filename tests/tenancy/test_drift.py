@@ -32,7 +32,7 @@ from tests.tenancy.drift_matrix import (
     Operations,
     template_lists,
 )
-from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, World
+from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, TenancyHarness
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -48,33 +48,35 @@ OURS = ("ctrlruntime.dev/", "tenancy.ctrlruntime.dev/")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """One tenant with a resource in each of the sixteen lists, all there and at rest."""
     folder = tmp_path_factory.mktemp("drift")
-    async with World.start(folder, nodes=True, pods=False) as world:
-        await world.environment.install_crds(WIDGET_CRD)
-        await world.make_namespace(world.place(ELSEWHERE))
-        world.rows("a")
-        await world.registry()
-        await world.template("all", **template_lists(EVERY_CASE, world.place(ELSEWHERE)))
-        await world.ready("a-all")
-        await world.idle()
+    async with TenancyHarness.start(folder, nodes=True, pods=False) as harness:
+        await harness.environment.install_crds(WIDGET_CRD)
+        await harness.make_namespace(harness.place(ELSEWHERE))
+        harness.rows("a")
+        await harness.registry()
+        await harness.template("all", **template_lists(EVERY_CASE, harness.place(ELSEWHERE)))
+        await harness.ready("a-all")
+        await harness.idle()
         Foreigner.seconds.clear()
-        yield world
+        yield harness
         if Foreigner.seconds:
             assert statistics.median(Foreigner.seconds) <= CEILING
 
 
-def namespace_of(world: World, case: Case) -> str:
+def namespace_of(harness: TenancyHarness, case: Case) -> str:
     """Where a case's object is."""
-    return world.place(ELSEWHERE) if case.elsewhere else world.namespace
+    return harness.place(ELSEWHERE) if case.elsewhere else harness.namespace
 
 
 @dataclass(slots=True)
 class Foreigner:
     """Somebody else, who edits one object as kubectl and other operators would."""
 
-    world: World
+    harness: TenancyHarness
     case: Case
     tracked: Mapping[str, Any]
     undone: list[str] = field(default_factory=list)
@@ -84,10 +86,10 @@ class Foreigner:
 
     @property
     def namespace(self) -> str:
-        return namespace_of(self.world, self.case)
+        return namespace_of(self.harness, self.case)
 
     async def live(self) -> Manifest | None:
-        return await self.world.get(self.case.kind, self.case.name, namespace=self.namespace)
+        return await self.harness.get(self.case.kind, self.case.name, namespace=self.namespace)
 
     async def seen(self) -> Manifest:
         live = await self.live()
@@ -108,7 +110,7 @@ class Foreigner:
         where = self.namespace if self.case.kind.namespaced else None
         while True:  # the server gives up when others keep writing in between
             with contextlib.suppress(Conflict):
-                await self.world.client.patch(
+                await self.harness.client.patch(
                     self.case.kind,
                     self.case.name,
                     patch,
@@ -120,7 +122,7 @@ class Foreigner:
 
     async def apply(self, patch: Manifest) -> None:
         """Another operator, which applies by force."""
-        await self.world.client.apply(
+        await self.harness.client.apply(
             _merged(self._identity(), patch), field_manager="other-operator", force=True
         )
 
@@ -130,13 +132,13 @@ class Foreigner:
             live = await self.seen()
             change(live)
             with contextlib.suppress(Conflict):
-                await self.world.client.update(live, field_manager="other-updater")
+                await self.harness.client.update(live, field_manager="other-updater")
                 return
 
     async def delete(self) -> None:
         """`kubectl delete`."""
         where = self.namespace if self.case.kind.namespaced else None
-        await self.world.client.delete(self.case.kind, self.case.name, namespace=where)
+        await self.harness.client.delete(self.case.kind, self.case.name, namespace=where)
 
     async def is_gone(self, uid: str) -> bool:
         """Whether this very object has gone."""
@@ -159,7 +161,7 @@ class Foreigner:
         await edit
         if leaving:
             gone = functools.partial(self.is_gone, old["metadata"]["uid"])
-            await self.world.eventually(gone)
+            await self.harness.eventually(gone)
             start = time.monotonic()
         seen: Manifest | None = None
         while time.monotonic() < start + PATIENCE:
@@ -169,7 +171,7 @@ class Foreigner:
                 self.seconds.append(time.monotonic() - start)
                 return
             await asyncio.sleep(0.005)
-        tenant = await self.world.tenant("a-all")
+        tenant = await self.harness.tenant("a-all")
         conditions = [] if tenant is None else [c.message for c in tenant.status.conditions]
         raise AssertionError(
             f"{self.case.id}: {what} was not undone within {PATIENCE:g} s\n{conditions}\n{seen}"
@@ -228,20 +230,20 @@ def _tracking(live: Manifest) -> dict[str, Any]:
     return tracked | ({"ownerReferences": references} if references else {})
 
 
-async def _foreigner(world: World, case: Case) -> Foreigner:
-    live = await world.get(case.kind, case.name, namespace=namespace_of(world, case))
+async def _foreigner(harness: TenancyHarness, case: Case) -> Foreigner:
+    live = await harness.get(case.kind, case.name, namespace=namespace_of(harness, case))
     assert live is not None
-    return Foreigner(world, case, _tracking(live))
+    return Foreigner(harness, case, _tracking(live))
 
 
-def _writes(world: World, mark: Mark) -> list[str]:
+def _writes(harness: TenancyHarness, mark: Mark) -> list[str]:
     """Every write of the manager since then, but for its own statuses.
 
     Without those the server refused because the object was a newer one: simulated nodes write too.
     """
     return [
         f"{entry.verb} {entry.resource} {entry.namespace}/{entry.name} {entry.code}"
-        for entry in world.environment.proxy.log.entries(mark)
+        for entry in harness.environment.proxy.log.entries(mark)
         if entry.user == "manager"
         and entry.verb in WRITES
         and entry.code != 409
@@ -250,10 +252,10 @@ def _writes(world: World, mark: Mark) -> list[str]:
     ]
 
 
-async def _costs(world: World, mark: Mark, foreigner: Foreigner) -> None:
+async def _costs(harness: TenancyHarness, mark: Mark, foreigner: Foreigner) -> None:
     """At rest; and each edit that had to be undone was undone by one write."""
-    await world.idle()
-    writes = _writes(world, mark)
+    await harness.idle()
+    writes = _writes(harness, mark)
     undone = foreigner.undone
     assert len(writes) == len(undone), f"{undone}\n" + "\n".join(writes)
     assert all(f"/{foreigner.case.name} " in write for write in writes)
@@ -271,9 +273,9 @@ each_kind_and_strategy = pytest.mark.parametrize("case", [param(case) for case i
 @each_kind_and_strategy
 @pytest.mark.criterion("FAULT-B8", "FAULT-B19")
 async def test_a_changed_value_a_removed_field_and_an_edited_item_are_put_back(
-    world: World, case: Case
+    harness: TenancyHarness, case: Case
 ) -> None:
-    other, mark = await _foreigner(world, case), world.mark()
+    other, mark = await _foreigner(harness, case), harness.mark()
     if case.value is not None:
         value = case.value
         await other.is_undone("value edited", other.edit(value))
@@ -287,15 +289,15 @@ async def test_a_changed_value_a_removed_field_and_an_edited_item_are_put_back(
         path, changed = case.item
         operations = [{"op": "replace", "path": path, "value": changed}]
         await other.is_undone("list item edited", other.operate(operations))
-    await _costs(world, mark, other)
+    await _costs(harness, mark, other)
 
 
 @each_kind_and_strategy
 @pytest.mark.criterion("FAULT-B19")
 async def test_changed_and_removed_labels_and_annotations_are_put_back(
-    world: World, case: Case
+    harness: TenancyHarness, case: Case
 ) -> None:
-    other, mark = await _foreigner(world, case), world.mark()
+    other, mark = await _foreigner(harness, case), harness.mark()
     edits: dict[str, Manifest] = {
         "label changed": {"labels": {"team": "evil"}},
         "label removed": {"labels": {"team": None}},
@@ -308,12 +310,14 @@ async def test_changed_and_removed_labels_and_annotations_are_put_back(
         edits[f"our label {name} removed"] = {"labels": {name: None}}
     for what, metadata in edits.items():
         await other.is_undone(what, other.edit({"metadata": metadata}))
-    await _costs(world, mark, other)
+    await _costs(harness, mark, other)
 
 
 @each_kind_and_strategy
-async def test_our_own_annotations_and_references_are_put_back(world: World, case: Case) -> None:
-    other, mark = await _foreigner(world, case), world.mark()
+async def test_our_own_annotations_and_references_are_put_back(
+    harness: TenancyHarness, case: Case
+) -> None:
+    other, mark = await _foreigner(harness, case), harness.mark()
     for name in other.tracked["annotations"]:
         for what, value in (("changed", "evil"), ("removed", None)):
             edit = other.edit({"metadata": {"annotations": {name: value}}})
@@ -321,16 +325,16 @@ async def test_our_own_annotations_and_references_are_put_back(world: World, cas
     if "ownerReferences" in other.tracked:
         edit = other.edit({"metadata": {"ownerReferences": None}})
         await other.is_undone("owner reference removed", edit)
-    await _costs(world, mark, other)
+    await _costs(harness, mark, other)
 
 
 @pytest.mark.parametrize("case", [param(case) for case in EVERY_CASE if case.value is not None])
 async def test_a_file_put_over_an_object_leaves_nothing_of_ours_and_is_undone(
-    world: World, case: Case
+    harness: TenancyHarness, case: Case
 ) -> None:
     """`kubectl replace -f`: no annotation, label or reference of ours, and another value."""
     assert case.value is not None
-    other, mark, value = await _foreigner(world, case), world.mark(), case.value
+    other, mark, value = await _foreigner(harness, case), harness.mark(), case.value
 
     def as_in_a_file(live: Manifest) -> None:
         live.update(_merged(live, value))
@@ -338,12 +342,12 @@ async def test_a_file_put_over_an_object_leaves_nothing_of_ours_and_is_undone(
             live["metadata"].pop(name, None)
 
     await other.is_undone("file put over it", other.put(as_in_a_file))
-    await _costs(world, mark, other)
+    await _costs(harness, mark, other)
 
 
 @each_kind_and_strategy
-async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case) -> None:
-    other, mark = await _foreigner(world, case), world.mark()
+async def test_wiped_managed_fields_are_taken_up_again(harness: TenancyHarness, case: Case) -> None:
+    other, mark = await _foreigner(harness, case), harness.mark()
     wiped: Manifest = {"metadata": {"managedFields": [{}]}}
 
     async def recorded() -> bool:
@@ -351,7 +355,7 @@ async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case)
 
     await other.edit(wiped)
     if not case.options.get("patchStrategy"):
-        await world.eventually(recorded)
+        await harness.eventually(recorded)
     if case.value is not None:
         value = case.value
         await other.is_undone("wiped and edited", other.edit(_merged(wiped, value)))
@@ -359,28 +363,28 @@ async def test_wiped_managed_fields_are_taken_up_again(world: World, case: Case)
     edit = other.edit({"metadata": {"labels": {"team": "evil"}}})
     await other.is_undone("label edited afterwards", edit)
     # At most three each: the write, the record of its fields, the end of the server's stand-in.
-    await world.idle()
-    assert len(_writes(world, mark)) <= 3 * (len(other.undone) + 1)
+    await harness.idle()
+    assert len(_writes(harness, mark)) <= 3 * (len(other.undone) + 1)
 
 
 @each_kind_and_strategy
-async def test_a_deleted_object_comes_back(world: World, case: Case) -> None:
-    other = await _foreigner(world, case)
+async def test_a_deleted_object_comes_back(harness: TenancyHarness, case: Case) -> None:
+    other = await _foreigner(harness, case)
     uid = (await other.seen())["metadata"]["uid"]
     # What is in a namespace goes first, and a server takes its time over that.
     await other.is_undone("deleted", other.delete(), leaving=case.kind == NAMESPACE_KIND)
     assert (await other.seen())["metadata"]["uid"] != uid
-    await world.ready("a-all")
+    await harness.ready("a-all")
 
 
-async def test_what_others_add_stays_and_causes_no_write(world: World) -> None:
-    others = [await _foreigner(world, case) for case in EVERY_CASE]
+async def test_what_others_add_stays_and_causes_no_write(harness: TenancyHarness) -> None:
+    others = [await _foreigner(harness, case) for case in EVERY_CASE]
     metadata = {"labels": {"foreign": "x"}, "annotations": {"foreign": "x"}}
-    await world.idle()
-    mark = world.mark()
+    await harness.idle()
+    mark = harness.mark()
     for other in others:
         await other.edit({"metadata": metadata, **(other.case.foreign or {})})
-    await world.idle()
-    assert _writes(world, mark) == []
+    await harness.idle()
+    assert _writes(harness, mark) == []
     for other in others:
         assert _holds({"metadata": metadata, **(other.case.foreign or {})}, await other.seen())

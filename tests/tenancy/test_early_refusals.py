@@ -7,20 +7,20 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from internal.tenancy.rows import mapping_problems
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 from tests.tenancy.test_plan import spec
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_bare_function_is_refused_at_the_template_and_reaches_no_tenant(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"at": "first"})])
@@ -50,8 +50,8 @@ async def test_a_bare_function_is_refused_at_the_template_and_reaches_no_tenant(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_mapping_that_no_template_can_name_is_refused(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_mapping_that_no_template_can_name_is_refused(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry(extraValueMappings={"bad-name": "plan"})
     found = await fleet.until(TenantRegistry, "registry", "Ready", "False", "InvalidMappings")

@@ -12,12 +12,12 @@ from internal.tenancy.expansion import MOST_ELEMENTS, expand
 from internal.tenancy.rendering import Renderer, RenderError
 from internal.tenancy.variables import Variables
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def entry(**fields: Json) -> TResource:
@@ -128,9 +128,9 @@ async def test_when_is_asked_for_each_element(renderer: Renderer) -> None:
 @pytest.mark.criterion("WHEN")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_resource_comes_and_goes_with_its_row_and_others_do_not_wait_for_it(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", plan="gold")
     fleet.row("b", plan="basic")
     await fleet.registry()
@@ -171,9 +171,9 @@ async def test_a_resource_comes_and_goes_with_its_row_and_others_do_not_wait_for
 @pytest.mark.criterion("FOREACH")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_elements_come_and_go_and_nothing_goes_for_a_list_that_is_broken(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", plan="eu,us")
     fleet.row("none", plan="[]")
     await fleet.registry()
@@ -219,8 +219,10 @@ async def test_elements_come_and_go_and_nothing_goes_for_a_list_that_is_broken(
 
 @pytest.mark.criterion("FOREACH")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_depends_on_a_list_waits_for_all_of_it_and_names_it(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_what_depends_on_a_list_waits_for_all_of_it_and_names_it(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", plan="eu,us")
     await fleet.registry()
     service = {
@@ -245,8 +247,10 @@ async def test_what_depends_on_a_list_waits_for_all_of_it_and_names_it(world: Wo
 
 @pytest.mark.criterion("FOREACH")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_bad_templates_of_a_choice_are_named_before_any_row_is_read(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_bad_templates_of_a_choice_are_named_before_any_row_is_read(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(
@@ -286,11 +290,13 @@ async def test_g_t4_a_conversion_that_loses_something_decides_nothing(
 
 @pytest.mark.criterion("G-T4")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(world: World) -> None:
+async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(
+    harness: TenancyHarness,
+) -> None:
     """In what decides which objects there are; content may still be converted with a loss."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", plan="1", image="eu,us", replicas=1)
-    await world.make_namespace(f"{fleet.namespace}-1")
+    await harness.make_namespace(f"{fleet.namespace}-1")
     await fleet.registry()
     await fleet.template(
         configMaps=[
@@ -314,7 +320,7 @@ async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(world: World
     for name in names:
         await fleet.there(CONFIG_MAP, name)
     await fleet.ready("a-app")
-    since = world.mark()
+    since = harness.mark()
     fleet.row("a", plan="enabled", image="null", replicas="three")
     await fleet.there(CONFIG_MAP, "a-content", lambda seen: seen["data"] == {"n": "0"})
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
@@ -326,8 +332,10 @@ async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(world: World
     ):
         assert part in found.message, found.message
     await fleet.until(Tenant, "a-app", "ValuesConverted", "False", "LossyConversion")
-    await world.idle()
-    assert [e.name for e in world.environment.proxy.log.entries(since) if e.verb == "delete"] == []
+    await harness.idle()
+    assert [
+        e.name for e in harness.environment.proxy.log.entries(since) if e.verb == "delete"
+    ] == []
     for name in names:
         assert await fleet.get(CONFIG_MAP, name)
     fleet.row("a", plan="0", image="eu", replicas=2)

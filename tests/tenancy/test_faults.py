@@ -44,7 +44,7 @@ from ctrlruntime.envtest.proxy import (
 )
 from internal.tenancy.missing_permissions import GRANTED
 from tests.tenancy.fault_scenario import Ending, Story, sample_lists
-from tests.tenancy.harness import World
+from tests.tenancy.harness import TenancyHarness
 from tests.tenancy.servers import EMBEDDED, server_of
 
 pytestmark = [
@@ -62,7 +62,7 @@ INACTIVITY_REAL = 10.0
 def impatient() -> CacheOptions:
     """A minute of faults is told in seconds: waits grow to one second in place of thirty."""
     reflector = ReflectorOptions(
-        inactivity=INACTIVITY if World.ground is None else INACTIVITY_REAL,
+        inactivity=INACTIVITY if TenancyHarness.shared_server is None else INACTIVITY_REAL,
         backoff=BackoffOptions(initial=0.1, cap=1.0),
     )
     return CacheOptions(informers=InformerOptions(reflector=reflector, resync=None))
@@ -77,19 +77,23 @@ WRITES_OF_SMALL = 22
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    """One world for all; bookmarks come often, so that a watch that brings none is silent."""
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
+    """One harness for all; bookmarks come often, so that a watch that brings none is silent."""
     folder = tmp_path_factory.mktemp("faults")
     server = {"bookmark_interval": INACTIVITY / 4}
-    async with World.start(folder, nodes=True, cache=impatient(), server=server) as world:
-        yield world
-        await world.idle()
+    async with TenancyHarness.start(
+        folder, nodes=True, cache=impatient(), server=server
+    ) as harness:
+        yield harness
+        await harness.idle()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def calm(world: World) -> Ending:
+async def calm(harness: TenancyHarness) -> Ending:
     """How the five-resource story ends without a fault."""
-    return await (await Story.make(world)).tell()
+    return await (await Story.make(harness)).run_scenario()
 
 
 # -- faults of single requests ---------------------------------------------------------------------
@@ -158,7 +162,7 @@ Tale = tuple[Story, Ending, int]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def tales(
-    request: pytest.FixtureRequest, world: World, calm: Ending
+    request: pytest.FixtureRequest, harness: TenancyHarness, calm: Ending
 ) -> AsyncIterator[dict[str, asyncio.Task[Tale]]]:
     """The stories with faults of their own that are asked for, told at the same time."""
     asked = {
@@ -166,10 +170,10 @@ async def tales(
         for item in request.session.items
         if isinstance(item, pytest.Function)
         and hasattr(item, "callspec")
-        and (server_of(item) == EMBEDDED) is not world.is_real
+        and (server_of(item) == EMBEDDED) is not harness.is_real
     }
     told = {
-        name: asyncio.create_task(under(world, fault))
+        name: asyncio.create_task(under(harness, fault))
         for name, fault in FAULTS.items()
         if name in asked
     }
@@ -179,20 +183,20 @@ async def tales(
     await asyncio.gather(*told.values(), return_exceptions=True)
 
 
-async def under(world: World, fault: Fault) -> Tale:
-    story = await Story.make(world, fault.lists)
-    fired = fault.bring(world.environment.proxy, story.fleet.namespace)
-    return story, await story.tell(), fired()
+async def under(harness: TenancyHarness, fault: Fault) -> Tale:
+    story = await Story.make(harness, fault.lists)
+    fired = fault.bring(harness.environment.proxy, story.fleet.namespace)
+    return story, await story.run_scenario(), fired()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def calm_small(world: World) -> Ending:
-    return await (await Story.make(world, SMALL)).tell()
+async def calm_small(harness: TenancyHarness) -> Ending:
+    return await (await Story.make(harness, SMALL)).run_scenario()
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def calm_unordered(world: World) -> Ending:
-    return await (await Story.make(world, UNORDERED)).tell()
+async def calm_unordered(harness: TenancyHarness) -> Ending:
+    return await (await Story.make(harness, UNORDERED)).run_scenario()
 
 
 OF_THE_SERVER = {
@@ -238,12 +242,14 @@ LISTS = Match(user="manager", verb="list")
 WATCHES = Match(user="manager", verb="watch")
 
 
-async def test_own_writes_that_are_seen_late_are_not_repeated(world: World, calm: Ending) -> None:
+async def test_own_writes_that_are_seen_late_are_not_repeated(
+    harness: TenancyHarness, calm: Ending
+) -> None:
     """Every event comes 0.3 s after its forerunner: many of them long after the next write."""
-    story = await Story.make(world)
-    rule = world.environment.proxy.add(DelayEvents(seconds=0.3), STREAMS, times=None)
-    with removing(world, rule):
-        ending = await story.tell()
+    story = await Story.make(harness)
+    rule = harness.environment.proxy.add(DelayEvents(seconds=0.3), STREAMS, times=None)
+    with removing(harness, rule):
+        ending = await story.run_scenario()
     compare(ending, calm)
     assert rule.fired > 20
     assert ending.surplus(calm).total() == 0
@@ -259,17 +265,17 @@ async def test_own_writes_that_are_seen_late_are_not_repeated(world: World, calm
     ],
 )
 async def test_a_fleet_lives_from_answers_where_no_event_comes(
-    world: World, calm_unordered: Ending, resource: str
+    harness: TenancyHarness, calm_unordered: Ending, resource: str
 ) -> None:
     """Told alone: an answer that comes after a later event of another fleet, by the same watch, is old news.
 
     Only a proxy drops one event and delivers the next.
     """
-    story = await Story.make(world, UNORDERED)
+    story = await Story.make(harness, UNORDERED)
     lost = Match(user="manager", resource=resource, namespace=story.fleet.namespace)
-    rule = world.environment.proxy.add(DropEvents(), lost, times=None)
-    with removing(world, rule):
-        ending = await story.tell()
+    rule = harness.environment.proxy.add(DropEvents(), lost, times=None)
+    with removing(harness, rule):
+        ending = await story.run_scenario()
     assert rule.fired
     compare(ending, calm_unordered)
     assert ending.surplus(calm_unordered).total() == 0
@@ -277,18 +283,18 @@ async def test_a_fleet_lives_from_answers_where_no_event_comes(
 
 
 async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
-    world: World, calm: Ending
+    harness: TenancyHarness, calm: Ending
 ) -> None:
     """The Deployment is ready, and nobody said so: the list after an expired watch does."""
-    story = await Story.make(world)
+    story = await Story.make(harness)
     lost = Match(user="manager", resource="deployments.apps", namespace=story.fleet.namespace)
-    rule = world.environment.proxy.add(DropEvents(), lost, times=None)
+    rule = harness.environment.proxy.add(DropEvents(), lost, times=None)
     beginning = asyncio.create_task(story.begin())
-    with removing(world, rule):
-        await world.environment.proxy.wait_fired(rule, 4)
+    with removing(harness, rule):
+        await harness.environment.proxy.wait_fired(rule, 4)
         await story.idle()
     assert not beginning.done()
-    await list_again(world)
+    await list_again(harness)
     await beginning
     await story.change()
     compare(await story.end(), calm)
@@ -296,62 +302,66 @@ async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("clean", [True, False], ids=["ended", "broken"])
-async def test_watches_cut_again_and_again(world: World, calm: Ending, clean: bool) -> None:
+async def test_watches_cut_again_and_again(
+    harness: TenancyHarness, calm: Ending, clean: bool
+) -> None:
     def cut() -> None:
-        cut_watches(world.environment.proxy, clean=clean)
+        cut_watches(harness.environment.proxy, clean=clean)
 
-    await told_while(world, calm, cut, period=0.3)
+    await run_during(harness, calm, cut, period=0.3)
 
 
-async def test_watches_that_expire_again_and_again(world: World, calm: Ending) -> None:
-    await told_while(world, calm, lambda: expire_watches(world), period=0.5)
+async def test_watches_that_expire_again_and_again(harness: TenancyHarness, calm: Ending) -> None:
+    await run_during(harness, calm, lambda: expire_watches(harness), period=0.5)
 
 
 @pytest.mark.matrix
-async def test_an_expired_event_in_place_of_every_fourth(world: World, calm: Ending) -> None:
+async def test_an_expired_event_in_place_of_every_fourth(
+    harness: TenancyHarness, calm: Ending
+) -> None:
     """A server whose bookmarks come seldom has fewer events: there the story is told again."""
-    fired = every(world.environment.proxy, GoneWatch(), STREAMS, 4)
-    with clearing(world):
+    fired = every(harness.environment.proxy, GoneWatch(), STREAMS, 4)
+    with clearing(harness):
         while fired() < MOST_FAULTS:
-            ending = await (await Story.make(world)).tell()
+            ending = await (await Story.make(harness)).run_scenario()
             compare(ending, calm)
             assert ending.surplus(calm).total() == 0
 
 
 @pytest.mark.matrix
-async def test_watches_that_fall_silent(world: World, calm: Ending) -> None:
+async def test_watches_that_fall_silent(harness: TenancyHarness, calm: Ending) -> None:
     """Open connections that carry nothing: after a while without a bookmark they are given up."""
-    story = await Story.make(world)
-    rule = world.environment.proxy.add(SilenceWatch(), STREAMS, times=12)
-    with removing(world, rule):
-        ending = await story.tell()
+    story = await Story.make(harness)
+    rule = harness.environment.proxy.add(SilenceWatch(), STREAMS, times=12)
+    with removing(harness, rule):
+        ending = await story.run_scenario()
     assert rule.fired == 12
     compare(ending, calm)
     assert ending.surplus(calm).total() == 0
 
 
-async def test_lists_older_than_our_own_writes(world: World, calm: Ending) -> None:
+async def test_lists_older_than_our_own_writes(harness: TenancyHarness, calm: Ending) -> None:
     """Whenever the manager lists, it is answered from the past."""
-    stale = world.environment.proxy.add(StaleReads(), LISTS, times=None)
-    expire = functools.partial(expire_watches, world, pages=True)
-    await told_while(world, calm, expire, period=0.5, until=lambda: stale.fired > 0)
+    stale = harness.environment.proxy.add(StaleReads(), LISTS, times=None)
+    expire = functools.partial(expire_watches, harness, pages=True)
+    await run_during(harness, calm, expire, period=0.5, until=lambda: stale.fired > 0)
 
 
 @pytest.mark.matrix
-async def test_lists_that_fail(world: World, calm: Ending) -> None:
-    failed = every(world.environment.proxy, Fail(code=500), LISTS, 2)
-    expire = functools.partial(expire_watches, world, pages=True)
-    await told_while(world, calm, expire, period=0.5, until=lambda: failed() > 0)
+async def test_lists_that_fail(harness: TenancyHarness, calm: Ending) -> None:
+    failed = every(harness.environment.proxy, Fail(code=500), LISTS, 2)
+    expire = functools.partial(expire_watches, harness, pages=True)
+    await run_during(harness, calm, expire, period=0.5, until=lambda: failed() > 0)
 
 
 @pytest.mark.matrix
-async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> None:
+async def test_nothing_gets_through_for_a_while(harness: TenancyHarness, calm: Ending) -> None:
     """The network between manager and server is cut for two seconds, twice."""
-    story = await Story.make(world)
+    story = await Story.make(harness)
 
     async def cut() -> None:
-        proxy = world.environment.proxy
-        with clearing(world):
+        proxy = harness.environment.proxy
+        with clearing(harness):
             proxy.add(Cut(), STREAMS, times=None)
             cut_watches(proxy, clean=False)
             await asyncio.sleep(2)
@@ -367,19 +377,19 @@ async def test_nothing_gets_through_for_a_while(world: World, calm: Ending) -> N
     compare(await story.end(), calm)
 
 
-async def test_the_server_restarts(world: World, calm: Ending) -> None:
+async def test_the_server_restarts(harness: TenancyHarness, calm: Ending) -> None:
     """It is gone for two seconds in the midst of the work, and comes back with what it had.
 
     A real one on a busy machine takes a minute for that, and waits between attempts have grown so long.
     """
-    story = await Story.make(world)
+    story = await Story.make(harness)
     await story.plant()
 
     async def at_work() -> bool:
         return story.writes().total() > 2
 
-    await world.eventually(at_work)
-    await world.outage(seconds=2)
+    await harness.eventually(at_work)
+    await harness.outage(seconds=2)
     ending = await story.go_on()
     for item in ending.objects.values():  # a server that starts refuses what it allows later
         if item["conditions"].get(GRANTED, ["True"])[0] == "True":
@@ -394,26 +404,26 @@ STORM_SECONDS = 8.0
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("seed", [int(os.environ.get("STORM_SEED", "20260102"))])
-async def test_a_storm_of_faults(world: World, calm: Ending, seed: int) -> None:
+async def test_a_storm_of_faults(harness: TenancyHarness, calm: Ending, seed: int) -> None:
     """All faults in turn and at once, as a seed says, on three fleets. STORM_SEED tells another."""
     print(f"STORM_SEED={seed}")
     chance = random.Random(seed)
-    stories = [await Story.make(world) for _ in range(3)]
-    storm = asyncio.create_task(blow(world, chance))
+    stories = [await Story.make(harness) for _ in range(3)]
+    storm = asyncio.create_task(blow(harness, chance))
     try:
         for step in (Story.begin, Story.change):
             await asyncio.gather(*(step(story) for story in stories))
     finally:
         storm.cancel()
         await asyncio.gather(storm, return_exceptions=True)
-    await list_again(world)
+    await list_again(harness)
     for story in stories:
         compare(await story.end(), calm)
 
 
-async def blow(world: World, chance: random.Random) -> None:
+async def blow(harness: TenancyHarness, chance: random.Random) -> None:
     """Faults without a pause, for a while, and a list at the end: it tells what was dropped."""
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     requests = Match(user="manager", verb="write")
     weather: list[Callable[[], object]] = [
         lambda: proxy.add(LoseReply(), requests, nth=chance.randint(1, 3)),
@@ -436,19 +446,19 @@ async def blow(world: World, chance: random.Random) -> None:
                 await asyncio.sleep(chance.uniform(0.05, 0.4))
                 if gust % 12 == 0:
                     proxy.clear()
-                    expire_watches(world, pages=chance.random() < 0.5)
+                    expire_watches(harness, pages=chance.random() < 0.5)
     except TimeoutError:
         pass
     finally:
         proxy.clear()
-    await list_again(world)
+    await list_again(harness)
 
 
 # -- means -----------------------------------------------------------------------------------------
 
 
-async def told_while(
-    world: World,
+async def run_during(
+    harness: TenancyHarness,
     calm: Ending,
     fault: Callable[[], object],
     *,
@@ -460,7 +470,7 @@ async def told_while(
     async def met() -> bool:
         return until()
 
-    story = await Story.make(world)
+    story = await Story.make(harness)
 
     async def again() -> None:
         while True:
@@ -471,21 +481,21 @@ async def told_while(
     try:
         await story.begin()
         await story.change()
-        await world.eventually(met)
+        await harness.eventually(met)
     finally:
         faults.cancel()
-        world.environment.proxy.clear()
+        harness.environment.proxy.clear()
     ending = await story.end()
     compare(ending, calm)
     assert ending.surplus(calm).total() == 0
 
 
-def expire_watches(world: World, *, pages: bool = False) -> None:
+def expire_watches(harness: TenancyHarness, *, pages: bool = False) -> None:
     """End every watch of the manager, and refuse to take any up where it ended.
 
     `pages`: refuse the list as a stream, too, so that it is read in pages.
     """
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     refusals = len(proxy.streams) * (2 if pages else 1)
     if refusals:
         proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=refusals)
@@ -497,10 +507,10 @@ def cut_watches(proxy: Proxy, *, clean: bool = True) -> None:
     proxy.remove(proxy.add(CutWatch(clean=clean), STREAMS, times=100))
 
 
-async def list_again(world: World) -> None:
+async def list_again(harness: TenancyHarness) -> None:
     """Let no watch through before every informer has listed once more, those in a wait included."""
-    assert world.manager is not None
-    cache, proxy = world.manager.cache, world.environment.proxy
+    assert harness.manager is not None
+    cache, proxy = harness.manager.cache, harness.environment.proxy
     before = cache.stats()
 
     async def listed() -> bool:
@@ -508,21 +518,21 @@ async def list_again(world: World) -> None:
         # Informers that came later are behind those that there were.
         return all(now.lists > then.lists for then, now in zip(before, cache.stats(), strict=False))
 
-    with removing(world, proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=None)):
-        await world.eventually(listed)
+    with removing(harness, proxy.add(Fail(code=410, reason="Expired"), WATCHES, times=None)):
+        await harness.eventually(listed)
 
 
 @contextlib.contextmanager
-def removing(world: World, rule: ActiveRule) -> Iterator[None]:
+def removing(harness: TenancyHarness, rule: ActiveRule) -> Iterator[None]:
     try:
         yield
     finally:
-        world.environment.proxy.remove(rule)
+        harness.environment.proxy.remove(rule)
 
 
 @contextlib.contextmanager
-def clearing(world: World) -> Iterator[None]:
+def clearing(harness: TenancyHarness) -> Iterator[None]:
     try:
         yield
     finally:
-        world.environment.proxy.clear()
+        harness.environment.proxy.clear()

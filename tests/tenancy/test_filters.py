@@ -11,7 +11,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from internal.tenancy.ignore_fields import check, drift_paths, preserve
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import DEPLOYMENT, World, config_map
+from tests.tenancy.harness import DEPLOYMENT, TenancyHarness, config_map
 
 SPELLINGS = {"rfc-9535": "[?{}]", "older": "[?({})]", "spaced": "[? ( {} ) ]"}
 CONTAINERS: list[dict[str, Any]] = [
@@ -144,16 +144,16 @@ def test_6_what_is_not_supported_is_refused_with_the_field_and_a_fix(
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("spelling", ['[?@.name=="c"]', '[?(@.name=="c")]'], ids=["rfc", "older"])
 async def test_6_a_filtered_field_that_another_sets_stays_and_the_others_are_put_back(
-    world: World, spelling: str
+    harness: TenancyHarness, spelling: str
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     names = ("b", "c")
@@ -178,7 +178,7 @@ async def test_6_a_filtered_field_that_another_sets_stays_and_the_others_are_put
     )
     await fleet.ready("a-app")
     for name in reversed(names):
-        await world.client.patch(
+        await harness.client.patch(
             DEPLOYMENT,
             "a-app",
             {"spec": {"template": {"spec": {"containers": [{"name": name, "image": "theirs"}]}}}},
@@ -189,7 +189,7 @@ async def test_6_a_filtered_field_that_another_sets_stays_and_the_others_are_put
     await fleet.there(
         DEPLOYMENT, "a-app", lambda live: images(live) == {"b": "ours", "c": "theirs"}
     )
-    await world.idle()
+    await harness.idle()
     assert images(await fleet.get(DEPLOYMENT, "a-app")) == {"b": "ours", "c": "theirs"}
 
 
@@ -200,9 +200,9 @@ def images(deployment: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_6_a_template_with_a_filter_that_is_not_supported_is_invalid_and_makes_no_tenant(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     path = '$.data[?(@.name="c")]'

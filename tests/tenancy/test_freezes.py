@@ -18,7 +18,7 @@ from ctrlruntime.json import Json
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.forked_manager import fork_manager
-from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, World
+from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, TenancyHarness
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.rollout_fleet import (
     NAMES,
@@ -39,13 +39,13 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
-async def make_plain(world: World, *uids: str, **registry: Json) -> Fleet:
+async def make_plain(harness: TenancyHarness, *uids: str, **registry: Json) -> Fleet:
     """A fleet whose template has no rollout, with the content `one`."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*uids)
     await fleet.registry(deletionGuard={"maxDeletePercent": 100}, **registry)
     await fleet.template(**content("one"))
@@ -59,17 +59,17 @@ async def waiting(fleet: Fleet, reason: str, changes: int) -> ChangesWaiting:
     async def look() -> ChangesWaiting | None:
         return (await fleet.read(TenantRegistry, "registry")).status.waiting
 
-    return await fleet.world.eventually(
+    return await fleet.harness.eventually(
         look, lambda w: w is not None and (w.reason, w.changes) == (reason, changes)
     )
 
 
 async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_not(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await make_plain(world, "a", "b", "c")
-    async with frozen(world.client, reason="Inventory") as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    fleet = await make_plain(harness, "a", "b", "c")
+    async with frozen(harness.client, reason="Inventory") as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         fleet.row("b", plan="gold")
         fleet.delete_row("c")
         held = await waiting(fleet, "Frozen", 2)
@@ -85,10 +85,10 @@ async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_
 
         fleet.rows("d")
         await fleet.ready("d-app")
-        await world.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
+        await harness.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
         await fleet.there(CONFIG_MAP, "a-cm")
         counted = await freeze_until(
-            world.client, freeze, lambda each: each.status.held.tenancy == 3
+            harness.client, freeze, lambda each: each.status.held.tenancy == 3
         )
         assert counted.status.held.cloud is None, "no manager of the cloud system runs"
         assert await fleet.tenants() == ["a-app", "b-app", "c-app", "d-app"]
@@ -96,7 +96,7 @@ async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_
         assert await updated(fleet, "two") == {"d-app"}, "a new tenant has the present content"
         began = time.monotonic()
     await fleet.gone(Tenant, "c-app")
-    await world.eventually(
+    await harness.eventually(
         lambda: updated(fleet, "two"), lambda seen: seen == {"a-app", "b-app", "d-app"}
     )
     assert time.monotonic() - began < SECONDS
@@ -104,12 +104,14 @@ async def test_template_rows_and_removals_wait_while_new_tenants_and_repairs_do_
     assert (await fleet.read(TenantRegistry, "registry")).status.waiting is None
 
 
-async def test_a_spec_that_is_edited_by_hand_is_restored_in_a_freeze(world: World) -> None:
-    fleet = await make_plain(world, "a")
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+async def test_a_spec_that_is_edited_by_hand_is_restored_in_a_freeze(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make_plain(harness, "a")
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await fleet.patch(Tenant, "a-app", {"spec": {"configMaps": []}})
-        await world.eventually(lambda: _lists(fleet, "a-app"), lambda found: found == 1)
+        await harness.eventually(lambda: _lists(fleet, "a-app"), lambda found: found == 1)
         assert await updated(fleet, "one") == {"a-app"}
 
 
@@ -117,11 +119,11 @@ async def _lists(fleet: Fleet, name: str) -> int:
     return len((await fleet.read(Tenant, name)).spec.config_maps)
 
 
-async def test_a_rollout_waits_until_the_freeze_expires(world: World) -> None:
-    fleet = await make(world, maxSkew=2)
+async def test_a_rollout_waits_until_the_freeze_expires(harness: TenancyHarness) -> None:
+    fleet = await make(harness, maxSkew=2)
     later = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
-    async with frozen(world.client, reason="Audit", until=later) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    async with frozen(harness.client, reason="Audit", until=later) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await put(fleet, content("two"), maxSkew=2)
         held = await status(fleet, lambda seen: seen.phase == "Frozen")
         assert (held.waiting_reason, held.waiting) == ("Frozen", len(NAMES))
@@ -131,39 +133,41 @@ async def test_a_rollout_waits_until_the_freeze_expires(world: World) -> None:
         await fleet.ready("new-app")
         assert await updated(fleet, "two") == set(), "new tenants get what the others have"
         end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
-        await world.client.patch(ChangeFreeze, freeze, {"spec": {"until": format_time(end)}})
-        await world.eventually(lambda: updated(fleet, "two"), bool)
+        await harness.client.patch(ChangeFreeze, freeze, {"spec": {"until": format_time(end)}})
+        await harness.eventually(lambda: updated(fleet, "two"), bool)
         assert end <= datetime.now(UTC) < end + timedelta(seconds=SECONDS)
         await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(NAMES) + 1)
-        over = await freeze_until(world.client, freeze, lambda each: each.status.phase == "Ended")
+        over = await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Ended")
         assert over.status.held.tenancy == 0
     assert await updated(fleet, "two") == {*NAMES, "new-app"}
 
 
-async def test_strays_are_not_pruned_in_a_freeze_and_are_once_it_is_over(world: World) -> None:
-    fleet = await make_plain(world, "a")
+async def test_strays_are_not_pruned_in_a_freeze_and_are_once_it_is_over(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make_plain(harness, "a")
     await fleet.template(**content("one"), prune=True)
-    await world.eventually(lambda: _prunes(fleet, "a-app"), bool)
-    async with frozen(world.client, reason="Audit") as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    await harness.eventually(lambda: _prunes(fleet, "a-app"), bool)
+    async with frozen(harness.client, reason="Audit") as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         made = await stray(fleet, "a-copy")
 
         async def pending() -> list[tuple[str, str]]:
             found = (await fleet.read(Tenant, "a-app")).status.pending_removals
             return [(item.reason, item.message) for item in found]
 
-        ((reason, message),) = await world.eventually(pending, bool)
+        ((reason, message),) = await harness.eventually(pending, bool)
         assert reason == "Frozen"
         assert freeze in message
         assert "Audit" in message
         await fleet.until(Tenant, "a-app", "RemovalPending", "False", "Frozen")
         await fleet.until(Tenant, "a-app", "Ready", "True")
-        await freeze_until(world.client, freeze, lambda each: each.status.held.tenancy == 1)
-        await world.stop_manager()
-        await world.start_manager()
-        await world.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
+        await freeze_until(harness.client, freeze, lambda each: each.status.held.tenancy == 1)
+        await harness.stop_manager()
+        await harness.start_manager()
+        await harness.client.delete(CONFIG_MAP, "a-cm", namespace=fleet.namespace)
         await fleet.there(CONFIG_MAP, "a-cm")
-        await world.idle()
+        await harness.idle()
         assert await fleet.get(CONFIG_MAP, "a-copy") == made
         applied = (await fleet.read(Tenant, "a-app")).status.applied_resources
         assert not [key for key in applied if "a-copy" in key]
@@ -174,12 +178,12 @@ async def test_strays_are_not_pruned_in_a_freeze_and_are_once_it_is_over(world: 
     assert await fleet.get(CONFIG_MAP, "a-cm") is not None
 
 
-async def test_strays_of_an_exempt_registry_are_pruned_in_a_freeze(world: World) -> None:
-    fleet = await make_plain(world, "a")
+async def test_strays_of_an_exempt_registry_are_pruned_in_a_freeze(harness: TenancyHarness) -> None:
+    fleet = await make_plain(harness, "a")
     await fleet.template(**content("one"), prune=True)
-    await world.eventually(lambda: _prunes(fleet, "a-app"), bool)
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    await harness.eventually(lambda: _prunes(fleet, "a-app"), bool)
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await stray(fleet, "a-copy")
         await fleet.until(Tenant, "a-app", "RemovalPending", "False", "Frozen")
         exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
@@ -202,29 +206,31 @@ async def stray(fleet: Fleet, name: str) -> Json:
         "metadata": {**metadata, "name": name, "namespace": fleet.namespace},
         "data": {"value": "copied"},
     }
-    return await fleet.world.client.create(copied, field_manager="kubectl")
+    return await fleet.harness.client.create(copied, field_manager="kubectl")
 
 
-async def test_other_namespaces_and_exempt_registries_are_not_held(world: World) -> None:
-    fleet = await make_plain(world, "a")
-    async with frozen(world.client, namespaces=["elsewhere"]) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+async def test_other_namespaces_and_exempt_registries_are_not_held(harness: TenancyHarness) -> None:
+    fleet = await make_plain(harness, "a")
+    async with frozen(harness.client, namespaces=["elsewhere"]) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await fleet.template(**content("two"))
-        await world.eventually(lambda: updated(fleet, "two"), bool)
-    async with frozen(world.client, namespaces=[fleet.namespace], systems=["Tenancy"]) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.eventually(lambda: updated(fleet, "two"), bool)
+    async with frozen(harness.client, namespaces=[fleet.namespace], systems=["Tenancy"]) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await fleet.template(**content("three"))
         await waiting(fleet, "Frozen", 1)
         exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
         await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
-        await world.eventually(lambda: updated(fleet, "three"), bool)
+        await harness.eventually(lambda: updated(fleet, "three"), bool)
         assert await updated(fleet, "three") == {"a-app"}
 
 
-async def test_a_registry_that_is_deleted_keeps_its_tenants_in_a_freeze(world: World) -> None:
-    fleet = await make_plain(world, "a", deletionProtection=False)
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+async def test_a_registry_that_is_deleted_keeps_its_tenants_in_a_freeze(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make_plain(harness, "a", deletionProtection=False)
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await fleet.delete(TenantRegistry, "registry")
         await fleet.until(TenantRegistry, "registry", "Ready", "False", message=freeze)
         assert await fleet.tenants() == ["a-app"]
@@ -232,10 +238,12 @@ async def test_a_registry_that_is_deleted_keeps_its_tenants_in_a_freeze(world: W
     await fleet.gone(TenantRegistry, "registry")
 
 
-async def test_outside_of_the_registrys_window_changes_wait_for_its_opening(world: World) -> None:
+async def test_outside_of_the_registrys_window_changes_wait_for_its_opening(
+    harness: TenancyHarness,
+) -> None:
     month = (datetime.now(UTC) + timedelta(days=90)).month
     window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
-    fleet = await make_plain(world, "a", "b", maintenanceWindows=[window])
+    fleet = await make_plain(harness, "a", "b", maintenanceWindows=[window])
     await fleet.template(**content("two"))
     fleet.delete_row("b")
     held = await waiting(fleet, "Window", 2)
@@ -246,12 +254,12 @@ async def test_outside_of_the_registrys_window_changes_wait_for_its_opening(worl
     always = {"schedule": "* * * * *", "duration": "5m"}
     await fleet.patch(TenantRegistry, "registry", {"spec": {"maintenanceWindows": [always]}})
     await fleet.gone(Tenant, "b-app")
-    await world.eventually(lambda: updated(fleet, "two"), lambda seen: seen == {"a-app"})
+    await harness.eventually(lambda: updated(fleet, "two"), lambda seen: seen == {"a-app"})
 
 
-async def test_windows_that_cannot_be_used_are_closed_and_named(world: World) -> None:
+async def test_windows_that_cannot_be_used_are_closed_and_named(harness: TenancyHarness) -> None:
     bad = {"schedule": "0 3 * * *", "duration": "2h", "timeZone": "Mars/Olympus"}
-    fleet = await make_plain(world, "a", maintenanceWindows=[bad])
+    fleet = await make_plain(harness, "a", maintenanceWindows=[bad])
     await fleet.template(**content("two"))
     await waiting(fleet, "Window", 1)
     await fleet.until(
@@ -267,8 +275,8 @@ async def test_windows_that_cannot_be_used_are_closed_and_named(world: World) ->
 # -- managers that start in a freeze ---------------------------------------------------------------
 
 
-async def start(world: World, forkserver: ForkServer) -> ChildProcess:
-    return await fork_manager(world, forkserver, status_period=STATUS_PERIOD)
+async def start(harness: TenancyHarness, forkserver: ForkServer) -> ChildProcess:
+    return await fork_manager(harness, forkserver, status_period=STATUS_PERIOD)
 
 
 @pytest.mark.matrix
@@ -276,74 +284,74 @@ async def start(world: World, forkserver: ForkServer) -> ChildProcess:
 async def test_managers_that_start_and_are_killed_in_a_freeze_change_nothing(
     tmp_path: Path, forkserver: ForkServer
 ) -> None:
-    async with World.start(tmp_path, manager=False) as world:
-        fleet = await make_with_process(world, forkserver)
+    async with TenancyHarness.start(tmp_path, manager=False) as harness:
+        fleet = await make_with_process(harness, forkserver)
         before = await generations(fleet)
-        async with frozen(world.client) as freeze:
+        async with frozen(harness.client) as freeze:
             await fleet.template(**content("two"))
             fleet.delete_row("b")
             fleet.rows("new")
-            slow = world.environment.proxy.add(
+            slow = harness.environment.proxy.add(
                 Delay(seconds=2.0), Match(resource=FREEZES), times=None
             )
-            mark = world.environment.proxy.log.mark()
+            mark = harness.environment.proxy.log.mark()
             for _ in range(2):
-                process = await start(world, forkserver)
-                await freeze_until(world.client, freeze, lambda f: f.status.held.tenancy == 3)
+                process = await start(harness, forkserver)
+                await freeze_until(harness.client, freeze, lambda f: f.status.held.tenancy == 3)
                 await process.stop(grace=0)
-                await reset(world, freeze)
-            world.environment.proxy.remove(slow)
+                await reset(harness, freeze)
+            harness.environment.proxy.remove(slow)
             changed = [
                 entry.name
-                for entry in world.environment.proxy.log.entries(mark)
+                for entry in harness.environment.proxy.log.entries(mark)
                 if entry.resource == TENANTS and entry.verb in {"patch", "delete", "update"}
             ]
             assert set(changed) <= {"new-app"}
             assert before.items() <= (await generations(fleet)).items()
-            process = await start(world, forkserver)
+            process = await start(harness, forkserver)
         await fleet.gone(Tenant, "b-app")
-        await world.eventually(
+        await harness.eventually(
             lambda: updated(fleet, "two"), lambda seen: seen == {"a-app", "c-app", "new-app"}
         )
         await process.stop()
 
 
-async def make_with_process(world: World, forkserver: ForkServer) -> Fleet:
-    fleet = await Fleet.make(world)
+async def make_with_process(harness: TenancyHarness, forkserver: ForkServer) -> Fleet:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c")
     await fleet.registry(deletionGuard={"maxDeletePercent": 100})
     await fleet.template(**content("one"))
-    process = await start(world, forkserver)
+    process = await start(harness, forkserver)
     await fleet.ready("a-app", "b-app", "c-app")
     await process.stop(grace=0)
     return fleet
 
 
-async def reset(world: World, freeze: str) -> None:
+async def reset(harness: TenancyHarness, freeze: str) -> None:
     """Take the counts off a freeze, so that those of the next manager are seen."""
     patch = {"status": {"held": {"tenancy": None}}}
-    await world.client.patch_status(ChangeFreeze, freeze, patch)
+    await harness.client.patch_status(ChangeFreeze, freeze, patch)
 
 
 async def generations(fleet: Fleet) -> dict[str, int]:
-    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    found = await fleet.harness.client.list(Tenant, fleet.namespace)
     return {item.metadata.name or "": item.metadata.generation or 0 for item in found}
 
 
 @pytest.mark.asyncio
 async def test_until_the_freezes_can_be_read_nothing_changes(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await make_plain(world, "a")
-        await world.stop_manager()
-        fault = world.environment.proxy.add(
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await make_plain(harness, "a")
+        await harness.stop_manager()
+        fault = harness.environment.proxy.add(
             Fail(code=403, reason="Forbidden"), Match(user="manager", resource=FREEZES), times=None
         )
         await fleet.template(**content("two"))
-        await world.start_manager()
+        await harness.start_manager()
         fleet.rows("new")
         await fleet.ready("new-app")
         held = await waiting(fleet, "Frozen", 1)
         assert "not known yet" in held.message
         assert (await values(fleet))["a-app"] == "one"
-        world.environment.proxy.remove(fault)
-        await world.eventually(lambda: updated(fleet, "two"), lambda seen: len(seen) == 2)
+        harness.environment.proxy.remove(fault)
+        await harness.eventually(lambda: updated(fleet, "two"), lambda seen: len(seen) == 2)

@@ -14,15 +14,15 @@ from ctrlruntime.json import Json
 from internal.tenancy.generated_values import draw
 from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 
 pytestmark = pytest.mark.criterion("GENERATE")
 GENERATE = {"password": {"length": 24}, "pin": {"length": 8, "characters": "Digits"}}
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def credentials(**fields: object) -> dict[str, Any]:
@@ -35,15 +35,15 @@ async def template(fleet: Fleet, name: str = "app", **spec: object) -> None:
     head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
     metadata = {"name": name, "namespace": fleet.namespace}
     spec = {"registryId": "registry", "generate": GENERATE, **spec}
-    await fleet.world.put(kind, {**head, "metadata": metadata, "spec": spec})
+    await fleet.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
 
 def value(secret: dict[str, Any], key: str = "password") -> str:
     return base64.b64decode(secret["data"][key]).decode()
 
 
-async def made(world: World, **spec: Json) -> Fleet:
-    fleet = await Fleet.make(world)
+async def made(harness: TenancyHarness, **spec: Json) -> Fleet:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await template(fleet, **{"secrets": [credentials()], **spec})
@@ -68,9 +68,9 @@ def test_a_value_has_its_length_and_characters(characters: Characters, pattern: 
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_each_tenant_has_values_of_its_own_that_stay_when_all_else_changes(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await made(world)
+    fleet = await made(harness)
     fleet.row("b")
     await fleet.ready("b-app")
     kept = await fleet.get(SECRET, "a-app-generated")
@@ -87,7 +87,7 @@ async def test_each_tenant_has_values_of_its_own_that_stay_when_all_else_changes
     await fleet.there(
         SECRET, "a-login", lambda seen: "changed" in (seen["metadata"].get("labels") or {})
     )
-    await world.restart_manager()
+    await harness.restart_manager()
     await fleet.ready("a-app")
     assert value(await fleet.get(SECRET, "a-app-generated")) == value(kept)
     assert value(await fleet.get(SECRET, "a-login")) == value(kept)
@@ -106,11 +106,11 @@ async def test_each_tenant_has_values_of_its_own_that_stay_when_all_else_changes
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_values_that_are_lost_are_not_drawn_anew_unless_that_is_accepted(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await made(world)
+    fleet = await made(harness)
     before = await fleet.get(SECRET, "a-app-generated")
-    await world.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
+    await harness.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "VariablesBuildError")
     assert "password, pin are lost from the Secret 'a-app-generated'" in found.message
     assert DRAW_AGAIN in found.message
@@ -120,11 +120,11 @@ async def test_values_that_are_lost_are_not_drawn_anew_unless_that_is_accepted(
         key: before["metadata"][key]
         for key in ("name", "namespace", "labels", "annotations", "ownerReferences")
     }
-    await world.client.create({**before, "metadata": metadata})
+    await harness.client.create({**before, "metadata": metadata})
     await fleet.ready("a-app")
     assert value(await fleet.get(SECRET, "a-login")) == value(before)
 
-    await world.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
+    await harness.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
     await fleet.until(Tenant, "a-app", "Ready", "False", "VariablesBuildError")
     accepted = {"metadata": {"annotations": {DRAW_AGAIN: "password, pin"}}}
     await fleet.patch(Tenant, "a-app", accepted)
@@ -135,22 +135,24 @@ async def test_values_that_are_lost_are_not_drawn_anew_unless_that_is_accepted(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_secret_of_somebody_else_under_the_name_is_not_touched(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_secret_of_somebody_else_under_the_name_is_not_touched(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     foreign = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "a-app-generated", "namespace": fleet.namespace},
         "data": {"password": base64.b64encode(b"theirs").decode()},
     }
-    await world.client.create(foreign)
+    await harness.client.create(foreign)
     fleet.row("a")
     await fleet.registry()
     await template(fleet, secrets=[credentials()])
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "VariablesBuildError")
     assert "not made for this tenant is in the way" in found.message
     assert (await fleet.get(SECRET, "a-app-generated"))["data"] == foreign["data"]
-    await world.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
+    await harness.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
     await fleet.ready("a-app")
     seen = await fleet.get(SECRET, "a-app-generated")
     tenant = await fleet.read(Tenant, "a-app")
@@ -160,16 +162,16 @@ async def test_a_secret_of_somebody_else_under_the_name_is_not_touched(world: Wo
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("present_first", [False, True])
 async def test_a_tenant_under_another_name_takes_the_values_over_with_the_objects(
-    world: World, present_first: bool
+    harness: TenancyHarness, present_first: bool
 ) -> None:
-    fleet = await made(world)
+    fleet = await made(harness)
     before = value(await fleet.get(SECRET, "a-app-generated"))
     uid = (await fleet.get(SECRET, "a-login"))["metadata"]["uid"]
     kind = TenantTemplate.mapping()
     await template(fleet, "renamed", secrets=[credentials()])
     if present_first:
         await fleet.until(Tenant, "a-renamed", "Conflicted", "True")
-    await world.client.delete(kind, "app", namespace=fleet.namespace)
+    await harness.client.delete(kind, "app", namespace=fleet.namespace)
     await fleet.ready("a-renamed")
     await fleet.gone(Tenant, "a-app")
     assert value(await fleet.get(SECRET, "a-renamed-generated")) == before
@@ -178,8 +180,10 @@ async def test_a_tenant_under_another_name_takes_the_values_over_with_the_object
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_names_that_the_rows_have_or_places_that_are_seen_are_refused(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_names_that_the_rows_have_or_places_that_are_seen_are_refused(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     taken: dict[str, Any] = {"planId": {}, "password": {}}
@@ -194,11 +198,13 @@ async def test_names_that_the_rows_have_or_places_that_are_seen_are_refused(worl
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_two_values_written_at_once_by_two_hands_are_both_kept(world: World) -> None:
-    fleet = await made(world)
+async def test_two_values_written_at_once_by_two_hands_are_both_kept(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness)
     before = await fleet.get(SECRET, "a-app-generated")
     by_hand = {"data": {"token": base64.b64encode(b"by-hand").decode()}}
-    await world.client.patch(
+    await harness.client.patch(
         SECRET, "a-app-generated", by_hand, namespace=fleet.namespace, type=PatchType.MERGE
     )
     await template(fleet, generate={**GENERATE, "token": {}}, secrets=[credentials()])
@@ -208,8 +214,10 @@ async def test_two_values_written_at_once_by_two_hands_are_both_kept(world: Worl
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_secret_that_the_server_refuses_is_in_the_condition(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_secret_that_the_server_refuses_is_in_the_condition(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     name = "t" * 245  # with the uid and `-generated`, longer than a name may be

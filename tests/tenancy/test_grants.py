@@ -18,7 +18,7 @@ from ctrlruntime.envtest.proxy import LoseReply, Match
 from internal.tenancy.missing_permissions import AGGREGATE, Grants, impersonation, missing, needed
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -31,12 +31,14 @@ VERBS = ["create", "delete", "list", "patch", "update", "watch"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """A manager with exactly the roles of the installation."""
-    folder: Path = tmp_path_factory.mktemp("world")
+    folder: Path = tmp_path_factory.mktemp("harness")
     options = TenancyOptions(sqlite_root=folder)
-    async with World.start(folder, options=options, denied=DENIED_KINDS) as world:
-        yield world
+    async with TenancyHarness.start(folder, options=options, denied=DENIED_KINDS) as harness:
+        yield harness
 
 
 def custom(kind: str) -> dict[str, Any]:
@@ -48,7 +50,7 @@ def custom(kind: str) -> dict[str, Any]:
     }
 
 
-async def grant(world: World, name: str, plural: str, verbs: list[str]) -> None:
+async def grant(harness: TenancyHarness, name: str, plural: str, verbs: list[str]) -> None:
     """The ClusterRole that the condition asks for."""
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -56,12 +58,14 @@ async def grant(world: World, name: str, plural: str, verbs: list[str]) -> None:
         "metadata": {"name": name, "labels": {AGGREGATE: "true"}},
         "rules": [{"apiGroups": [""], "resources": [plural], "verbs": verbs}],
     }
-    await world.client.apply(role, field_manager="test", force=True)
+    await harness.client.apply(role, field_manager="test", force=True)
 
 
 @pytest.mark.criterion("grants")
-async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(
@@ -77,52 +81,52 @@ async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(world: World
         assert second[-1] == f"{AGGREGATE}=true"
     await fleet.there(CONFIG_MAP, "a")  # what is granted is there all the same
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed", message="limitranges")
-    mark = world.mark()
-    await world.idle(within=1.0)
-    await grant(world, "limits", "limitranges", VERBS)
+    mark = harness.mark()
+    await harness.idle(within=1.0)
+    await grant(harness, "limits", "limitranges", VERBS)
     await fleet.ready("a-app", "b-app")
     for kind, name in ((TenantTemplate, "app"), (Tenant, "a-app"), (Tenant, "b-app")):
         await fleet.until(kind, name, "PermissionsGranted", "True", "Granted")
     assert await fleet.get(LIMITS, "b-other")
-    asked = world.environment.proxy.log.since(mark).select(user=USER)
+    asked = harness.environment.proxy.log.since(mark).select(user=USER)
     assert asked.select(resource="limitranges", code=403).total < 12  # by the informer alone
 
 
 @pytest.mark.criterion("grants")
-async def test_of_many_tenants_one_asks_again_for_a_right_to_write(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_of_many_tenants_one_asks_again_for_a_right_to_write(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     names = [f"t{number}" for number in range(12)]
     fleet.rows(*names)
     await fleet.registry()
-    await grant(world, "endpoints", "endpoints", ["get", "list", "watch"])
-    mark = world.mark()
+    await grant(harness, "endpoints", "endpoints", ["get", "list", "watch"])
+    mark = harness.mark()
     await fleet.template(manifests=[custom("Endpoints")])
     for name in names:
         await fleet.until(Tenant, f"{name}-app", "PermissionsGranted", "False")
     told = await fleet.until(TenantTemplate, "app", "PermissionsGranted", "False")
     assert told.message.startswith("The manager may not patch endpoints. To allow it: ")
-    await grant(world, "endpoints", "endpoints", VERBS)
+    await grant(harness, "endpoints", "endpoints", VERBS)
     await fleet.ready(*(f"{name}-app" for name in names))
-    refused = world.environment.proxy.log.since(mark).select(user=USER, code=403).total
+    refused = harness.environment.proxy.log.since(mark).select(user=USER, code=403).total
     assert refused <= 12 + 6  # each at most once, and then one for all
 
 
 @pytest.mark.criterion("grants")
-async def test_other_tenants_do_not_wait_for_those_without_a_grant(world: World) -> None:
-    stuck, free = await Fleet.make(world), await Fleet.make(world)
+async def test_other_tenants_do_not_wait_for_those_without_a_grant(harness: TenancyHarness) -> None:
+    stuck, free = await Fleet.make(harness), await Fleet.make(harness)
     stuck.rows(*(f"s{number}" for number in range(30)))
     await stuck.registry()
     await stuck.template(manifests=[custom("ReplicationController")])
     stuck_tenants = [f"s{number}-app" for number in range(30)]
     for name in stuck_tenants:
         await stuck.until(Tenant, name, "PermissionsGranted", "False")
-    mark = world.mark()
+    mark = harness.mark()
     free.rows("a")
     await free.registry()
     await free.template(configMaps=[config_map("cm", "{{ .uid }}")])
     await free.ready("a-app")
     # All the while those without a grant keep no worker: they ask for nothing again but by the one that probes.
-    requests = world.environment.proxy.log.entries(mark)
+    requests = harness.environment.proxy.log.entries(mark)
     refused = [e for e in requests if e.code == 403 and e.namespace == stuck.namespace]
     assert len(refused) < len(stuck_tenants)
     for name in stuck_tenants:
@@ -132,8 +136,8 @@ async def test_other_tenants_do_not_wait_for_those_without_a_grant(world: World)
 
 
 @pytest.mark.criterion("grants")
-async def test_a_tenant_that_never_got_its_grant_can_go(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_tenant_that_never_got_its_grant_can_go(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     spec = {"uid": "a", "templateRef": "x", "manifests": [custom("ResourceQuota")]}
     await fleet.create(Tenant, "a", spec)
     await fleet.until(Tenant, "a", "PermissionsGranted", "False", "MissingPermission")
@@ -142,30 +146,32 @@ async def test_a_tenant_that_never_got_its_grant_can_go(world: World) -> None:
 
 
 @pytest.mark.criterion("grants")
-async def test_a_right_to_read_one_object_that_came_back_is_found_out(world: World) -> None:
+async def test_a_right_to_read_one_object_that_came_back_is_found_out(
+    harness: TenancyHarness,
+) -> None:
     """The kind is watched all the while, so no informer tries; a server that restarts refuses so, too."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
-    await grant(world, "endpoints", "endpoints", VERBS)
+    await grant(harness, "endpoints", "endpoints", VERBS)
     await fleet.template(manifests=[custom("Endpoints")])
     await fleet.ready("a-app")
-    await grant(world, "endpoints", "endpoints", [verb for verb in VERBS if verb != "list"])
-    await world.eventually(lambda: may_list(world, fleet.namespace), lambda may: not may)
+    await grant(harness, "endpoints", "endpoints", [verb for verb in VERBS if verb != "list"])
+    await harness.eventually(lambda: may_list(harness, fleet.namespace), lambda may: not may)
     written = Match(user=USER, verb="write", resource="endpoints", namespace=fleet.namespace)
-    world.environment.proxy.add(LoseReply(), written, times=1)
+    harness.environment.proxy.add(LoseReply(), written, times=1)
     await fleet.template(manifests=[{**custom("Endpoints"), "labelsTemplate": {"new": "x"}}])
     said = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", message="may not list")
     assert "endpoints" in said.message
-    await grant(world, "endpoints", "endpoints", VERBS)
+    await grant(harness, "endpoints", "endpoints", VERBS)
     await fleet.until(Tenant, "a-app", "PermissionsGranted", "True")
     await fleet.ready("a-app")
 
 
-async def may_list(world: World, namespace: str) -> bool:
+async def may_list(harness: TenancyHarness, namespace: str) -> bool:
     """Whether the manager may list the kind now."""
     try:
-        await world.environment.client(USER).list(ENDPOINTS, namespace)
+        await harness.environment.client(USER).list(ENDPOINTS, namespace)
     except Forbidden:
         return False
     return True

@@ -17,7 +17,7 @@ from internal.tenancy.plan_inputs import Template
 from internal.tenancy.removal_window import MOST_ENTRIES, MOST_UIDS, recent, record
 from internal.tenancy.rows import read
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map
+from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.test_plan import fleet as fleet_of
 from tests.tenancy.test_plan import reading, row, spec
 
@@ -27,9 +27,9 @@ WEB = Template("web", "1")
 TENANTS = "tenants.tenancy.ctrlruntime.dev"
 
 
-async def ten(world: World) -> Fleet:
+async def ten(harness: TenancyHarness) -> Fleet:
     """Ten rows with their tenants, and the guard as it is by default."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     uids = [f"u{number}" for number in range(10)]
     fleet.rows(*uids)
     await fleet.registry()
@@ -46,8 +46,8 @@ async def removed_rows(fleet: Fleet) -> list[RemovedRows]:
 @pytest.mark.criterion("H-A4")
 async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> None:
     """The third of ten rows within a day is held, also by the next leader, until it is approved."""
-    async with World.start(tmp_path) as world:
-        fleet = await ten(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await ten(harness)
         fleet.delete_row("u0")
         await fleet.gone(Tenant, "u0-app")
         fleet.row("u1", active=0)
@@ -64,20 +64,20 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
         assert {uid for entry in await removed_rows(fleet) for uid in entry.uids} == {"u0", "u1"}
 
         # the next leader has it from the status, and writes nothing
-        await world.restart_manager()
+        await harness.restart_manager()
         fleet.delete_row("u3")
         await fleet.until(
             TenantRegistry, "registry", "DeletionsHeld", "True", message="2 of 10 rows"
         )
-        await world.idle()
-        since = world.mark()
+        await harness.idle()
+        since = harness.mark()
         await fleet.annotate(TenantRegistry, "registry", reconcile_now="again")
 
         async def handled() -> bool:
             found = await fleet.read(TenantRegistry, "registry")
             return bool(found.status.last_handled_reconcile == "again")
 
-        await world.eventually(handled)
+        await harness.eventually(handled)
         assert fleet.writes(since) == [
             "patch tenantregistries.tenancy.ctrlruntime.dev/status registry"
         ]
@@ -85,7 +85,7 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
 
         # an approval lets them go, and leaves the window as it is
         await fleet.allow_delete(2)
-        await world.eventually(fleet.tenants, lambda seen: len(seen) == 6)
+        await harness.eventually(fleet.tenants, lambda seen: len(seen) == 6)
         await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
         assert sum(entry.rows for entry in await removed_rows(fleet)) == 2
         fleet.delete_row("u4")
@@ -99,9 +99,9 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
 @pytest.mark.criterion("H-A4")
 async def test_h_a4_a_removal_is_counted_before_it_is_made_and_only_once(tmp_path: Path) -> None:
     """What fails at first, or is left over by a leader that ended, is tried again without approval."""
-    async with World.start(tmp_path) as world:
-        fleet = await ten(world)
-        refusal = world.environment.proxy.add(
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await ten(harness)
+        refusal = harness.environment.proxy.add(
             Fail(500), Match(user="manager", verb="delete", resource=TENANTS), times=None
         )
         fleet.delete_row("u0")
@@ -111,12 +111,12 @@ async def test_h_a4_a_removal_is_counted_before_it_is_made_and_only_once(tmp_pat
             counted = {uid for entry in await removed_rows(fleet) for uid in entry.uids}
             return refusal.fired > 0 and counted == {"u0", "u1"}
 
-        await world.eventually(refused)
+        await harness.eventually(refused)
         assert len(await fleet.tenants()) == 10
-        await world.stop_manager()
-        world.environment.proxy.remove(refusal)
-        await world.start_manager()
-        await world.eventually(fleet.tenants, lambda seen: len(seen) == 8)
+        await harness.stop_manager()
+        harness.environment.proxy.remove(refusal)
+        await harness.start_manager()
+        await harness.eventually(fleet.tenants, lambda seen: len(seen) == 8)
         assert sum(entry.rows for entry in await removed_rows(fleet)) == 2
         fleet.delete_row("u2")
         await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")

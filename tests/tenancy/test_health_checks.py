@@ -18,7 +18,7 @@ from internal.tenancy.labels import RESUMED_AT
 from manager.controllers.health_check_options import HealthCheckOptions
 from tests.support.health_endpoints import FOUND, Checks, vector
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, permissive
+from tests.tenancy.harness import TenancyHarness, permissive
 from tests.tenancy.rollout_fleet import NAMES, content, make, put, status, updated
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("RO-4")]
@@ -43,21 +43,21 @@ async def endpoints() -> AsyncIterator[Checks]:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def checked_world(
-    ground: None, endpoints: Checks, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[World]:
-    folder = tmp_path_factory.mktemp("world")
+async def checked_harness(
+    shared_server: None, endpoints: Checks, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
+    folder = tmp_path_factory.mktemp("harness")
     token = folder / "token"
     token.write_text("secret-token\n")
     allowed = HealthCheckOptions(urls=(endpoints.url,), token_file=token)
     options = permissive(folder, health_checks=allowed)
-    async with World.start(folder, options=options) as world:
-        yield world
+    async with TenancyHarness.start(folder, options=options) as harness:
+        yield harness
 
 
 @pytest.fixture
-def world(checked_world: World) -> World:
-    return checked_world
+def harness(checked_harness: TenancyHarness) -> TenancyHarness:
+    return checked_harness
 
 
 @pytest.fixture
@@ -80,9 +80,9 @@ async def canaries_changed(fleet: Fleet, **rollout: Json) -> RolloutStatus:
 
 
 async def test_a_failing_query_during_the_soak_rolls_back_what_has_changed(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     rollout = {**CANARY, "onHalt": "Rollback", "healthChecks": [checks.prometheus()]}
     soaking = await canaries_changed(fleet, **rollout)
     assert (soaking.phase, soaking.waiting_reason) == ("Progressing", "Wave")
@@ -101,20 +101,20 @@ async def test_a_failing_query_during_the_soak_rolls_back_what_has_changed(
     event = await fleet.event("HealthCheckFailing")
     assert event["type"] == "Warning"
     assert "'errors': the query finds {job=shop} 0.07" in event["note"]
-    assert shown(world, fleet) == {"Failing": 1, "Healthy": 0, "Unknown": 0}
+    assert shown(harness, fleet) == {"Failing": 1, "Healthy": 0, "Unknown": 0}
 
     checks.answer = healthy
     await put(fleet, content("three"), **QUICK, healthChecks=[checks.prometheus()])
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.rolled_back == 0)
     assert await updated(fleet, "three") == set(NAMES), "a failure counts for its content alone"
     await put(fleet, content("three"))
-    await world.eventually(partial(gone, world, fleet), bool)
+    await harness.eventually(partial(gone, harness, fleet), bool)
 
 
-def shown(world: World, fleet: Fleet) -> dict[str, float | None]:
+def shown(harness: TenancyHarness, fleet: Fleet) -> dict[str, float | None]:
     """The series of the check `errors`, by state."""
-    assert world.manager is not None
-    registry, found = world.manager.metrics.registry, {}
+    assert harness.manager is not None
+    registry, found = harness.manager.metrics.registry, {}
     for state in HealthCheckState:
         labels = {"template": "app", "namespace": fleet.namespace, "check": "errors"}
         labels["state"] = state.value
@@ -124,14 +124,14 @@ def shown(world: World, fleet: Fleet) -> dict[str, float | None]:
     return found
 
 
-async def gone(world: World, fleet: Fleet) -> bool:
-    return set(shown(world, fleet).values()) == {None}
+async def gone(harness: TenancyHarness, fleet: Fleet) -> bool:
+    return set(shown(harness, fleet).values()) == {None}
 
 
 async def test_a_halt_by_a_check_outlives_its_recovery_and_a_restart_and_is_resumed(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     rollout = {**CANARY, "onHalt": "Hold", "healthChecks": [checks.prometheus()]}
     await canaries_changed(fleet, **rollout)
     checks.answer = failing
@@ -139,7 +139,7 @@ async def test_a_halt_by_a_check_outlives_its_recovery_and_a_restart_and_is_resu
     assert "the health check 'errors' failed: the query finds {job=shop} 0.07" in halted.message
     await fleet.until(TenantTemplate, "app", "RolloutHalted", "True", "HealthCheckFailed")
     checks.answer = healthy
-    await world.restart_manager()
+    await harness.restart_manager()
     seen = await status(fleet, lambda seen: seen.health_checks[0].state is HealthCheckState.HEALTHY)
     assert (seen.phase, seen.updated) == ("Halted", 2)
     assert "the health check 'errors' failed at 20" in seen.message
@@ -151,23 +151,23 @@ async def test_a_halt_by_a_check_outlives_its_recovery_and_a_restart_and_is_resu
 
 
 async def test_a_restart_in_the_midst_of_a_soak_loses_no_check(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     rollout = {**CANARY, "onHalt": "Rollback", "healthChecks": [checks.prometheus()]}
     await canaries_changed(fleet, **rollout)
-    await world.stop_manager()
+    await harness.stop_manager()
     checks.answer = failing
-    await world.start_manager()
+    await harness.start_manager()
     done = await status(fleet, lambda seen: seen.phase == "RolledBack" and not seen.changing)
     assert done.rolled_back == 2
     assert await updated(fleet, "one") == set(NAMES)
 
 
 async def test_a_hook_gets_the_template_and_its_message_is_shown(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     checks.answer = lambda: web.json_response({"healthy": True})
     rollout = {**CANARY, "healthChecks": [checks.hook()]}
     soaking = await canaries_changed(fleet, **rollout)
@@ -181,9 +181,9 @@ async def test_a_hook_gets_the_template_and_its_message_is_shown(
 
 
 async def test_a_prometheus_that_cannot_be_reached_holds_and_rolls_nothing_back(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     rollout = {**CANARY, "onHalt": "Rollback", "healthChecks": [checks.prometheus()]}
     await canaries_changed(fleet, **rollout)
     await checks.close()
@@ -204,9 +204,9 @@ async def test_a_prometheus_that_cannot_be_reached_holds_and_rolls_nothing_back(
 
 
 async def test_an_irreversible_change_holds_and_the_message_gives_the_reason(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     rollout = {**CANARY, "onHalt": "Rollback", "irreversible": True}
     await canaries_changed(fleet, **rollout, healthChecks=[checks.prometheus()])
     checks.answer = failing
@@ -216,8 +216,10 @@ async def test_an_irreversible_change_holds_and_the_message_gives_the_reason(
     assert len(await updated(fleet, "two")) == 2
 
 
-async def test_nothing_changes_before_every_check_is_healthy(world: World, checks: Checks) -> None:
-    fleet = await make(world)
+async def test_nothing_changes_before_every_check_is_healthy(
+    harness: TenancyHarness, checks: Checks
+) -> None:
+    fleet = await make(harness)
     checks.answer = failing
     await put(fleet, content("two"), healthChecks=[checks.prometheus()])
     held = await status(fleet, lambda seen: "fails: the query finds" in seen.message)
@@ -230,8 +232,10 @@ async def test_nothing_changes_before_every_check_is_healthy(world: World, check
     assert await updated(fleet, "two") == {*NAMES, "new-app"}
 
 
-async def test_an_address_that_is_not_allowed_gets_no_request(world: World, checks: Checks) -> None:
-    fleet = await make(world)
+async def test_an_address_that_is_not_allowed_gets_no_request(
+    harness: TenancyHarness, checks: Checks
+) -> None:
+    fleet = await make(harness)
     async with Checks(healthy).listening() as other:
         await put(fleet, content("two"), healthChecks=[other.prometheus()])
         held = await status(fleet, lambda seen: "--health-check-url" in seen.message)
@@ -240,9 +244,9 @@ async def test_an_address_that_is_not_allowed_gets_no_request(world: World, chec
 
 
 async def test_a_template_whose_check_can_never_be_evaluated_is_not_valid(
-    world: World, checks: Checks
+    harness: TenancyHarness, checks: Checks
 ) -> None:
-    fleet = await make(world)
+    fleet = await make(harness)
     hook = {"name": "orders", "hook": {"url": "http://user:hidden@orders"}}
     await put(fleet, content("two"), healthChecks=[hook])
     found = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")

@@ -20,7 +20,7 @@ from internal.tenancy.plan_inputs import Template
 from internal.tenancy.rows import FALSY, TRUTHY, Reading, RowProblem, read
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map
+from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.test_plan import fleet as fleet_of
 from tests.tenancy.test_plan import row, spec
 
@@ -50,7 +50,7 @@ class Rows:
             f"CREATE TABLE `{schema}`.tenants ({columns})",
         )
         password = base64.b64encode(database.password.encode()).decode()
-        await fleet.world.client.create(
+        await fleet.harness.client.create(
             {
                 "apiVersion": "v1",
                 "kind": "Secret",
@@ -90,8 +90,8 @@ class Rows:
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 @pytest.fixture(params=["sqlite", "mysql"])
@@ -100,9 +100,11 @@ def database(request: pytest.FixtureRequest) -> MariaDB | None:
     return found
 
 
-async def started(world: World, database: MariaDB | None, *uids: str) -> tuple[Fleet, Rows]:
+async def started(
+    harness: TenancyHarness, database: MariaDB | None, *uids: str
+) -> tuple[Fleet, Rows]:
     """A fleet whose tenants are ready, with a guard that has no limit."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     rows = await Rows.make(fleet, database)
     for uid in uids:
         await rows.add(uid)
@@ -118,7 +120,7 @@ async def started(world: World, database: MariaDB | None, *uids: str) -> tuple[F
 
 async def identities(fleet: Fleet) -> dict[str, tuple[str | None, int | None]]:
     """UID and generation of every tenant: both stay if it is neither removed nor changed."""
-    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    found = await fleet.harness.client.list(Tenant, fleet.namespace)
     return {
         item.metadata.name or "": (item.metadata.uid, item.metadata.generation) for item in found
     }
@@ -126,9 +128,11 @@ async def identities(fleet: Fleet) -> dict[str, tuple[str | None, int | None]]:
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("H-A1")
-async def test_h_a1_a_duplicate_uid_is_held(world: World, database: MariaDB | None) -> None:
+async def test_h_a1_a_duplicate_uid_is_held(
+    harness: TenancyHarness, database: MariaDB | None
+) -> None:
     """Two rows of one uid, whatever they say and however they sort, change and remove nothing."""
-    fleet, rows = await started(world, database, "t1", "t2", "t3")
+    fleet, rows = await started(harness, database, "t1", "t2", "t3")
     before = await identities(fleet)
     await rows.add("t1", "suspended", "other")
     await rows.add("t2", "0", "other")
@@ -156,9 +160,9 @@ async def test_h_a1_a_duplicate_uid_is_held(world: World, database: MariaDB | No
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("H-A1")
 async def test_h_a1_an_unknown_activation_value_holds_the_row(
-    world: World, database: MariaDB | None
+    harness: TenancyHarness, database: MariaDB | None
 ) -> None:
-    fleet, rows = await started(world, database, "a", "b", "c")
+    fleet, rows = await started(harness, database, "a", "b", "c")
     before = await identities(fleet)
     await rows.sql("UPDATE tenants SET active = 'ture', plan = 'other' WHERE uid = 'a'")
     await rows.sql("UPDATE tenants SET active = ' 1', plan = 'other' WHERE uid = 'b'")
@@ -183,11 +187,11 @@ async def test_h_a1_an_unknown_activation_value_holds_the_row(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("H-A1")
 async def test_h_a1_a_uid_renamed_to_an_illegal_one_removes_nothing(
-    world: World, database: MariaDB | None
+    harness: TenancyHarness, database: MariaDB | None
 ) -> None:
     """While rows have no usable uid, tenants whose rows are absent may be theirs."""
     uids = ("t1", "t2", "t3", "t4", "t5", "t6")
-    fleet, rows = await started(world, database, *uids)
+    fleet, rows = await started(harness, database, *uids)
     before = await identities(fleet)
     for uid, new in (("t1", "'Z1'"), ("t2", "'É'"), ("t3", "'t3 '"), ("t4", "NULL")):
         await rows.rename(uid, new)
@@ -211,7 +215,7 @@ async def test_h_a1_a_uid_renamed_to_an_illegal_one_removes_nothing(
     await rows.sql("UPDATE tenants SET active = 'no' WHERE uid = 'É' OR uid LIKE 't3%'")
     await rows.sql("DELETE FROM tenants WHERE uid IS NULL")
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
-    await world.eventually(fleet.tenants, lambda seen: seen == ["t1-app", "t6-app"])
+    await harness.eventually(fleet.tenants, lambda seen: seen == ["t1-app", "t6-app"])
     after = await identities(fleet)
     assert after == {name: before[name] for name in after}
 

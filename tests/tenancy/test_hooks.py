@@ -11,7 +11,7 @@ from ctrlruntime.client.client import PatchType
 from internal.tenancy.hooks import unreadable_hooks
 from internal.tenancy.labels import SKIP_HOOKS
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("HOOKS")]
 JOB = mapping("batch/v1", "Job")
@@ -19,8 +19,8 @@ THEN = "2026-01-02T00:00:00Z"
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def hook(moment: str, name: str = "hook", **fields: object) -> dict[str, Any]:
@@ -47,11 +47,11 @@ async def template(fleet: Fleet, *hooks: dict[str, Any], **lists: object) -> Non
     metadata = {"name": "app", "namespace": fleet.namespace}
     lists = lists or {"configMaps": [config_map("c", "{{ .uid }}-c")]}
     spec = {"registryId": "registry", "hooks": list(hooks), **lists}
-    await fleet.world.put(kind, {**head, "metadata": metadata, "spec": spec})
+    await fleet.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
 
-async def made(world: World, *hooks: dict[str, Any]) -> Fleet:
-    fleet = await Fleet.make(world)
+async def made(harness: TenancyHarness, *hooks: dict[str, Any]) -> Fleet:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     fleet.row("other", active=0)
     await fleet.registry()
@@ -79,7 +79,7 @@ async def end(fleet: Fleet, name: str, *, failed: bool = False) -> None:
         status |= {"failed": 1}
     else:
         status |= {"succeeded": 1, "completionTime": job["metadata"]["creationTimestamp"]}
-    await fleet.world.client.patch(
+    await fleet.harness.client.patch(
         JOB,
         name,
         {"status": {**status, "conditions": conditions}},
@@ -90,9 +90,9 @@ async def end(fleet: Fleet, name: str, *, failed: bool = False) -> None:
 
 
 async def test_nothing_is_applied_before_the_first_hooks_have_run_one_after_the_other(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await made(world, hook("BeforeCreate", "one"), hook("BeforeCreate", "two"))
+    fleet = await made(harness, hook("BeforeCreate", "one"), hook("BeforeCreate", "two"))
     running = await fleet.until(Tenant, "a-app", "Ready", "False", "HookRunning")
     assert "The hook one (BeforeCreate) runs" in running.message
     job = await fleet.there(JOB, "a-one")
@@ -102,7 +102,7 @@ async def test_nothing_is_applied_before_the_first_hooks_have_run_one_after_the_
     await end(fleet, "a-one")
     await fleet.there(JOB, "a-two")
     assert await fleet.get(CONFIG_MAP, "a-c") is None
-    await world.restart_manager()
+    await harness.restart_manager()
     await end(fleet, "a-two")
     await fleet.ready("a-app")
     assert await fleet.get(CONFIG_MAP, "a-c")
@@ -111,9 +111,9 @@ async def test_nothing_is_applied_before_the_first_hooks_have_run_one_after_the_
 
 
 async def test_a_tenant_that_has_its_resources_runs_no_hook_that_comes_before_them(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await made(world)
+    fleet = await made(harness)
     await fleet.ready("a-app")
     await template(
         fleet,
@@ -125,8 +125,10 @@ async def test_a_tenant_that_has_its_resources_runs_no_hook_that_comes_before_th
     assert await fleet.get(JOB, "a-late") is None
 
 
-async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world: World) -> None:
-    fleet = await made(world, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
+async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
     await fleet.ready("a-app")
     assert await fleet.get(JOB, "a-backup") is None
     fleet.row("a", active=0)
@@ -136,15 +138,17 @@ async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world:
     assert f"annotate tenant a-app {SKIP_HOOKS}=backup" in failed.message
     await fleet.event("HookFailed")
     assert await fleet.get(CONFIG_MAP, "a-c")
-    await world.restart_manager()
+    await harness.restart_manager()
     await fleet.until(Tenant, "a-app", "Ready", "False", "HookFailed")
     assert await fleet.get(CONFIG_MAP, "a-c")
 
     first = (await fleet.get(JOB, "a-backup"))["metadata"]["uid"]
-    await world.client.delete(JOB, "a-backup", namespace=fleet.namespace, propagation="Background")
+    await harness.client.delete(
+        JOB, "a-backup", namespace=fleet.namespace, propagation="Background"
+    )
     await fleet.there(JOB, "a-backup", lambda seen: seen["metadata"]["uid"] != first)
     held = {"metadata": {"finalizers": ["tests.example.com/hold"]}}
-    await fleet.world.client.patch(
+    await fleet.harness.client.patch(
         CONFIG_MAP, "a-c", held, namespace=fleet.namespace, type=PatchType.MERGE
     )
     await end(fleet, "a-backup")
@@ -152,7 +156,7 @@ async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world:
     assert removing.message
     # Recorded while the removal takes its time: the Job may be gone by its ttl before that ends.
     assert (await fleet.read(Tenant, "a-app")).status.completed_hooks == ["backup"]
-    await fleet.world.client.patch(
+    await fleet.harness.client.patch(
         CONFIG_MAP,
         "a-c",
         {"metadata": {"finalizers": None}},
@@ -164,8 +168,10 @@ async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(world:
     await fleet.gone(Tenant, "a-app")
 
 
-async def test_a_hook_that_is_skipped_by_name_lets_the_deletion_go_on(world: World) -> None:
-    fleet = await made(world, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
+async def test_a_hook_that_is_skipped_by_name_lets_the_deletion_go_on(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
     await fleet.ready("a-app")
     fleet.row("a", active=0)
     await end(fleet, "a-backup", failed=True)
@@ -188,16 +194,18 @@ async def test_a_spec_that_cannot_be_read_hides_no_hook() -> None:
     assert unreadable_hooks({"uid": 7}, {}) is None
 
 
-async def test_a_tenant_that_hands_its_objects_over_runs_no_hook_of_removal(world: World) -> None:
-    fleet = await made(world, hook("BeforeDelete", "drop"))
+async def test_a_tenant_that_hands_its_objects_over_runs_no_hook_of_removal(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, hook("BeforeDelete", "drop"))
     await fleet.ready("a-app")
     uid = (await fleet.get(CONFIG_MAP, "a-c"))["metadata"]["uid"]
     kind = TenantTemplate.mapping()
-    present = await world.client.get(kind, "app", namespace=fleet.namespace)
+    present = await harness.client.get(kind, "app", namespace=fleet.namespace)
     head = {key: present[key] for key in ("apiVersion", "kind", "spec")}
     metadata = {"name": "renamed", "namespace": fleet.namespace}
-    await world.client.create({**head, "metadata": metadata})
-    await world.client.delete(kind, "app", namespace=fleet.namespace)
+    await harness.client.create({**head, "metadata": metadata})
+    await harness.client.delete(kind, "app", namespace=fleet.namespace)
     await fleet.ready("a-renamed")
     await fleet.gone(Tenant, "a-app")
     assert await fleet.get(JOB, "a-drop") is None
@@ -207,10 +215,10 @@ async def test_a_tenant_that_hands_its_objects_over_runs_no_hook_of_removal(worl
 @pytest.mark.criterion("G-T2")
 @pytest.mark.parametrize("deleted_by_hand", [False, True])
 async def test_g_t2_hooks_of_removal_run_for_a_renamed_row_whose_objects_go(
-    world: World, deleted_by_hand: bool
+    harness: TenancyHarness, deleted_by_hand: bool
 ) -> None:
     """Decided from the objects: those named by the uid are not handed over. `kubectl delete tenant` runs them, too."""
-    fleet = await made(world, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
+    fleet = await made(harness, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
     await fleet.ready("a-app")
     if deleted_by_hand:
         await template(
@@ -224,10 +232,10 @@ async def test_g_t2_hooks_of_removal_run_for_a_renamed_row_whose_objects_go(
     if deleted_by_hand:
         await fleet.there(JOB, "z-wait")
         await fleet.until(TenantRegistry, "registry", "RemovalPending", "True")
-        await world.client.delete(Tenant, "a-app", namespace=fleet.namespace)
+        await harness.client.delete(Tenant, "a-app", namespace=fleet.namespace)
     await fleet.there(JOB, "a-backup")
     assert await fleet.get(CONFIG_MAP, "a-c")
-    await world.restart_manager()
+    await harness.restart_manager()
     await fleet.until(Tenant, "a-app", "Ready", "False", "HookRunning")
     await end(fleet, "a-backup")
     await fleet.gone(CONFIG_MAP, "a-c")
@@ -235,19 +243,23 @@ async def test_g_t2_hooks_of_removal_run_for_a_renamed_row_whose_objects_go(
     await fleet.gone(Tenant, "a-app")
 
 
-async def test_a_tenant_that_is_deleted_with_its_objects_left_runs_no_hook(world: World) -> None:
-    fleet = await made(world, hook("BeforeDelete", "drop"))
+async def test_a_tenant_that_is_deleted_with_its_objects_left_runs_no_hook(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, hook("BeforeDelete", "drop"))
     await fleet.ready("a-app")
     await template(fleet, hook("BeforeDelete", "drop"))
-    await world.client.delete(Tenant, "a-app", namespace=fleet.namespace, propagation="Orphan")
+    await harness.client.delete(Tenant, "a-app", namespace=fleet.namespace, propagation="Orphan")
     first = (await fleet.get(CONFIG_MAP, "a-c"))["metadata"]["uid"]
     await fleet.ready("a-app")
     assert (await fleet.get(CONFIG_MAP, "a-c"))["metadata"]["uid"] == first
     assert await fleet.get(JOB, "a-drop") is None
 
 
-async def test_the_hooks_of_a_tenant_that_goes_are_those_of_its_own_spec(world: World) -> None:
-    fleet = await made(world, hook("BeforeDelete", "drop"))
+async def test_the_hooks_of_a_tenant_that_goes_are_those_of_its_own_spec(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, hook("BeforeDelete", "drop"))
     await fleet.ready("a-app")
     fleet.row("a", active=0)
     await end(fleet, "a-drop", failed=True)
@@ -259,12 +271,14 @@ async def test_the_hooks_of_a_tenant_that_goes_are_those_of_its_own_spec(world: 
     await fleet.gone(Tenant, "a-app")
 
 
-async def test_somebody_elses_job_under_the_name_is_neither_run_nor_removed(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_somebody_elses_job_under_the_name_is_neither_run_nor_removed(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     theirs = hook("BeforeCreate", "one")["spec"]
     metadata = {"name": "a-one", "namespace": fleet.namespace}
     theirs["spec"]["template"]["spec"]["containers"][0]["args"] = ["theirs"]
-    await world.client.create({**theirs, "metadata": metadata})
+    await harness.client.create({**theirs, "metadata": metadata})
     fleet.row("a")
     await fleet.registry()
     await template(fleet, hook("BeforeCreate", "one"))
@@ -275,8 +289,10 @@ async def test_somebody_elses_job_under_the_name_is_neither_run_nor_removed(worl
     assert await fleet.get(CONFIG_MAP, "a-c") is None
 
 
-async def test_a_hook_that_could_not_run_is_refused_with_its_template(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_hook_that_could_not_run_is_refused_with_its_template(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     pod = hook("BeforeCreate", "pod", spec={"apiVersion": "v1", "kind": "Pod"})

@@ -20,7 +20,7 @@ from internal.tenancy.registry_reconciler import RegistryReconciler
 from internal.tenancy.template_reconciler import TemplateReconciler
 from internal.tenancy.tenant_reconciler import TenantReconciler
 from tests.tenancy.fault_scenario import sample_lists
-from tests.tenancy.harness import TABLE, World, permissive
+from tests.tenancy.harness import TABLE, TenancyHarness, permissive
 
 TENANTS, FEWER = 200, 60
 """On an embedded server, and on a real one, which takes its time over each."""
@@ -34,39 +34,41 @@ what a cache remembers of references to kinds (at most `REFERENCES`)."""
 @pytest.mark.criterion("housekeeping")
 @pytest.mark.criterion("FAULT-B29")
 async def test_tenants_that_are_gone_are_forgotten(tmp_path: Path) -> None:
-    async with World.start(tmp_path, options=permissive(tmp_path, status_period=1.0)) as world:
-        world.rows("stays")
-        await world.registry(deletionGuard={"allowEmpty": True, "maxDeletePercent": 100})
-        await world.template("app", **sample_lists(ordered=False))
-        await world.ready("stays-app")
-        await world.idle()
-        before = sizes(world)
-        made = FEWER if world.is_real else TENANTS
+    async with TenancyHarness.start(
+        tmp_path, options=permissive(tmp_path, status_period=1.0)
+    ) as harness:
+        harness.rows("stays")
+        await harness.registry(deletionGuard={"allowEmpty": True, "maxDeletePercent": 100})
+        await harness.template("app", **sample_lists(ordered=False))
+        await harness.ready("stays-app")
+        await harness.idle()
+        before = sizes(harness)
+        made = FEWER if harness.is_real else TENANTS
         numbers = (
             f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {made})"
         )
         values = "SELECT 'gone' || i, 'https://x.example.com', 1, 'basic', 'nginx:1', 1 FROM n"
-        world.sql(f"{numbers} INSERT INTO {TABLE} {values}")
-        await world.eventually(lambda: count(world), lambda n: n == made + 1, timeout=150)
-        await world.idle()
-        assert grown(before, sizes(world)), "the looks see something"
-        world.sql(f"DELETE FROM {TABLE} WHERE uid <> 'stays'")
-        await world.eventually(lambda: count(world), lambda n: n == 1, timeout=150)
-        await world.idle()
-        assert grown(before, sizes(world)) == {}
-        assert series(world) == []
+        harness.sql(f"{numbers} INSERT INTO {TABLE} {values}")
+        await harness.eventually(lambda: count(harness), lambda n: n == made + 1, timeout=150)
+        await harness.idle()
+        assert grown(before, sizes(harness)), "the looks see something"
+        harness.sql(f"DELETE FROM {TABLE} WHERE uid <> 'stays'")
+        await harness.eventually(lambda: count(harness), lambda n: n == 1, timeout=150)
+        await harness.idle()
+        assert grown(before, sizes(harness)) == {}
+        assert series(harness) == []
 
 
-async def count(world: World) -> int:
-    return len(await world.client.list(Tenant, world.namespace))
+async def count(harness: TenancyHarness) -> int:
+    return len(await harness.client.list(Tenant, harness.namespace))
 
 
-def series(world: World) -> list[str]:
+def series(harness: TenancyHarness) -> list[str]:
     """Metric series that name a tenant that is gone."""
-    assert world.manager is not None
+    assert harness.manager is not None
     return [
         f"{sample.name}{sample.labels}"
-        for metric in world.manager.metrics.registry.collect()
+        for metric in harness.manager.metrics.registry.collect()
         for sample in metric.samples
         if any("gone" in value for value in sample.labels.values())
     ]
@@ -81,12 +83,14 @@ def grown(before: Mapping[str, int], after: Mapping[str, int]) -> dict[str, tupl
     }
 
 
-def sizes(world: World) -> dict[str, int]:
+def sizes(harness: TenancyHarness) -> dict[str, int]:
     """The size of every container that the manager and its reconcilers hold on to, by path."""
     gc.collect()
     found: dict[str, int] = {}
     kinds = (Manager, TenantReconciler, RegistryReconciler, TemplateReconciler)
-    roots = [thing for thing in gc.get_objects() if type(thing) in kinds and belongs(thing, world)]
+    roots = [
+        thing for thing in gc.get_objects() if type(thing) in kinds and belongs(thing, harness)
+    ]
     seen: set[int] = set()
     # The collector's order changes from look to look, and what is reached first has the path.
     for root in sorted(roots, key=lambda thing: kinds.index(type(thing))):
@@ -95,8 +99,8 @@ def sizes(world: World) -> dict[str, int]:
     return found
 
 
-def belongs(thing: object, world: World) -> bool:
-    return not isinstance(thing, Manager) or thing is world.manager
+def belongs(thing: object, harness: TenancyHarness) -> bool:
+    return not isinstance(thing, Manager) or thing is harness.manager
 
 
 def walk(thing: object, path: str, seen: set[int], *, depth: int) -> Iterator[tuple[str, int]]:

@@ -16,7 +16,7 @@ from ctrlruntime.resources import OWNER
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.manifests.installation import ACCOUNT, NAMESPACE
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -25,13 +25,15 @@ WRITES = ["create", "delete", "patch", "update"]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """A manager with exactly the roles of the installation, as the user `manager`."""
-    folder: Path = tmp_path_factory.mktemp("world")
+    folder: Path = tmp_path_factory.mktemp("harness")
     options = TenancyOptions(sqlite_root=folder)
     denied = ["configmaps", "secrets"]  # to the account
-    async with World.start(folder, options=options, denied=denied) as world:
-        yield world
+    async with TenancyHarness.start(folder, options=options, denied=denied) as harness:
+        yield harness
 
 
 async def bind(fleet: Fleet, name: str, subject: dict[str, str], *rules: dict[str, Any]) -> None:
@@ -39,7 +41,7 @@ async def bind(fleet: Fleet, name: str, subject: dict[str, str], *rules: dict[st
     group = "rbac.authorization.k8s.io"
     metadata = {"name": name, "namespace": fleet.namespace}
     head = {"apiVersion": f"{group}/v1", "metadata": metadata}
-    client = fleet.world.client
+    client = fleet.harness.client
     role = {**head, "kind": "Role", "rules": list(rules)}
     await client.apply(role, field_manager="test", force=True)
     reference = {"apiGroup": group, "kind": "Role", "name": name}
@@ -71,15 +73,15 @@ async def allow_impersonation(fleet: Fleet) -> None:
             {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE},
         ],
     }
-    await fleet.world.client.create(binding)
+    await fleet.harness.client.create(binding)
 
 
-async def shop(world: World, *uids: str, **lists: object) -> Fleet:
+async def shop(harness: TenancyHarness, *uids: str, **lists: object) -> Fleet:
     """A fleet with a template of the account `shop`."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     account = {"apiVersion": "v1", "kind": "ServiceAccount"}
     metadata = {"name": "shop", "namespace": fleet.namespace}
-    await world.client.create({**account, "metadata": metadata})
+    await harness.client.create({**account, "metadata": metadata})
     fleet.rows(*uids)
     await fleet.registry()
     await rewrite(fleet, **lists)
@@ -92,17 +94,19 @@ async def rewrite(fleet: Fleet, **lists: object) -> None:
     kind = TenantTemplate.mapping()
     head = {"apiVersion": kind.gvk.api_version, "kind": kind.gvk.kind}
     metadata = {"name": "app", "namespace": fleet.namespace}
-    await fleet.world.put(kind, {**head, "metadata": metadata, "spec": spec})
+    await fleet.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
 
 SETTINGS = config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})
 
 
 @pytest.mark.criterion("impersonation")
-async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: World) -> None:
-    fleet = await shop(world, "a", configMaps=[SETTINGS])
+async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await shop(harness, "a", configMaps=[SETTINGS])
     account = f"{fleet.namespace}/shop"
-    whom = f"--serviceaccount={NAMESPACE}:{ACCOUNT}" if world.is_real else f"--user={USER}"
+    whom = f"--serviceaccount={NAMESPACE}:{ACCOUNT}" if harness.is_real else f"--user={USER}"
     for kind, name in ((Tenant, "a-app"), (TenantTemplate, "app")):
         told = await fleet.until(kind, name, "PermissionsGranted", "False", "MissingPermission")
         assert told.message == (
@@ -133,14 +137,14 @@ async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(world: W
 
 @pytest.mark.criterion("impersonation")
 @pytest.mark.since("constrained impersonation")
-async def test_constrained_impersonation_is_enough(world: World) -> None:
+async def test_constrained_impersonation_is_enough(harness: TenancyHarness) -> None:
     """A right to act as the account, for these requests only, instead of `impersonate`."""
-    fleet = await shop(world, "a", configMaps=[SETTINGS])
+    fleet = await shop(harness, "a", configMaps=[SETTINGS])
     await allow(fleet, "configmaps")
     account = f"{fleet.namespace}/shop"
     manager = (
         {"kind": "ServiceAccount", "name": ACCOUNT, "namespace": NAMESPACE}
-        if world.is_real
+        if harness.is_real
         else {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
     )
     identity = {
@@ -159,8 +163,8 @@ async def test_constrained_impersonation_is_enough(world: World) -> None:
 
 
 @pytest.mark.criterion("impersonation")
-async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) -> None:
-    fleet = await shop(world, "a", "b", configMaps=[SETTINGS])
+async def test_ownership_drift_updates_and_deletion_are_as_ever(harness: TenancyHarness) -> None:
+    fleet = await shop(harness, "a", "b", configMaps=[SETTINGS])
     await allow_impersonation(fleet)
     await allow(fleet, "configmaps")
     await fleet.ready("a-app", "b-app")
@@ -168,7 +172,7 @@ async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) ->
     managers = {each["manager"] for each in live["metadata"]["managedFields"]}
     assert managers == {"tenant-operator"}
     assert live["metadata"]["annotations"][OWNER].endswith("a-app")
-    await world.client.patch(
+    await harness.client.patch(
         CONFIG_MAP, "a-cm", {"data": {"plan": "x"}}, namespace=fleet.namespace, type=PatchType.MERGE
     )
     await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "basic"})
@@ -176,26 +180,28 @@ async def test_ownership_drift_updates_and_deletion_are_as_ever(world: World) ->
     await fleet.there(CONFIG_MAP, "a-cm")
     fleet.row("a", plan="pro")
     await fleet.there(CONFIG_MAP, "a-cm", lambda seen: seen["data"] == {"plan": "pro"})
-    mark = world.mark()
+    mark = harness.mark()
     fleet.row("b", active=0)
     await fleet.gone(Tenant, "b-app")
     await fleet.gone(CONFIG_MAP, "b-cm")
     await rewrite(fleet, configMaps=[])
     await fleet.gone(CONFIG_MAP, "a-cm")
-    await world.idle()
-    entries = world.environment.proxy.log.entries(mark)
+    await harness.idle()
+    entries = harness.environment.proxy.log.entries(mark)
     refused = [e for e in entries if e.namespace == fleet.namespace and e.code == 403]
     assert refused == []
 
 
 @pytest.mark.criterion("impersonation")
-async def test_the_account_can_do_less_than_the_manager_and_no_more(world: World) -> None:
+async def test_the_account_can_do_less_than_the_manager_and_no_more(
+    harness: TenancyHarness,
+) -> None:
     secret = {
         "id": "secret",
         "nameTemplate": "{{ .uid }}-secret",
         "spec": {"apiVersion": "v1", "kind": "Secret", "stringData": {"a": "b"}},
     }
-    fleet = await shop(world, "a", configMaps=[SETTINGS], secrets=[secret])
+    fleet = await shop(harness, "a", configMaps=[SETTINGS], secrets=[secret])
     await allow_impersonation(fleet)
     await allow(fleet, "configmaps")
     told = await fleet.until(Tenant, "a-app", "PermissionsGranted", "False", message="secrets")
@@ -205,8 +211,10 @@ async def test_the_account_can_do_less_than_the_manager_and_no_more(world: World
 
 
 @pytest.mark.criterion("impersonation")
-async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(world: World) -> None:
-    fleet = await shop(world, "a", configMaps=[SETTINGS])
+async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await shop(harness, "a", configMaps=[SETTINGS])
     await allow_impersonation(fleet)
     await allow(fleet, "configmaps")
     await fleet.ready("a-app")
@@ -222,28 +230,28 @@ async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(world: Wo
         now = await fleet.find(Tenant, "a-app")
         return now is None or now.metadata.uid != before.metadata.uid
 
-    await world.eventually(another)
+    await harness.eventually(another)
 
 
 @pytest.mark.criterion("impersonation")
-async def test_writes_carry_the_account_and_reads_do_not(world: World) -> None:
-    fleet = await shop(world, "a", configMaps=[SETTINGS])
+async def test_writes_carry_the_account_and_reads_do_not(harness: TenancyHarness) -> None:
+    fleet = await shop(harness, "a", configMaps=[SETTINGS])
     await allow_impersonation(fleet)
     subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": USER}
     nothing = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]}
     await bind(fleet, "unrelated", subject, nothing)
-    mark = world.mark()
+    mark = harness.mark()
     await allow(fleet, "configmaps")  # no right to read: the manager reads
     await fleet.ready("a-app")
     await fleet.annotate(Tenant, "a-app", reconcile_now="1")
-    await world.eventually(
+    await harness.eventually(
         lambda: fleet.find(Tenant, "a-app"),
         lambda tenant: tenant.status.last_handled_reconcile == "1",
     )
     await fleet.ready("a-app")
     requests = [
         entry
-        for entry in world.environment.proxy.log.entries(mark)
+        for entry in harness.environment.proxy.log.entries(mark)
         if entry.user == USER and entry.namespace in ("", fleet.namespace)
     ]
     writes = [e for e in requests if e.resource == "configmaps" and e.verb not in (*READS, "watch")]

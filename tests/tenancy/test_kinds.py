@@ -15,7 +15,7 @@ from tests.tenancy.harness import (
     DEPLOYMENT,
     NAMESPACE_KIND,
     SECRET,
-    World,
+    TenancyHarness,
     config_map,
     mapping,
 )
@@ -28,13 +28,13 @@ MISSING_IMAGE = "web:does-not-exist"
 
 
 @pytest.fixture
-def world(shared_world_with_nodes: World) -> World:
-    return shared_world_with_nodes
+def harness(shared_harness_with_nodes: TenancyHarness) -> TenancyHarness:
+    return shared_harness_with_nodes
 
 
-async def made(world: World, **lists: Json) -> Fleet:
+async def made(harness: TenancyHarness, **lists: Json) -> Fleet:
     """A fleet with a tenant of these resources."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", replicas=2)
     await fleet.registry()
     await fleet.template(**lists)
@@ -55,17 +55,17 @@ def workload(resource: str, kind: str, **spec: object) -> dict[str, Any]:
 
 
 @pytest.mark.criterion("O1")
-async def test_o1_a_stateful_set_is_ready_with_its_two_replicas(world: World) -> None:
+async def test_o1_a_stateful_set_is_ready_with_its_two_replicas(harness: TenancyHarness) -> None:
     stateful = workload("sts", "StatefulSet", serviceName="x", replicas="{{ .replicas | int }}")
-    fleet = await made(world, statefulSets=[stateful])
+    fleet = await made(harness, statefulSets=[stateful])
     await all_ready(fleet, 1)
     live = await fleet.get(mapping("apps/v1", "StatefulSet"), "a-sts")
     assert (live["spec"]["replicas"], live["status"]["readyReplicas"]) == (2, 2)
 
 
 @pytest.mark.criterion("O2")
-async def test_o2_a_job_is_ready_when_it_is_complete(world: World) -> None:
-    fleet = await made(world, jobs=[job("job", seconds="600")])
+async def test_o2_a_job_is_ready_when_it_is_complete(harness: TenancyHarness) -> None:
+    fleet = await made(harness, jobs=[job("job", seconds="600")])
     await fleet.there(JOB, "a-job")
     reported = await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
     assert "the job has not completed yet" in reported.message
@@ -75,68 +75,68 @@ async def test_o2_a_job_is_ready_when_it_is_complete(world: World) -> None:
 
 
 @pytest.mark.criterion("O3")
-async def test_o3_a_config_map_and_a_secret_are_ready_at_once(world: World) -> None:
+async def test_o3_a_config_map_and_a_secret_are_ready_at_once(harness: TenancyHarness) -> None:
     secret = manifest("sec", "v1", "Secret", body={"stringData": {"k": "v"}})
-    fleet = await made(world, configMaps=[config_map("cm", "{{ .uid }}-cm")], secrets=[secret])
+    fleet = await made(harness, configMaps=[config_map("cm", "{{ .uid }}-cm")], secrets=[secret])
     await all_ready(fleet, 2)
     assert (await fleet.get(CONFIG_MAP, "a-cm"))["data"] == {"k": "v"}
     assert (await fleet.get(SECRET, "a-sec"))["data"] == {"k": "dg=="}
 
 
 @pytest.mark.criterion("O4")
-async def test_o4_what_is_not_to_be_waited_for_is_not(world: World) -> None:
+async def test_o4_what_is_not_to_be_waited_for_is_not(harness: TenancyHarness) -> None:
     lazy = deployment("lazy", image=MISSING_IMAGE, waitForReady=False)
     dependent = config_map("cm", "{{ .uid }}-cm", dependIds=["lazy"])
-    fleet = await made(world, deployments=[lazy], configMaps=[dependent])
+    fleet = await made(harness, deployments=[lazy], configMaps=[dependent])
     await all_ready(fleet, 2)
     live = await fleet.get(DEPLOYMENT, "a-lazy")
     assert not live.get("status", {}).get("readyReplicas")
 
 
 @pytest.mark.criterion("O5")
-async def test_o5_a_cron_job_is_ready_when_it_exists(world: World) -> None:
+async def test_o5_a_cron_job_is_ready_when_it_exists(harness: TenancyHarness) -> None:
     template = {"spec": {"template": pod("worker:1", restartPolicy="Never")}}
     spec = {"schedule": "0 0 * * *", "jobTemplate": template}
     cron = manifest("cron", "batch/v1", "CronJob", body={"spec": spec})
-    fleet = await made(world, cronJobs=[cron])
+    fleet = await made(harness, cronJobs=[cron])
     await all_ready(fleet, 1)
     live = await fleet.get(mapping("batch/v1", "CronJob"), "a-cron")
     assert live["spec"]["schedule"] == "0 0 * * *"
 
 
 @pytest.mark.criterion("O6")
-async def test_o6_a_daemon_set_is_ready_on_every_node(world: World) -> None:
-    fleet = await made(world, daemonSets=[workload("ds", "DaemonSet")])
+async def test_o6_a_daemon_set_is_ready_on_every_node(harness: TenancyHarness) -> None:
+    fleet = await made(harness, daemonSets=[workload("ds", "DaemonSet")])
     await all_ready(fleet, 1)
     status = (await fleet.get(mapping("apps/v1", "DaemonSet"), "a-ds"))["status"]
     assert status["numberReady"] == status["desiredNumberScheduled"] > 0
 
 
 @pytest.mark.criterion("O7")
-async def test_o7_a_network_policy_is_ready_when_it_exists(world: World) -> None:
+async def test_o7_a_network_policy_is_ready_when_it_exists(harness: TenancyHarness) -> None:
     kind = "networking.k8s.io/v1"
     policy = manifest("np", kind, "NetworkPolicy", body={"spec": {"podSelector": SELECTOR}})
-    fleet = await made(world, networkPolicies=[policy])
+    fleet = await made(harness, networkPolicies=[policy])
     await all_ready(fleet, 1)
     live = await fleet.get(mapping(kind, "NetworkPolicy"), "a-np")
     assert live["spec"]["podSelector"] == {"matchLabels": {"app": "a"}}
 
 
 @pytest.mark.criterion("O8")
-async def test_o8_an_autoscaler_of_a_deployment_is_ready(world: World) -> None:
+async def test_o8_an_autoscaler_of_a_deployment_is_ready(harness: TenancyHarness) -> None:
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "{{ .uid }}-app"}
     spec = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}
     kind = "HorizontalPodAutoscaler"
     scaler = manifest("hpa", "autoscaling/v2", kind, body={"spec": spec}, dependIds=["app"])
-    fleet = await made(world, deployments=[deployment()], horizontalPodAutoscalers=[scaler])
+    fleet = await made(harness, deployments=[deployment()], horizontalPodAutoscalers=[scaler])
     await all_ready(fleet, 2)
     live = await fleet.get(mapping("autoscaling/v2", kind), "a-hpa")
     assert live["spec"]["scaleTargetRef"]["name"] == "a-app"
 
 
 @pytest.mark.criterion("O9")
-async def test_o9_a_namespace_has_labels_and_no_owner(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_o9_a_namespace_has_labels_and_no_owner(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     home = f"{fleet.namespace}-a-home"
     fleet.row("a")
     await fleet.registry()
@@ -160,10 +160,10 @@ async def test_o9_a_namespace_has_labels_and_no_owner(world: World) -> None:
 @pytest.mark.criterion("O10")
 @pytest.mark.criterion("FAULT-B32")
 async def test_o10_a_deployment_is_ready_with_its_replicas_of_which_there_may_be_none(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     two = deployment(deployment={"replicas": 2})
-    fleet = await made(world, deployments=[two, deployment("zero", deployment={"replicas": 0})])
+    fleet = await made(harness, deployments=[two, deployment("zero", deployment={"replicas": 0})])
     await all_ready(fleet, 2)
     assert (await fleet.get(DEPLOYMENT, "a-app"))["status"]["readyReplicas"] == 2
     assert not (await fleet.get(DEPLOYMENT, "a-zero"))["status"].get("readyReplicas")

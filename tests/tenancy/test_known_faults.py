@@ -19,7 +19,7 @@ from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
     SECRET,
-    World,
+    TenancyHarness,
     config_map,
     is_ready,
     mapping,
@@ -35,13 +35,13 @@ OTHER = config_map("other", "{{ .uid }}-other")
 
 
 @pytest.fixture
-def world(shared_world_with_nodes: World) -> World:
-    return shared_world_with_nodes
+def harness(shared_harness_with_nodes: TenancyHarness) -> TenancyHarness:
+    return shared_harness_with_nodes
 
 
-async def one_tenant(world: World, **spec: Json) -> Fleet:
+async def one_tenant(harness: TenancyHarness, **spec: Json) -> Fleet:
     """A fleet with one row and no template."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry(**spec)
     return fleet
@@ -49,13 +49,13 @@ async def one_tenant(world: World, **spec: Json) -> Fleet:
 
 def queries(fleet: Fleet) -> float:
     """Return how often the rows were read."""
-    found = series(fleet.world, registry="registry", namespace=fleet.namespace)
+    found = series(fleet.harness, registry="registry", namespace=fleet.namespace)
     return sum(found["registry_query_duration_seconds_count"].values())
 
 
 async def finalizers(fleet: Fleet, name: str, namespace: str, names: list[str] | None) -> None:
     """Put finalizers on a ConfigMap, or take all of them off."""
-    await fleet.world.client.patch(
+    await fleet.harness.client.patch(
         CONFIG_MAP,
         name,
         {"metadata": {"finalizers": names}},
@@ -68,34 +68,34 @@ async def finalizers(fleet: Fleet, name: str, namespace: str, names: list[str] |
 
 
 @pytest.mark.criterion("FAULT-B1")
-async def test_b1_an_idle_fleet_is_not_written_to(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_b1_an_idle_fleet_is_not_written_to(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c")
     await fleet.registry()
     maps = [config_map(f"cm-{n}", f"{{{{ .uid }}}}-cm-{n}") for n in range(10)]
     await fleet.template(configMaps=maps, deployments=[deployment()])
     await fleet.ready("a-app", "b-app", "c-app")
-    await world.idle()
+    await harness.idle()
 
     async def versions() -> list[str | None]:
-        found = await world.client.list(Tenant, fleet.namespace)
+        found = await harness.client.list(Tenant, fleet.namespace)
         return [each.metadata.resource_version for each in found]
 
-    before, mark = await versions(), world.mark()
+    before, mark = await versions(), harness.mark()
     await asyncio.sleep(3.2)  # three syncs
     assert fleet.writes(mark) == []
     assert await versions() == before
 
 
 @pytest.mark.criterion("FAULT-B15")
-async def test_b15_a_rollout_does_not_wait_for_the_next_query(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_b15_a_rollout_does_not_wait_for_the_next_query(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     source = {**fleet.source(), "syncInterval": "1h"}
     await fleet.registry(source=source)
     await put(fleet, content("one"), maxSkew=1)
     await fleet.ready(*(f"{uid}-app" for uid in UIDS))
-    await world.idle()
+    await harness.idle()
     made = queries(fleet)
     await put(fleet, content("two"), maxSkew=1)
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.updated == len(UIDS))
@@ -103,28 +103,30 @@ async def test_b15_a_rollout_does_not_wait_for_the_next_query(world: World) -> N
 
 
 @pytest.mark.criterion("FAULT-B18")
-async def test_b18_changes_of_statuses_cause_no_query(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_b18_changes_of_statuses_cause_no_query(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     source = {**fleet.source(), "syncInterval": "1h"}
     fleet.row("a")
     await fleet.registry(source=source)
     await fleet.template(jobs=[job("job", seconds="600")])
     await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
     await fleet.until(TenantTemplate, "app", "Applied", "False", "NotAllTenantsReady")
-    await world.idle()
-    made, mark = queries(fleet), world.mark()
+    await harness.idle()
+    made, mark = queries(fleet), harness.mark()
     await end_job(fleet, "a-job")
     await fleet.ready(TENANT)
     await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
-    await world.idle()
+    await harness.idle()
     statuses = {line.split()[1].partition(".")[0] for line in fleet.writes(mark)}
     assert statuses == {"tenants", "tenanttemplates", "tenantregistries"}
     assert queries(fleet) == made
 
 
 @pytest.mark.criterion("FAULT-B26")
-async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     number = 150
     numbers = f"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {number})"
     values = "SELECT 'u' || i, 'https://x.example.com', 1, 'basic', 'nginx:1', 1, 's' FROM n"
@@ -133,7 +135,7 @@ async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(world: Wor
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
 
     async def tenants() -> list[Tenant]:
-        found: list[Tenant] = await world.client.list(Tenant, fleet.namespace)
+        found: list[Tenant] = await harness.client.list(Tenant, fleet.namespace)
         return found
 
     def all_have(resources: int) -> Callable[[list[Tenant]], bool]:
@@ -142,9 +144,9 @@ async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(world: Wor
             and all(is_ready(t) and len(t.status.applied_resources) == resources for t in seen)
         )
 
-    await world.eventually(tenants, all_have(1))
+    await harness.eventually(tenants, all_have(1))
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm"), OTHER])
-    found = await world.eventually(tenants, all_have(2))
+    found = await harness.eventually(tenants, all_have(2))
     assert {t.status.observed_generation for t in found} == {t.metadata.generation for t in found}
 
 
@@ -153,9 +155,9 @@ async def test_b26_no_status_is_lost_when_many_tenants_change_at_once(world: Wor
 
 @pytest.mark.criterion("FAULT-B4")
 async def test_b4_extra_variables_and_defaults_work_in_names_labels_and_annotations(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await one_tenant(world)
+    fleet = await one_tenant(harness)
     entry = config_map(
         "cm",
         '{{ .uid }}-{{ .planId }}-{{ .zone | default "any" }}',
@@ -176,10 +178,12 @@ async def test_b4_extra_variables_and_defaults_work_in_names_labels_and_annotati
 
 
 @pytest.mark.criterion("FAULT-B5")
-async def test_b5_metadata_of_the_manifest_is_kept_beside_that_of_templates(world: World) -> None:
-    fleet = await one_tenant(world)
-    place = world.place(f"{fleet.namespace}-far")
-    await world.make_namespace(place)
+async def test_b5_metadata_of_the_manifest_is_kept_beside_that_of_templates(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
+    place = harness.place(f"{fleet.namespace}-far")
+    await harness.make_namespace(place)
     entry = config_map(
         "cm",
         "{{ .uid }}-cm",
@@ -193,7 +197,7 @@ async def test_b5_metadata_of_the_manifest_is_kept_beside_that_of_templates(worl
     }
     await fleet.template(configMaps=[entry])
     await fleet.ready(TENANT)
-    live = await world.get(CONFIG_MAP, "a-cm", namespace=place)
+    live = await harness.get(CONFIG_MAP, "a-cm", namespace=place)
     assert live is not None
     metadata = live["metadata"]
     assert (metadata["labels"]["app"], metadata["labels"]["plan"]) == ("web", "basic")
@@ -202,8 +206,8 @@ async def test_b5_metadata_of_the_manifest_is_kept_beside_that_of_templates(worl
 
 
 @pytest.mark.criterion("FAULT-B20")
-async def test_b20_what_a_row_holds_is_never_a_template(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_b20_what_a_row_holds_is_never_a_template(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     hostile = '{{ env "HOME" }}{{ uid }}{% for i in x %}'
     fleet.row("a", plan=hostile)
     await fleet.registry()
@@ -224,9 +228,11 @@ async def test_b20_what_a_row_holds_is_never_a_template(world: World) -> None:
 
 
 @pytest.mark.criterion("FAULT-B6")
-async def test_b6_objects_of_any_kind_go_when_they_leave_the_template(world: World) -> None:
-    await world.environment.install_crds(WIDGET_CRD)
-    fleet = await one_tenant(world)
+async def test_b6_objects_of_any_kind_go_when_they_leave_the_template(
+    harness: TenancyHarness,
+) -> None:
+    await harness.environment.install_crds(WIDGET_CRD)
+    fleet = await one_tenant(harness)
     selector = {"matchLabels": {"app": "x"}}
     target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "none"}
     scaler = {"scaleTargetRef": target, "minReplicas": 1, "maxReplicas": 2}
@@ -268,9 +274,9 @@ async def test_b6_objects_of_any_kind_go_when_they_leave_the_template(world: Wor
 
 @pytest.mark.criterion("FAULT-B10")
 async def test_b10_a_templated_namespace_is_rendered_for_removal_and_for_rollouts(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     uids = ("a", "b")
     fleet.rows(*uids)
     await fleet.registry()
@@ -284,22 +290,24 @@ async def test_b10_a_templated_namespace_is_rendered_for_removal_and_for_rollout
 
     await put(fleet, lists("web:1", config_map("cm", "{{ .uid }}-cm", **far)), maxSkew=1)
     await fleet.ready("a-app", "b-app")
-    assert await world.get(CONFIG_MAP, "a-cm", namespace=f"{fleet.namespace}-a-ns") is not None
+    assert await harness.get(CONFIG_MAP, "a-cm", namespace=f"{fleet.namespace}-a-ns") is not None
 
     await put(fleet, lists("web:2"), maxSkew=1)
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.updated == len(uids))
     await fleet.ready("a-app", "b-app")
     for uid in uids:
         place = f"{fleet.namespace}-{uid}-ns"
-        await world.gone(CONFIG_MAP, f"{uid}-cm", namespace=place)
-        live = await world.get(DEPLOYMENT, f"{uid}-app", namespace=place)
+        await harness.gone(CONFIG_MAP, f"{uid}-cm", namespace=place)
+        live = await harness.get(DEPLOYMENT, f"{uid}-app", namespace=place)
         assert live is not None
         assert live["spec"]["template"]["spec"]["containers"][0]["image"] == "web:2"
 
 
 @pytest.mark.criterion("FAULT-B12")
-async def test_b12_a_resource_that_its_manifest_names_is_removed_as_any_other(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_b12_a_resource_that_its_manifest_names_is_removed_as_any_other(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
     spec = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "{{ .uid }}-plain"}}
     await fleet.template(configMaps=[{"id": "plain", "spec": spec}, OTHER])
     await fleet.ready(TENANT)
@@ -311,26 +319,26 @@ async def test_b12_a_resource_that_its_manifest_names_is_removed_as_any_other(wo
 
 
 @pytest.mark.criterion("FAULT-B23")
-async def test_b23_a_job_that_is_removed_takes_its_pods_with_it(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_b23_a_job_that_is_removed_takes_its_pods_with_it(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(jobs=[job("job", seconds="600")], configMaps=[OTHER])
-    await world.eventually(lambda: pods(fleet, job_name="a-job"))
+    await harness.eventually(lambda: pods(fleet, job_name="a-job"))
     await fleet.template(configMaps=[OTHER])
     await fleet.gone(JOB, "a-job")
-    left = await world.eventually(lambda: pods(fleet), lambda seen: seen == [])
+    left = await harness.eventually(lambda: pods(fleet), lambda seen: seen == [])
     assert left == []
 
 
 @pytest.mark.criterion("FAULT-B24")
-async def test_b24_a_job_that_is_made_once_is_waited_for(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_b24_a_job_that_is_made_once_is_waited_for(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     once = job("init", seconds="600", creationPolicy="Once")
     await fleet.template(
         jobs=[once], configMaps=[config_map("cm", "{{ .uid }}-cm", dependIds=["init"])]
     )
     await fleet.there(JOB, "a-init")
     await fleet.until(Tenant, TENANT, "Ready", "False", "NotAllResourcesReady")
-    await world.idle()
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-cm") is None, "the job is not done"
     await end_job(fleet, "a-init")
     await fleet.there(CONFIG_MAP, "a-cm")
@@ -339,11 +347,11 @@ async def test_b24_a_job_that_is_made_once_is_waited_for(world: World) -> None:
 
 @pytest.mark.criterion("FAULT-B39")
 async def test_b39_a_registry_stays_until_its_tenants_are_gone_from_every_namespace(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await one_tenant(world)
-    place = world.place(f"{fleet.namespace}-far")
-    await world.make_namespace(place)
+    fleet = await one_tenant(harness)
+    place = harness.place(f"{fleet.namespace}-far")
+    await harness.make_namespace(place)
     far = config_map("cm", "{{ .uid }}-cm", targetNamespace=place)
     kept = config_map("kept", "{{ .uid }}-kept", targetNamespace=place, deletionPolicy="Retain")
     await fleet.template(configMaps=[far, kept, OTHER])
@@ -351,14 +359,14 @@ async def test_b39_a_registry_stays_until_its_tenants_are_gone_from_every_namesp
     await finalizers(fleet, "a-cm", place, [SLOW])
     await fleet.delete(TenantRegistry, "registry")
     await fleet.gone(CONFIG_MAP, "a-other")
-    await world.idle()
+    await harness.idle()
     assert await fleet.find(TenantRegistry, "registry") is not None, "an object is left"
     assert await fleet.find(Tenant, TENANT) is not None
     await finalizers(fleet, "a-cm", place, None)
     await fleet.gone(TenantRegistry, "registry")
     assert await fleet.tenants() == []
-    assert await world.get(CONFIG_MAP, "a-cm", namespace=place) is None
-    orphan = await world.get(CONFIG_MAP, "a-kept", namespace=place)
+    assert await harness.get(CONFIG_MAP, "a-cm", namespace=place) is None
+    orphan = await harness.get(CONFIG_MAP, "a-kept", namespace=place)
     assert orphan is not None
     assert orphan["metadata"]["labels"]["tenancy.ctrlruntime.dev/orphaned"] == "true"
     assert await fleet.find(TenantTemplate, "app") is not None
@@ -368,8 +376,8 @@ async def test_b39_a_registry_stays_until_its_tenants_are_gone_from_every_namesp
 
 
 @pytest.mark.criterion("FAULT-B37")
-async def test_b37_a_merge_replaces_lists_and_keeps_other_fields(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_b37_a_merge_replaces_lists_and_keeps_other_fields(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(deployments=[deployment(patchStrategy="merge", waitForReady=False)])
     await fleet.ready(TENANT)
     operations = [
@@ -380,7 +388,7 @@ async def test_b37_a_merge_replaces_lists_and_keeps_other_fields(world: World) -
         },
         {"op": "add", "path": "/spec/paused", "value": True},
     ]
-    await world.client.patch(
+    await harness.client.patch(
         DEPLOYMENT,
         "a-app",
         operations,
@@ -401,18 +409,20 @@ async def test_b37_a_merge_replaces_lists_and_keeps_other_fields(world: World) -
 
 
 @pytest.mark.criterion("FAULT-B40")
-async def test_b40_data_of_secrets_and_config_maps_is_not_in_memory(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_b40_data_of_secrets_and_config_maps_is_not_in_memory(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await one_tenant(harness)
     secret = manifest("sec", "v1", "Secret", body={"stringData": {"k": "v"}})
     await fleet.template(configMaps=[OTHER], secrets=[secret])
     metadata = {"name": "theirs", "namespace": fleet.namespace}
     head = {"apiVersion": "v1", "metadata": metadata}
-    await world.client.create({**head, "kind": "Secret", "stringData": {"k": "v" * 1000}})
-    await world.client.create({**head, "kind": "ConfigMap", "data": {"k": "v" * 1000}})
+    await harness.client.create({**head, "kind": "Secret", "stringData": {"k": "v" * 1000}})
+    await harness.client.create({**head, "kind": "ConfigMap", "data": {"k": "v" * 1000}})
     await fleet.ready(TENANT)
-    await world.idle()
-    assert world.manager is not None
-    cache = world.manager.cache
+    await harness.idle()
+    assert harness.manager is not None
+    cache = harness.manager.cache
     for kind, name in (
         (SECRET, "a-sec"),
         (SECRET, "theirs"),

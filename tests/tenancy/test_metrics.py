@@ -17,7 +17,7 @@ from tests.observability.queries import of_alerts, of_dashboard, unserved
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy import rollout_fleet
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map, permissive
+from tests.tenancy.harness import TenancyHarness, config_map, permissive
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
@@ -49,21 +49,23 @@ NAMES = PER_TENANT | {
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
-def samples(world: World) -> list[Any]:
+def samples(harness: TenancyHarness) -> list[Any]:
     """Every sample of the manager's exposition, parsed as Prometheus does."""
-    assert world.manager is not None
-    text = world.manager.metrics.render().decode()
+    assert harness.manager is not None
+    text = harness.manager.metrics.render().decode()
     return [s for family in text_string_to_metric_families(text) for s in family.samples]
 
 
-def series(world: World, **labels: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
+def series(
+    harness: TenancyHarness, **labels: str
+) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Values by name and by the other labels, of series with these labels."""
     found: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for sample in samples(world):
+    for sample in samples(harness):
         if labels.items() <= sample.labels.items():
             rest = tuple(sorted(sample.labels.items() - labels.items()))
             found.setdefault(sample.name, {})[rest] = sample.value
@@ -81,18 +83,18 @@ def refused() -> dict[str, Any]:
     }
 
 
-async def until(world: World, holds: Callable[[], object]) -> None:
+async def until(harness: TenancyHarness, holds: Callable[[], object]) -> None:
     """Wait until the metrics say so."""
 
     async def look() -> bool:
         return bool(holds())
 
-    await world.eventually(look)
+    await harness.eventually(look)
 
 
 @pytest.mark.criterion("T1", "T2", "FAULT-B28")
-async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_tenant_has_series_only_while_it_is_not_ready(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     fleet.row("b", plan="broken")
     await fleet.registry()
@@ -101,9 +103,9 @@ async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> N
     await fleet.until(Tenant, "b-app", "Ready", "False", "ResourcesFailed")
 
     def mine(uid: str) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-        return series(world, tenant=f"{uid}-app", namespace=fleet.namespace)
+        return series(harness, tenant=f"{uid}-app", namespace=fleet.namespace)
 
-    await until(world, lambda: mine("b"))
+    await until(harness, lambda: mine("b"))
     assert mine("a") == {}
     shown = mine("b")
     assert set(shown) == PER_TENANT
@@ -122,20 +124,20 @@ async def test_a_tenant_has_series_only_while_it_is_not_ready(world: World) -> N
     }
     fleet.row("b")
     await fleet.ready("b-app")
-    await until(world, lambda: not mine("b"))
+    await until(harness, lambda: not mine("b"))
 
     # a tenant that cannot be worked on at all is shown too, and its series go with it
     loop = [config_map("cm", "x", dependIds=["cm"])]
     await fleet.create(Tenant, "c-app", {"uid": "c", "templateRef": "none", "configMaps": loop})
     await fleet.until(Tenant, "c-app", "Degraded", "True", "DependencyCycle")
-    await until(world, lambda: mine("c"))
+    await until(harness, lambda: mine("c"))
     await fleet.delete(Tenant, "c-app")
-    await until(world, lambda: not mine("c"))
+    await until(harness, lambda: not mine("c"))
 
 
 @pytest.mark.criterion("registry-metrics", "FAULT-B28")
-async def test_a_registry_shows_its_counts_and_takes_them_with_it(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_registry_shows_its_counts_and_takes_them_with_it(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     fleet.row("c", plan="broken")
     fleet.row("off", active=0)
@@ -144,34 +146,34 @@ async def test_a_registry_shows_its_counts_and_takes_them_with_it(world: World) 
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")], services=[refused()])
 
     def mine() -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
-        return series(world, registry="registry", namespace=fleet.namespace)
+        return series(harness, registry="registry", namespace=fleet.namespace)
 
     def count(name: str, **labels: str) -> float:
         return mine().get(name, {}).get(tuple(sorted(labels.items())), -1)
 
-    await until(world, lambda: count("registry_failed") == 1 and count("registry_ready") == 2)
+    await until(harness, lambda: count("registry_failed") == 1 and count("registry_ready") == 2)
     assert count("registry_desired") == 3
     rows = {
         state: count("registry_rows", state=state) for state in ("active", "inactive", "invalid")
     }
     assert rows == {"active": 3, "inactive": 1, "invalid": 1}
     assert count("registry_query_duration_seconds_count", result="success") >= 1
-    (world.folder / fleet.file).rename(world.folder / f"{fleet.file}.away")
+    (harness.folder / fleet.file).rename(harness.folder / f"{fleet.file}.away")
     await fleet.until(TenantRegistry, "registry", "Ready", "False", "DatabaseUnreachable")
     assert count("registry_query_duration_seconds_count", result="error") >= 1
     assert count("registry_desired") == 3, "the last good counts stay"
     await fleet.delete(TenantRegistry, "registry")
     await fleet.gone(TenantRegistry, "registry")
-    await until(world, lambda: not mine())
-    await until(world, lambda: not series(world, namespace=fleet.namespace))
+    await until(harness, lambda: not mine())
+    await until(harness, lambda: not series(harness, namespace=fleet.namespace))
 
 
 @pytest.mark.criterion("write-metrics")
-async def test_writes_and_removals_are_counted_and_names_are_fixed(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_writes_and_removals_are_counted_and_names_are_fixed(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
 
     def total(name: str, **labels: str) -> float:
-        return sum(sum(by.values()) for n, by in series(world, **labels).items() if n == name)
+        return sum(sum(by.values()) for n, by in series(harness, **labels).items() if n == name)
 
     labels = {"kind": "ConfigMap", "result": "success", "conflict_policy": "Force"}
     applied = total("apply_attempts_total", **labels)
@@ -198,27 +200,27 @@ async def test_writes_and_removals_are_counted_and_names_are_fixed(world: World)
 
 
 @pytest.mark.criterion("H-A10")
-async def test_h_a10_a_refused_write_is_an_error_and_no_conflict(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_h_a10_a_refused_write_is_an_error_and_no_conflict(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
 
     def total(result: str) -> float:
         labels = {"kind": "Service", "result": result}
-        return sum(series(world, **labels).get("apply_attempts_total", {}).values())
+        return sum(series(harness, **labels).get("apply_attempts_total", {}).values())
 
     errors, conflicts = total("error"), total("conflict")
     fleet.row("a", plan="broken")
     await fleet.registry()
     await fleet.template(services=[refused()])
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
-    await until(world, lambda: total("error") > errors)
+    await until(harness, lambda: total("error") > errors)
     assert total("conflict") == conflicts
 
 
 @pytest.mark.criterion("series-cap")
 async def test_the_number_of_tenants_with_series_is_capped(tmp_path: Path) -> None:
     options = permissive(tmp_path, tenant_series=2)
-    async with World.start(tmp_path, options=options) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path, options=options) as harness:
+        fleet = await Fleet.make(harness)
         uids = ("a", "b", "c", "d")
         for uid in uids:
             fleet.row(uid, plan="broken")
@@ -226,17 +228,19 @@ async def test_the_number_of_tenants_with_series_is_capped(tmp_path: Path) -> No
         await fleet.template(services=[refused()])
 
         def shown() -> int:
-            return len(series(world, namespace=fleet.namespace).get("tenant_resources_failed", {}))
+            return len(
+                series(harness, namespace=fleet.namespace).get("tenant_resources_failed", {})
+            )
 
         def hidden() -> float:
-            return series(world).get("tenant_series_hidden", {}).get((), -1)
+            return series(harness).get("tenant_series_hidden", {}).get((), -1)
 
-        await until(world, lambda: hidden() == 2)
+        await until(harness, lambda: hidden() == 2)
         assert shown() == 2
         for uid in uids:
             fleet.row(uid)
         await fleet.ready(*(f"{uid}-app" for uid in uids))
-        await until(world, lambda: (shown(), hidden()) == (0, 0))
+        await until(harness, lambda: (shown(), hidden()) == (0, 0))
 
 
 async def test_by_option_every_tenant_has_series() -> None:
@@ -256,16 +260,16 @@ async def test_by_option_every_tenant_has_series() -> None:
 
 @pytest.mark.criterion("METRICS-LIVE")
 async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     rollout = {"maxSkew": 1, "haltOnFailures": 1, "progressDeadlineSeconds": 60}
-    fleet = await rollout_fleet.make(world, **rollout)
+    fleet = await rollout_fleet.make(harness, **rollout)
     await rollout_fleet.put(fleet, rollout_fleet.bad_content(), **rollout)
     await rollout_fleet.status(fleet, lambda each: each.phase == "Halted")
     check = {"name": "orders", "hook": {"url": "https://checks.example.com/orders"}}
     await rollout_fleet.put(fleet, rollout_fleet.bad_content(), **rollout, healthChecks=[check])
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         failing = {"type": "sqlite", "sqlite": {"path": "nothing.sqlite", "table": "customers"}}
         mappings = {"uid": "uid", "hostOrUrl": "url", "activate": "active"}
         spec = {"source": failing, "valueMappings": mappings}
@@ -273,8 +277,8 @@ async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
         await fleet.until(TenantRegistry, "broken", "Ready", "False")
 
         async def missing() -> set[str]:
-            assert world.manager is not None
-            text, _ = await world.manager.metrics.scrape()
+            assert harness.manager is not None
+            text, _ = await harness.manager.metrics.scrape()
             return {
                 name
                 for queries in (
@@ -292,4 +296,4 @@ async def test_every_query_of_tenancy_and_of_the_runtime_is_served_by_a_manager(
             "leader_election_master_status",
             "ctrlruntime_informer_relists_total",
         }
-        await world.eventually(missing, lambda names: names <= never)
+        await harness.eventually(missing, lambda names: names <= never)

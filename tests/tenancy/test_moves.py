@@ -17,7 +17,7 @@ from internal.tenancy.plan import plan
 from internal.tenancy.plan_inputs import ExistingTenant, Template
 from internal.tenancy.rows import read
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 from tests.tenancy.test_plan import WEB, reading, row, spec
 from tests.tenancy.test_plan import fleet as fleet_of
 
@@ -26,8 +26,8 @@ MANY = [f"u{number}" for number in range(10)]
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def moving(existing: list[ExistingTenant], *uids: str, recorded: str = "") -> list[ExistingTenant]:
@@ -103,9 +103,9 @@ async def test_a_tenant_that_moves_takes_the_place_of_no_other_one() -> None:
     assert [other.name for other in made.replacements[0].awaited] == ["c-web"]
 
 
-async def two(world: World) -> Fleet:
+async def two(harness: TenancyHarness) -> Fleet:
     """Two rows with their tenants."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
@@ -123,8 +123,8 @@ async def count(fleet: Fleet) -> int | None:
     return found
 
 
-async def test_a_registry_reports_and_counts_the_tenants_that_move(world: World) -> None:
-    fleet = await two(world)
+async def test_a_registry_reports_and_counts_the_tenants_that_move(harness: TenancyHarness) -> None:
+    fleet = await two(harness)
     assert await fleet.condition(TenantRegistry, "registry", "MovePending") is None
     await record(fleet, "plane-of-b")
     pending = await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowPresent")
@@ -150,13 +150,13 @@ async def test_a_registry_reports_and_counts_the_tenants_that_move(world: World)
 
 
 async def test_the_next_manager_keeps_a_tenant_that_moves_without_its_row(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await two(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await two(harness)
         await record(fleet, "plane-of-b")
         await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowPresent")
-        await world.stop_manager()
+        await harness.stop_manager()
         fleet.delete_row("a")
-        await world.start_manager()
+        await harness.start_manager()
         await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowGone")
         left = await fleet.read(Tenant, "a-app")
         assert left.metadata.deletion_timestamp is None
@@ -165,8 +165,10 @@ async def test_the_next_manager_keeps_a_tenant_that_moves_without_its_row(tmp_pa
         await fleet.ready("a-app")
 
 
-async def test_a_registry_that_is_deleted_waits_for_tenants_that_move(world: World) -> None:
-    fleet = await two(world)
+async def test_a_registry_that_is_deleted_waits_for_tenants_that_move(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await two(harness)
     await record(fleet, "plane-of-b")
     await fleet.until(TenantRegistry, "registry", "MovePending", "True", "RowPresent")
     await fleet.delete(TenantRegistry, "registry")

@@ -16,51 +16,51 @@ from ctrlruntime.envtest.proxy.rules import Delay
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired
 from internal.tenancy.own_events import OwnEvents
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 KIND = GroupKind("", "ConfigMap")
 PASSES = "controller_runtime_reconcile_total"
 
 
-def passes(world: World) -> int:
+def passes(harness: TenancyHarness) -> int:
     """How many passes over tenants the manager has made."""
-    assert world.manager is not None
+    assert harness.manager is not None
     return sum(
         int(sample.value)
-        for metric in world.manager.metrics.registry.collect()
+        for metric in harness.manager.metrics.registry.collect()
         for sample in metric.samples
         if sample.name == PASSES and sample.labels["controller"] == "tenant"
     )
 
 
 async def test_a_tenant_whose_objects_are_ready_at_once_takes_one_pass(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        world.rows("a")
-        await world.registry()
-        await world.template(
+    async with TenancyHarness.start(tmp_path) as harness:
+        harness.rows("a")
+        await harness.registry()
+        await harness.template(
             configMaps=[
                 config_map("base", "{{ .uid }}-base"),
                 config_map("next", "{{ .uid }}-next", dependIds=["base"]),
             ]
         )
-        await world.ready("a-web-app")
-        await world.idle()
-        assert passes(world) == 1
+        await harness.ready("a-web-app")
+        await harness.idle()
+        assert passes(harness) == 1
 
 
 async def test_an_object_that_is_deleted_while_it_is_made_is_made_again(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        world.rows("a")
-        await world.registry()
+    async with TenancyHarness.start(tmp_path) as harness:
+        harness.rows("a")
+        await harness.registry()
         match = Match(verb="apply", resource="configmaps", name="a-cm")
-        world.environment.proxy.add(Delay(1.0, when="after"), match)
-        await world.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
-        await world.eventually(lambda: world.get(CONFIG_MAP, "a-cm"))
-        await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
+        harness.environment.proxy.add(Delay(1.0, when="after"), match)
+        await harness.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+        await harness.eventually(lambda: harness.get(CONFIG_MAP, "a-cm"))
+        await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
 
-        await world.ready("a-web-app")
-        await world.idle()
-        assert await world.get(CONFIG_MAP, "a-cm") is not None
+        await harness.ready("a-web-app")
+        await harness.idle()
+        assert await harness.get(CONFIG_MAP, "a-cm") is not None
 
 
 # -- what is kept from the queue, and what wakes the tenant ------------------------------------------------

@@ -13,7 +13,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.envtest.proxy.rules import ActiveRule, Delay
-from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, TenancyHarness, config_map
 
 pytestmark = pytest.mark.criterion("ownership")
 
@@ -21,34 +21,34 @@ Manifest = dict[str, Any]
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with World.start(tmp_path) as world:
-        world.rows("a")
-        await world.registry()
-        yield world
+async def harness(tmp_path: Path) -> AsyncIterator[TenancyHarness]:
+    async with TenancyHarness.start(tmp_path) as harness:
+        harness.rows("a")
+        await harness.registry()
+        yield harness
 
 
-async def make(world: World, name: str = "a-cm", **metadata: object) -> Manifest:
+async def make(harness: TenancyHarness, name: str = "a-cm", **metadata: object) -> Manifest:
     """Somebody's ConfigMap."""
     manifest = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": name, "namespace": world.namespace, **metadata},
+        "metadata": {"name": name, "namespace": harness.namespace, **metadata},
         "data": {"k": "theirs"},
     }
-    made: Manifest = await world.client.create(manifest, field_manager="somebody")
+    made: Manifest = await harness.client.create(manifest, field_manager="somebody")
     return made
 
 
-async def conflict(world: World, tenant: str = "a-web-app") -> str:
+async def conflict(harness: TenancyHarness, tenant: str = "a-web-app") -> str:
     """The message of the tenant's conflict, once there is one."""
-    condition = await world.condition(tenant, "Conflicted", "True", "ResourceConflict")
+    condition = await harness.condition(tenant, "Conflicted", "True", "ResourceConflict")
     return condition.message
 
 
-def touching(world: World, mark: Mark, name: str) -> list[str]:
+def touching(harness: TenancyHarness, mark: Mark, name: str) -> list[str]:
     """What the manager wrote to objects of that name, successfully or not."""
-    entries = world.environment.proxy.log.entries(mark)
+    entries = harness.environment.proxy.log.entries(mark)
     return [
         f"{entry.verb} {entry.code}"
         for entry in entries
@@ -56,8 +56,8 @@ def touching(world: World, mark: Mark, name: str) -> list[str]:
     ]
 
 
-async def live(world: World, name: str = "a-cm") -> Manifest:
-    found = await world.get(CONFIG_MAP, name)
+async def live(harness: TenancyHarness, name: str = "a-cm") -> Manifest:
+    found = await harness.get(CONFIG_MAP, name)
     assert found is not None
     return found
 
@@ -77,53 +77,55 @@ OTHER = config_map("other", "{{ .uid }}-other")
 @pytest.mark.parametrize("strategy", ["apply", "merge", "replace"])
 @pytest.mark.criterion("FAULT-B3")
 async def test_a_foreign_object_survives_the_tenant_the_template_entry_and_the_row(
-    world: World, policy: str, strategy: str
+    harness: TenancyHarness, policy: str, strategy: str
 ) -> None:
-    theirs = await make(world)
+    theirs = await make(harness)
     entry = {**STUCK, "deletionPolicy": policy, "patchStrategy": strategy}
-    await world.template(configMaps=[entry, OTHER])
-    assert "cm (it belongs to nobody recorded)" in await conflict(world)
-    assert await live(world) == theirs
-    await world.template(configMaps=[OTHER])
-    await world.ready("a-web-app")
-    assert await live(world) == theirs
-    await world.template(configMaps=[entry, OTHER])
-    await conflict(world)
-    world.rows("b", "c", "d", "e", "f", "g")
-    world.row("a", active=0)
-    await world.gone(Tenant.mapping(), "a-web-app")
-    assert await live(world) == theirs
+    await harness.template(configMaps=[entry, OTHER])
+    assert "cm (it belongs to nobody recorded)" in await conflict(harness)
+    assert await live(harness) == theirs
+    await harness.template(configMaps=[OTHER])
+    await harness.ready("a-web-app")
+    assert await live(harness) == theirs
+    await harness.template(configMaps=[entry, OTHER])
+    await conflict(harness)
+    harness.rows("b", "c", "d", "e", "f", "g")
+    harness.row("a", active=0)
+    await harness.gone(Tenant.mapping(), "a-web-app")
+    assert await live(harness) == theirs
 
 
 @pytest.mark.criterion("FAULT-B3")
-async def test_a_foreign_object_survives_the_end_of_tenant_and_template(world: World) -> None:
-    theirs = await make(world)
-    await world.template(configMaps=[STUCK])
-    await conflict(world)
-    first = await world.tenant("a-web-app")
+async def test_a_foreign_object_survives_the_end_of_tenant_and_template(
+    harness: TenancyHarness,
+) -> None:
+    theirs = await make(harness)
+    await harness.template(configMaps=[STUCK])
+    await conflict(harness)
+    first = await harness.tenant("a-web-app")
     assert first is not None
-    await world.client.delete(Tenant, "a-web-app", namespace=world.namespace)
-    await world.eventually(
-        lambda: world.tenant("a-web-app"),
+    await harness.client.delete(Tenant, "a-web-app", namespace=harness.namespace)
+    await harness.eventually(
+        lambda: harness.tenant("a-web-app"),
         lambda seen: seen is not None and seen.metadata.uid != first.metadata.uid,
     )
-    await conflict(world)
-    await world.client.delete(TenantTemplate, "web-app", namespace=world.namespace)
-    await world.registry_condition("DeletionsHeld", "True", "TemplateGone")
+    await conflict(harness)
+    await harness.client.delete(TenantTemplate, "web-app", namespace=harness.namespace)
+    await harness.registry_condition("DeletionsHeld", "True", "TemplateGone")
     approval = {"metadata": {"annotations": {"tenancy.ctrlruntime.dev/allow-delete": "1"}}}
-    await world.client.patch(
+    await harness.client.patch(
         TenantRegistry.mapping(),
         "registry",
         approval,
-        namespace=world.namespace,
+        namespace=harness.namespace,
         type=PatchType.MERGE,
     )
-    await world.gone(Tenant.mapping(), "a-web-app")
-    assert await live(world) == theirs
+    await harness.gone(Tenant.mapping(), "a-web-app")
+    assert await live(harness) == theirs
 
 
-async def test_a_foreign_object_with_a_controller_is_named_by_it(world: World) -> None:
-    owner = await make(world, "controller")
+async def test_a_foreign_object_with_a_controller_is_named_by_it(harness: TenancyHarness) -> None:
+    owner = await make(harness, "controller")
     reference = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -131,62 +133,64 @@ async def test_a_foreign_object_with_a_controller_is_named_by_it(world: World) -
         "uid": owner["metadata"]["uid"],
         "controller": True,
     }
-    await make(world, ownerReferences=[reference])
-    await world.template(configMaps=[STUCK])
-    assert "it belongs to ConfigMap 'controller'" in await conflict(world)
+    await make(harness, ownerReferences=[reference])
+    await harness.template(configMaps=[STUCK])
+    assert "it belongs to ConfigMap 'controller'" in await conflict(harness)
 
 
 @pytest.mark.criterion("G3")
-async def test_a_conflict_ends_by_itself_when_the_foreign_object_goes(world: World) -> None:
-    await make(world)
-    await world.template(configMaps=[STUCK])
-    await conflict(world)
-    degraded = await world.condition("a-web-app", "Degraded", "True")
+async def test_a_conflict_ends_by_itself_when_the_foreign_object_goes(
+    harness: TenancyHarness,
+) -> None:
+    await make(harness)
+    await harness.template(configMaps=[STUCK])
+    await conflict(harness)
+    degraded = await harness.condition("a-web-app", "Degraded", "True")
     assert degraded.reason == "ResourceConflicts"
-    await world.idle()
-    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
-    await world.ready("a-web-app")
-    await world.condition("a-web-app", "Conflicted", "False", "NoConflict")
-    assert (await live(world))["data"] == {"k": "ours"}
+    await harness.idle()
+    await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
+    await harness.ready("a-web-app")
+    await harness.condition("a-web-app", "Conflicted", "False", "NoConflict")
+    assert (await live(harness))["data"] == {"k": "ours"}
 
 
 @pytest.mark.criterion("G2")
 @pytest.mark.parametrize("strategy", ["apply", "merge", "replace"])
-async def test_force_takes_a_foreign_object_over(world: World, strategy: str) -> None:
-    theirs = await make(world)
-    await world.template(configMaps=[{**FORCED, "patchStrategy": strategy}])
-    await world.ready("a-web-app")
-    taken = await live(world)
+async def test_force_takes_a_foreign_object_over(harness: TenancyHarness, strategy: str) -> None:
+    theirs = await make(harness)
+    await harness.template(configMaps=[{**FORCED, "patchStrategy": strategy}])
+    await harness.ready("a-web-app")
+    taken = await live(harness)
     assert taken["metadata"]["uid"] == theirs["metadata"]["uid"]
     assert taken["data"] == {"k": "ours"}
-    await world.idle()
+    await harness.idle()
 
 
 @pytest.mark.parametrize("policy", ["Stuck", "Force"])
 async def test_of_two_tenants_that_want_one_object_the_first_keeps_it(
-    world: World, policy: str
+    harness: TenancyHarness, policy: str
 ) -> None:
     shared = config_map("cm", "shared", {"k": "{{ .uid }}"}, conflictPolicy=policy)
-    await world.template(configMaps=[shared])
-    await world.ready("a-web-app")
-    world.rows("b")
-    message = await conflict(world, "b-web-app")
+    await harness.template(configMaps=[shared])
+    await harness.ready("a-web-app")
+    harness.rows("b")
+    message = await conflict(harness, "b-web-app")
     assert "a-web-app" in message
-    assert (await live(world, "shared"))["data"] == {"k": "a"}
-    mark = world.mark()
-    await world.idle(within=1.0)
-    assert touching(world, mark, "shared") == []
-    world.rows("c", "d", "e", "f", "g", "h")
-    world.row("a", active=0)
-    await world.gone(Tenant.mapping(), "a-web-app")
-    found = await world.eventually(
-        lambda: world.get(CONFIG_MAP, "shared"), lambda seen: seen and seen["data"]["k"] != "a"
+    assert (await live(harness, "shared"))["data"] == {"k": "a"}
+    mark = harness.mark()
+    await harness.idle(within=1.0)
+    assert touching(harness, mark, "shared") == []
+    harness.rows("c", "d", "e", "f", "g", "h")
+    harness.row("a", active=0)
+    await harness.gone(Tenant.mapping(), "a-web-app")
+    found = await harness.eventually(
+        lambda: harness.get(CONFIG_MAP, "shared"), lambda seen: seen and seen["data"]["k"] != "a"
     )
-    await world.ready(f"{found['data']['k']}-web-app")
+    await harness.ready(f"{found['data']['k']}-web-app")
 
 
 async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_field(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     def app(**spec: object) -> Manifest:
         labels = {"app": "a"}
@@ -209,67 +213,69 @@ async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_fie
             },
         }
 
-    await world.template(deployments=[app()])
-    await world.ready("a-web-app")
-    await world.client.patch(
+    await harness.template(deployments=[app()])
+    await harness.ready("a-web-app")
+    await harness.client.patch(
         DEPLOYMENT,
         "a-app",
         {"spec": {"replicas": 5}},
-        namespace=world.namespace,
+        namespace=harness.namespace,
         type=PatchType.MERGE,
         field_manager="an-autoscaler",
     )
-    await world.idle()
-    await world.template(deployments=[app(replicas=1)])
-    message = await conflict(world)
+    await harness.idle()
+    await harness.template(deployments=[app(replicas=1)])
+    message = await conflict(harness)
     assert "an-autoscaler" in message
     assert ".spec.replicas" in message
-    deployment = await world.get(DEPLOYMENT, "a-app")
+    deployment = await harness.get(DEPLOYMENT, "a-app")
     assert deployment is not None
     assert deployment["spec"]["replicas"] == 5
-    await world.template(deployments=[{**app(replicas=1), "conflictPolicy": "Force"}])
-    await world.ready("a-web-app")
-    deployment = await world.get(DEPLOYMENT, "a-app")
+    await harness.template(deployments=[{**app(replicas=1), "conflictPolicy": "Force"}])
+    await harness.ready("a-web-app")
+    deployment = await harness.get(DEPLOYMENT, "a-app")
     assert deployment is not None
     assert deployment["spec"]["replicas"] == 1
 
 
 async def test_an_object_that_took_the_place_of_ours_just_before_our_delete_survives(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    await world.template(configMaps=[STUCK, OTHER])
-    await world.ready("a-web-app")
-    await world.idle()
-    held = world.environment.proxy.add(Delay(1.0), Match(verb="delete", resource="configmaps"))
-    await world.template(configMaps=[OTHER])
-    await world.eventually(lambda: is_held(held))
-    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
-    theirs = await make(world)
-    await world.idle()
-    assert await live(world) == theirs
+    await harness.template(configMaps=[STUCK, OTHER])
+    await harness.ready("a-web-app")
+    await harness.idle()
+    held = harness.environment.proxy.add(Delay(1.0), Match(verb="delete", resource="configmaps"))
+    await harness.template(configMaps=[OTHER])
+    await harness.eventually(lambda: is_held(held))
+    await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
+    theirs = await make(harness)
+    await harness.idle()
+    assert await live(harness) == theirs
 
 
 async def test_an_object_that_took_the_place_of_ours_just_before_our_write_survives(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    await world.template(configMaps=[STUCK])
-    await world.ready("a-web-app")
-    await world.idle()
-    held = world.environment.proxy.add(Delay(1.0), Match(verb="apply", resource="configmaps"))
-    await world.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "newer"})])
-    await world.eventually(lambda: is_held(held))
-    await world.client.delete(CONFIG_MAP, "a-cm", namespace=world.namespace)
-    theirs = await make(world)
-    await conflict(world)
-    assert await live(world) == theirs
+    await harness.template(configMaps=[STUCK])
+    await harness.ready("a-web-app")
+    await harness.idle()
+    held = harness.environment.proxy.add(Delay(1.0), Match(verb="apply", resource="configmaps"))
+    await harness.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "newer"})])
+    await harness.eventually(lambda: is_held(held))
+    await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
+    theirs = await make(harness)
+    await conflict(harness)
+    assert await live(harness) == theirs
 
 
-async def test_a_copy_of_our_object_under_another_name_is_left_alone(world: World) -> None:
+async def test_a_copy_of_our_object_under_another_name_is_left_alone(
+    harness: TenancyHarness,
+) -> None:
     """`kubectl get -o yaml`, another name, `kubectl create`: it carries our marks and is not ours."""
-    await world.template(configMaps=[STUCK])
-    await world.ready("a-web-app")
-    original = await live(world)
+    await harness.template(configMaps=[STUCK])
+    await harness.ready("a-web-app")
+    original = await live(harness)
     marks = {name: original["metadata"][name] for name in ("annotations", "ownerReferences")}
-    copy = await make(world, "a-copy", **marks)
-    await world.idle()
-    assert await live(world, "a-copy") == copy
+    copy = await make(harness, "a-copy", **marks)
+    await harness.idle()
+    assert await live(harness, "a-copy") == copy

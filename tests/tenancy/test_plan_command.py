@@ -27,7 +27,7 @@ from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
@@ -38,8 +38,8 @@ TENANTS = tuple(f"{uid}-app" for uid in UIDS)
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def content(tier: str, **fields: object) -> dict[str, Any]:
@@ -48,14 +48,14 @@ def content(tier: str, **fields: object) -> dict[str, Any]:
     return {"configMaps": [config_map("settings", "{{ uid }}-settings", data, **fields)]}
 
 
-async def settled(world: World, **registry: Json) -> Fleet:
+async def settled(harness: TenancyHarness, **registry: Json) -> Fleet:
     """Three tenants, ready, of a template with one ConfigMap each."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     await fleet.registry(**registry)
     await fleet.template(**content("small"))
     await fleet.ready(*TENANTS)
-    await world.idle()
+    await harness.idle()
     return fleet
 
 
@@ -85,7 +85,7 @@ class Planned:
 
 async def run_plan(fleet: Fleet, *arguments: str, output: str = "json") -> Planned:
     """Run the command as an administrator, whose requests are all its own."""
-    kubeconfig = fleet.world.environment.kubeconfig("admin")
+    kubeconfig = fleet.harness.environment.kubeconfig("admin")
     command: list[str | Path] = [
         "plan",
         "--kubeconfig",
@@ -95,7 +95,7 @@ async def run_plan(fleet: Fleet, *arguments: str, output: str = "json") -> Plann
         "-o",
         output,
     ]
-    command += ["--allow-sqlite", fleet.world.folder, *arguments]
+    command += ["--allow-sqlite", fleet.harness.folder, *arguments]
     async with await Program.start(*command) as program:
         code = await program.wait()
         made = json.loads(program.output) if output == "json" and code < 2 else {}
@@ -116,11 +116,11 @@ def write_template(folder: Path, lists: Mapping[str, Any], name: str = "app") ->
     return str(path)
 
 
-def requests(world: World, since: Mark, verbs: Collection[str]) -> list[str]:
+def requests(harness: TenancyHarness, since: Mark, verbs: Collection[str]) -> list[str]:
     """What the command requested of the server since then."""
     return [
         f"{each.verb} {each.resource} {each.name}"
-        for each in world.environment.proxy.log.entries(since)
+        for each in harness.environment.proxy.log.entries(since)
         if each.user == "admin" and each.verb in verbs
     ]
 
@@ -129,17 +129,17 @@ async def snapshot(fleet: Fleet) -> dict[tuple[str, str], str]:
     """The resourceVersion of every object by kind and name."""
     found: dict[tuple[str, str], str] = {}
     for kind in KINDS:
-        for item in await fleet.world.client.list(kind, fleet.namespace):
+        for item in await fleet.harness.client.list(kind, fleet.namespace):
             metadata = item["metadata"]
             found[kind.gvk.kind, metadata["name"]] = metadata["resourceVersion"]
     return found
 
 
 async def test_an_unchanged_template_and_registry_give_no_changes_and_no_writes(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
-    mark = world.mark()
+    fleet = await settled(harness)
+    mark = harness.mark()
     for arguments in (
         ("-f", write_template(tmp_path, content("small")), "--no-confirm"),
         ("--registry", "registry"),
@@ -147,13 +147,13 @@ async def test_an_unchanged_template_and_registry_give_no_changes_and_no_writes(
         planned = await run_plan(fleet, *arguments)
         assert planned.code == 0, planned.output
         assert planned.made["groups"] == []
-    assert requests(world, mark, WRITES) == ["update tenanttemplates.tenancy.ctrlruntime.dev app"]
+    assert requests(harness, mark, WRITES) == ["update tenanttemplates.tenancy.ctrlruntime.dev app"]
 
 
 async def test_a_changed_config_map_is_one_group_of_all_tenants(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     before = await snapshot(fleet)
     planned = await run_plan(fleet, "-f", write_template(tmp_path, content("large")))
     assert planned.code == 1, planned.output
@@ -170,19 +170,19 @@ async def test_a_changed_config_map_is_one_group_of_all_tenants(
     assert await snapshot(fleet) == before
 
 
-async def idle(world: World, **registry: Json) -> Fleet:
+async def idle(harness: TenancyHarness, **registry: Json) -> Fleet:
     """Like `settled`, with a registry that does not read its rows again for an hour."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     await fleet.registry(source={**fleet.source(), "syncInterval": "1h"}, **registry)
     await fleet.template(**content("small"))
     await fleet.ready(*TENANTS)
-    await world.idle()
+    await harness.idle()
     return fleet
 
 
-async def test_rows_added_changed_and_removed_are_planned(world: World) -> None:
-    fleet = await idle(world)
+async def test_rows_added_changed_and_removed_are_planned(harness: TenancyHarness) -> None:
+    fleet = await idle(harness)
     fleet.row("bert", url="https://elsewhere.example.com/")
     fleet.row("dora", plan="gold")
     fleet.delete_row("cleo")
@@ -195,8 +195,8 @@ async def test_rows_added_changed_and_removed_are_planned(world: World) -> None:
     assert all(group["confirmed"] for group in planned.made["groups"]), planned.output
 
 
-async def test_a_duplicate_uid_is_held_and_deletes_nothing(world: World) -> None:
-    fleet = await idle(world)
+async def test_a_duplicate_uid_is_held_and_deletes_nothing(harness: TenancyHarness) -> None:
+    fleet = await idle(harness)
     fleet.add_row("bert", url="https://elsewhere.example.com/")
     planned = await run_plan(fleet, "--registry", "registry")
     assert planned.code == 1
@@ -206,8 +206,10 @@ async def test_a_duplicate_uid_is_held_and_deletes_nothing(world: World) -> None
     assert "'bert'" in held["message"]
 
 
-async def test_a_deletion_that_the_guard_would_hold_is_shown_as_held(world: World) -> None:
-    fleet = await idle(world)
+async def test_a_deletion_that_the_guard_would_hold_is_shown_as_held(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await idle(harness)
     for uid in ("bert", "cleo"):
         fleet.delete_row(uid)
     planned = await run_plan(fleet, "--registry", "registry", output="text")
@@ -217,8 +219,10 @@ async def test_a_deletion_that_the_guard_would_hold_is_shown_as_held(world: Worl
     assert "delete" not in planned.output.split("Held:")[0]
 
 
-async def test_rows_whose_template_does_not_render_are_listed(world: World, tmp_path: Path) -> None:
-    fleet = await idle(world)
+async def test_rows_whose_template_does_not_render_are_listed(
+    harness: TenancyHarness, tmp_path: Path
+) -> None:
+    fleet = await idle(harness)
     fleet.row("bert", plan="gold")
     lists = content("{{ {'basic': 'small'}[planId] }}")
     arguments = ("--registry", "registry", "-f", write_template(tmp_path, lists))
@@ -232,9 +236,9 @@ async def test_rows_whose_template_does_not_render_are_listed(world: World, tmp_
 
 
 async def test_a_template_that_is_not_rolled_out_lists_its_rows(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     planned = await run_plan(fleet, "-f", write_template(tmp_path, content("{{ now }}")))
     assert planned.code == 1, planned.output
     assert planned.made["groups"] == []
@@ -244,9 +248,9 @@ async def test_a_template_that_is_not_rolled_out_lists_its_rows(
 
 
 async def test_what_the_server_refuses_is_seen_by_the_dry_run_of_the_group(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     lists = content("small")
     lists["configMaps"][0]["spec"]["data"]["a/b"] = "not a valid key"
     planned = await run_plan(fleet, "-f", write_template(tmp_path, lists))
@@ -255,9 +259,9 @@ async def test_what_the_server_refuses_is_seen_by_the_dry_run_of_the_group(
     assert "a/b" in group["refusal"]
 
 
-async def test_values_of_secrets_are_never_printed(world: World, tmp_path: Path) -> None:
+async def test_values_of_secrets_are_never_printed(harness: TenancyHarness, tmp_path: Path) -> None:
     mappings = {"planId": "plan", "password": {"column": "secret", "sensitive": True}}
-    fleet = await idle(world, extraValueMappings=mappings)
+    fleet = await idle(harness, extraValueMappings=mappings)
     fleet.row("bert", secret="changed-secret-of-bert")
     fleet.row("dora", secret="new-secret-of-dora")
 
@@ -269,7 +273,7 @@ async def test_values_of_secrets_are_never_printed(world: World, tmp_path: Path)
 
     await fleet.template(**with_secret("small", "written-in-the-template-at-first"))
     await fleet.there(SECRET, "cleo-credentials")
-    await world.idle()
+    await harness.idle()
     lists = with_secret("host of {{ password }}", "written-in-the-template")
     path = write_template(tmp_path, lists)
     values = ["changed-secret-of-bert", "new-secret-of-dora", "secret-of-anna", "written-in-the"]
@@ -281,8 +285,8 @@ async def test_values_of_secrets_are_never_printed(world: World, tmp_path: Path)
         assert [each for each in hidden if each in planned.output] == []
 
 
-async def test_a_plan_that_cannot_be_made_has_another_exit_code(world: World) -> None:
-    fleet = await settled(world)
+async def test_a_plan_that_cannot_be_made_has_another_exit_code(harness: TenancyHarness) -> None:
+    fleet = await settled(harness)
     missing = await run_plan(fleet, "--registry", "nothing")
     assert (missing.code, "there is no TenantRegistry 'nothing'" in missing.output) == (2, True)
     await fleet.patch(
@@ -293,8 +297,8 @@ async def test_a_plan_that_cannot_be_made_has_another_exit_code(world: World) ->
     assert "no_such_table" in unreadable.output
 
 
-async def test_markdown_has_the_diff_of_each_group(world: World, tmp_path: Path) -> None:
-    fleet = await settled(world)
+async def test_markdown_has_the_diff_of_each_group(harness: TenancyHarness, tmp_path: Path) -> None:
+    fleet = await settled(harness)
     path = write_template(tmp_path, content("large"))
     planned = await run_plan(fleet, "-f", path, output="markdown")
     assert '```diff\n- data.tier: "small"\n+ data.tier: "large"\n```' in planned.output
@@ -302,8 +306,10 @@ async def test_markdown_has_the_diff_of_each_group(world: World, tmp_path: Path)
     assert "Plan: 6 to change; 6 writes." in planned.output
 
 
-async def test_a_freeze_that_would_hold_the_changes_is_noted(world: World, tmp_path: Path) -> None:
-    fleet = await settled(world)
+async def test_a_freeze_that_would_hold_the_changes_is_noted(
+    harness: TenancyHarness, tmp_path: Path
+) -> None:
+    fleet = await settled(harness)
     path = write_template(tmp_path, content("large"))
     template, registry = ("-f", path), ("--registry", "registry")
 
@@ -315,13 +321,13 @@ async def test_a_freeze_that_would_hold_the_changes_is_noted(world: World, tmp_p
     assert await note_of(*template) == ""
     end = datetime.now(UTC).replace(microsecond=0) + timedelta(hours=1)
     async with (
-        frozen(world.client, namespaces=["elsewhere"], reason="Move"),
-        frozen(world.client, reason="Year-end closing", until=end, name="year-end"),
+        frozen(harness.client, namespaces=["elsewhere"], reason="Move"),
+        frozen(harness.client, reason="Year-end closing", until=end, name="year-end"),
     ):
         why = (
             f"ChangeFreeze 'year-end' holds all changes, Year-end closing, until {end.isoformat()}"
         )
-        await freeze_until(world.client, "year-end", lambda each: each.status.phase == "Active")
+        await freeze_until(harness.client, "year-end", lambda each: each.status.phase == "Active")
         fleet.row("cleo", active=0)
         tail = "New tenants are created all the same"
         assert await note_of(*template) == f"changes of 3 tenants wait: {why}. {tail}"
@@ -339,9 +345,9 @@ async def test_a_freeze_that_would_hold_the_changes_is_noted(world: World, tmp_p
 
 
 async def test_a_closed_window_that_would_hold_the_changes_is_noted(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     hour = (datetime.now(UTC) + timedelta(hours=6)).hour
     windows = [{"schedule": f"0 {hour} * * *", "duration": "1h"}]
     await fleet.patch(TenantRegistry, "registry", {"spec": {"maintenanceWindows": windows}})
@@ -365,13 +371,13 @@ def hooks(*moments: str) -> list[dict[str, Any]]:
 
 
 async def test_the_jobs_of_hooks_that_would_run_are_listed_with_their_moment(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await idle(world)
+    fleet = await idle(harness)
     await fleet.template(
         **content("small"), hooks=hooks("BeforeCreate", "BeforeDelete", "AfterDelete")
     )
-    await world.idle()
+    await harness.idle()
 
     async def jobs() -> dict[str, list[str]]:
         """The Jobs to create, by the id and the moment of their hook."""
@@ -405,11 +411,11 @@ async def test_the_jobs_of_hooks_that_would_run_are_listed_with_their_moment(
 
 
 async def test_without_the_right_to_list_freezes_the_plan_notes_it_at_once(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     path = write_template(tmp_path, content("large"))
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     fault = proxy.add(
         Fail(code=403, reason="Forbidden"), Match(user="admin", resource=FREEZES), times=None
     )
@@ -427,9 +433,9 @@ async def test_without_the_right_to_list_freezes_the_plan_notes_it_at_once(
     assert (await run_plan(fleet, "-f", path, "--no-confirm")).made["notes"] == []
 
 
-async def test_a_client_of_a_plan_sends_no_write_but_dry_runs(world: World) -> None:
-    fleet = await Fleet.make(world)
-    client = without_writes(world.client)
+async def test_a_client_of_a_plan_sends_no_write_but_dry_runs(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
+    client = without_writes(harness.client)
     metadata = {"name": "made", "namespace": fleet.namespace}
     manifest: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
     await client.create(manifest)
@@ -442,9 +448,9 @@ async def test_a_client_of_a_plan_sends_no_write_but_dry_runs(world: World) -> N
 
 
 @pytest.fixture
-async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
-    async with World.start(tmp_path) as world:
-        yield world
+async def own_harness(shared_server: None, tmp_path: Path) -> AsyncIterator[TenancyHarness]:
+    async with TenancyHarness.start(tmp_path) as harness:
+        yield harness
 
 
 Content = dict[tuple[str, str], Any]
@@ -454,7 +460,7 @@ async def contents(fleet: Fleet) -> Content:
     """What a plan is about of each object, by kind and name."""
     found: Content = {}
     for kind in KINDS:
-        for item in await fleet.world.client.list(kind, fleet.namespace):
+        for item in await fleet.harness.client.list(kind, fleet.namespace):
             shown = item.get("spec") or item.get("data")
             if item["metadata"]["name"] != "kube-root-ca.crt":
                 found[kind.gvk.kind, item["metadata"]["name"]] = shown
@@ -488,10 +494,10 @@ def lists(version: int) -> dict[str, Any]:
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_an_object_that_was_edited_by_hand_is_drift(own_world: World) -> None:
-    fleet = await settled(own_world)
-    await own_world.stop_manager()
-    await own_world.client.patch(
+async def test_an_object_that_was_edited_by_hand_is_drift(own_harness: TenancyHarness) -> None:
+    fleet = await settled(own_harness)
+    await own_harness.stop_manager()
+    await own_harness.client.patch(
         CONFIG_MAP,
         "bert-settings",
         {"data": {"tier": "edited"}},
@@ -508,23 +514,23 @@ async def test_an_object_that_was_edited_by_hand_is_drift(own_world: World) -> N
 
 
 @pytest.mark.asyncio(loop_scope="function")
-async def test_the_manager_does_what_was_planned_for_a_sync(own_world: World) -> None:
-    world = own_world
-    fleet = await Fleet.make(world)
+async def test_the_manager_does_what_was_planned_for_a_sync(own_harness: TenancyHarness) -> None:
+    harness = own_harness
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c", "d", "e")
     mappings = {"planId": "plan", "password": {"column": "secret", "sensitive": True}}
     await fleet.registry(extraValueMappings=mappings)
     await fleet.template(**lists(1))
     await fleet.ready(*(f"{uid}-app" for uid in "abcde"))
-    await world.idle()
-    await world.stop_manager()
+    await harness.idle()
+    await harness.stop_manager()
 
     await fleet.template(**lists(2))
     fleet.row("a", plan="gold", secret="another")
     fleet.delete_row("b")
     fleet.add_row("c")
     fleet.row("f")
-    await world.client.patch(
+    await harness.client.patch(
         CONFIG_MAP,
         "d-fixed",
         {"data": {"k": "edited"}},
@@ -539,32 +545,32 @@ async def test_the_manager_does_what_was_planned_for_a_sync(own_world: World) ->
     assert [each["name"] for each in drift["members"]] == ["d-fixed"]
     assert [(each["path"], each["after"]) for each in drift["changes"]] == [("data.k", "v")]
 
-    await world.start_manager()
+    await harness.start_manager()
     await fleet.ready(*(f"{uid}-app" for uid in "adef"))
     await fleet.gone(Tenant, "b-app")
-    await world.idle()
+    await harness.idle()
     compare(planned, before, await contents(fleet))
 
 
 @pytest.mark.asyncio(loop_scope="function")
 async def test_the_manager_does_what_was_planned_for_a_template(
-    own_world: World, tmp_path: Path
+    own_harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    world = own_world
-    fleet = await Fleet.make(world)
+    harness = own_harness
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     mappings = {"planId": "plan", "password": {"column": "secret", "sensitive": True}}
     await fleet.registry(extraValueMappings=mappings)
     await fleet.template(**lists(1))
     await fleet.ready(*TENANTS)
-    await world.idle()
+    await harness.idle()
     before = await contents(fleet)
     planned = await run_plan(fleet, "-f", write_template(tmp_path, lists(2)))
     assert planned.code == 1, planned.output
     await fleet.template(**lists(2))
     await fleet.there(CONFIG_MAP, "cleo-new")
     await fleet.ready(*TENANTS)
-    await world.idle()
+    await harness.idle()
     compare(planned, before, await contents(fleet))
     again = await run_plan(fleet, "-f", write_template(tmp_path, lists(2)))
     assert again.code == 0, again.output

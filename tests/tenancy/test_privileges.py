@@ -20,18 +20,20 @@ from internal.tenancy.privileges import (
 )
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 LOOP = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """A manager with the options it has when nobody says anything."""
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("harness")
     options = TenancyOptions(sqlite_root=folder, protected_namespaces=frozenset({"the-managers"}))
-    async with World.start(folder, options=options) as world:
-        yield world
+    async with TenancyHarness.start(folder, options=options) as harness:
+        yield harness
 
 
 def entry(api_version: str, kind: str, **body: object) -> dict[str, Any]:
@@ -97,11 +99,11 @@ def written(fleet: Fleet, since: Mark) -> set[str]:
 @pytest.mark.criterion("refused")
 @pytest.mark.matrix
 @pytest.mark.parametrize("attack", ATTACKS)
-async def test_an_attack_is_refused_in_the_template(world: World, attack: str) -> None:
-    fleet = await Fleet.make(world)
+async def test_an_attack_is_refused_in_the_template(harness: TenancyHarness, attack: str) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a")
     await fleet.registry()
-    mark = world.mark()
+    mark = harness.mark()
     await fleet.template(
         manifests=[ATTACKS[attack]], configMaps=[config_map("ok", "{{ .uid }}-ok")]
     )
@@ -115,10 +117,10 @@ async def test_an_attack_is_refused_in_the_template(world: World, attack: str) -
 @pytest.mark.criterion("refused")
 @pytest.mark.parametrize("attack", ATTACKS)
 async def test_an_attack_by_a_tenant_that_no_template_made_is_refused_too(
-    world: World, attack: str
+    harness: TenancyHarness, attack: str
 ) -> None:
-    fleet = await Fleet.make(world)
-    mark = world.mark()
+    fleet = await Fleet.make(harness)
+    mark = harness.mark()
     await fleet.create(
         Tenant,
         "a",
@@ -133,16 +135,16 @@ async def test_an_attack_by_a_tenant_that_no_template_made_is_refused_too(
     assert "it (" in told.message
     await fleet.there(CONFIG_MAP, "a-ok")  # the others are none the worse for it
     assert written(fleet, mark) <= OURS | {"configmaps"}
-    seen = {e.resource for e in world.environment.proxy.log.entries(mark) if e.user == "manager"}
+    seen = {e.resource for e in harness.environment.proxy.log.entries(mark) if e.user == "manager"}
     assert not {name for name in seen if name.partition(".")[2] in PRIVILEGED_GROUPS}
 
 
 @LOOP
 @pytest.mark.criterion("refused")
 async def test_a_namespace_that_only_the_row_decides_is_refused_when_it_is_known(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", plan=fleet.namespace)
     fleet.row("b", plan="kube-system")
     await fleet.registry()
@@ -155,10 +157,10 @@ async def test_a_namespace_that_only_the_row_decides_is_refused_when_it_is_known
 @LOOP
 @pytest.mark.criterion("refused", "H-D1")
 async def test_nothing_is_written_to_the_managers_own_namespace_even_by_force(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = Fleet(world, "the-managers")
-    await world.make_namespace(fleet.namespace)
+    fleet = Fleet(harness, "the-managers")
+    await harness.make_namespace(fleet.namespace)
     spec = {"uid": "a", "templateRef": "x", "configMaps": [config_map("cm", "cm")]}
     await fleet.create(Tenant, "a", spec)
     told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")

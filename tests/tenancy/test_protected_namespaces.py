@@ -18,7 +18,7 @@ from internal.tenancy.privileges import ForeignNamespaces, Privileges, Refused
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.demo import manager_command
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, NAMESPACE_KIND, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, NAMESPACE_KIND, TenancyHarness, config_map
 
 pytestmark = pytest.mark.criterion("H-D1")
 LOOP = pytest.mark.asyncio(loop_scope="module")
@@ -28,28 +28,32 @@ NAMESPACE = GroupKind("", "Namespace")
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """A manager whose templates may write to every namespace but the protected ones."""
-    folder = tmp_path_factory.mktemp("world")
+    folder = tmp_path_factory.mktemp("harness")
     options = TenancyOptions(
         sqlite_root=folder,
         allow_foreign_namespaces=frozenset({"*"}),
         protected_namespaces=frozenset({"guarded", "vault-*"}),
     )
-    async with World.start(folder, options=options) as world:
+    async with TenancyHarness.start(folder, options=options) as harness:
         for name in PROTECTED:
-            if await world.get(NAMESPACE_KIND, name, namespace="") is None:
-                await world.make_namespace(name)
-        yield world
+            if await harness.get(NAMESPACE_KIND, name, namespace="") is None:
+                await harness.make_namespace(name)
+        yield harness
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def own(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def own(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
     """A manager whose tenants may write to the namespaces that they make."""
     folder = tmp_path_factory.mktemp("own")
     options = TenancyOptions(sqlite_root=folder, allow_foreign_namespaces=frozenset({"own"}))
-    async with World.start(folder, options=options) as world:
-        yield world
+    async with TenancyHarness.start(folder, options=options) as harness:
+        yield harness
 
 
 def namespace(name: str, **fields: object) -> dict[str, Any]:
@@ -67,24 +71,24 @@ async def tenant(fleet: Fleet, **lists: object) -> None:
 @pytest.mark.matrix
 @pytest.mark.parametrize("name", PROTECTED)
 async def test_h_d1_a_protected_namespace_object_is_neither_changed_nor_deleted(
-    world: World, name: str
+    harness: TenancyHarness, name: str
 ) -> None:
-    fleet = await Fleet.make(world)
-    before = await world.get(NAMESPACE_KIND, name, namespace="")
+    fleet = await Fleet.make(harness)
+    before = await harness.get(NAMESPACE_KIND, name, namespace="")
     await tenant(fleet, namespaces=[namespace(name, conflictPolicy="Force")])
     seen = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
     assert f"'{name}' is protected" in seen.message
     await fleet.delete(Tenant, "a")
     await fleet.gone(Tenant, "a")
-    assert await world.get(NAMESPACE_KIND, name, namespace="") == before
+    assert await harness.get(NAMESPACE_KIND, name, namespace="") == before
 
 
 @LOOP
 async def test_h_d1_a_protected_namespace_that_carries_our_marks_is_not_deleted(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     """One that was taken over before it was protected."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     await tenant(fleet, configMaps=[config_map("cm", "cm")])
     await fleet.ready("a")
     uid = (await fleet.read(Tenant, "a")).metadata.uid
@@ -97,18 +101,20 @@ async def test_h_d1_a_protected_namespace_that_carries_our_marks_is_not_deleted(
     }
     head = {"apiVersion": "v1", "kind": "Namespace"}
     metadata = {"name": "guarded", "annotations": marks}
-    await world.client.apply({**head, "metadata": metadata}, field_manager=FIELD_MANAGER)
+    await harness.client.apply({**head, "metadata": metadata}, field_manager=FIELD_MANAGER)
     await fleet.patch(Tenant, "a", {"metadata": {"annotations": {KINDS: "v1/Namespace"}}})
     await fleet.delete(Tenant, "a")
     await fleet.gone(Tenant, "a")
-    left = await world.get(NAMESPACE_KIND, "guarded", namespace="")
+    left = await harness.get(NAMESPACE_KIND, "guarded", namespace="")
     assert left is not None
     assert "deletionTimestamp" not in left["metadata"]
 
 
 @LOOP
-async def test_h_d1_a_template_that_names_a_protected_namespace_is_refused(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_h_d1_a_template_that_names_a_protected_namespace_is_refused(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a")
     await fleet.registry()
     await fleet.template(namespaces=[namespace("guarded")])
@@ -118,7 +124,7 @@ async def test_h_d1_a_template_that_names_a_protected_namespace_is_refused(world
 
 @LOOP
 @pytest.mark.matrix
-async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(own: World) -> None:
+async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(own: TenancyHarness) -> None:
     fleet = await Fleet.make(own)
     place = f"{fleet.namespace}-own"
     await tenant(
@@ -140,7 +146,7 @@ def test_h_d1_the_demo_allows_own_namespaces_and_no_others() -> None:
 
 
 @LOOP
-async def test_h_d1_own_needs_no_dependency_on_the_namespace(own: World) -> None:
+async def test_h_d1_own_needs_no_dependency_on_the_namespace(own: TenancyHarness) -> None:
     fleet = await Fleet.make(own)
     place = f"{fleet.namespace}-own"
     await tenant(
@@ -154,7 +160,7 @@ async def test_h_d1_own_needs_no_dependency_on_the_namespace(own: World) -> None
 
 @LOOP
 @pytest.mark.matrix
-async def test_h_d1_own_takes_no_namespace_over_not_even_by_force(own: World) -> None:
+async def test_h_d1_own_takes_no_namespace_over_not_even_by_force(own: TenancyHarness) -> None:
     fleet = await Fleet.make(own)
     place = f"{fleet.namespace}-other"
     await own.make_namespace(place)
@@ -174,7 +180,7 @@ async def test_h_d1_own_takes_no_namespace_over_not_even_by_force(own: World) ->
 
 
 @LOOP
-async def test_h_d1_own_allows_no_namespace_of_another_tenant(own: World) -> None:
+async def test_h_d1_own_allows_no_namespace_of_another_tenant(own: TenancyHarness) -> None:
     fleet = await Fleet.make(own)
     place = f"{fleet.namespace}-own"
     await tenant(fleet, namespaces=[namespace(place)])

@@ -14,7 +14,7 @@ from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.policies import DELETION_POLICY
 from tests.support.freezes import frozen
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, SECRET, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 from tests.tenancy.test_plan_command import run_plan, write_template
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
@@ -24,12 +24,12 @@ LISTS: Manifest = {"configMaps": [config_map("cm", "{{ .uid }}-cm", {"k": "ours"
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
-async def settled(world: World, **content: Json) -> Fleet:
-    fleet = await Fleet.make(world)
+async def settled(harness: TenancyHarness, **content: Json) -> Fleet:
+    fleet = await Fleet.make(harness)
     fleet.rows("a")
     await fleet.registry()
     await fleet.template(**LISTS, **content)
@@ -42,7 +42,7 @@ async def copy(fleet: Fleet, name: str, **annotations: str | None) -> Manifest:
     original = await fleet.there(CONFIG_MAP, "a-cm")
     metadata = original["metadata"]
     merged = {**metadata["annotations"], **annotations}
-    made: Manifest = await fleet.world.client.create(
+    made: Manifest = await fleet.harness.client.create(
         {
             "apiVersion": "v1",
             "kind": "ConfigMap",
@@ -59,8 +59,10 @@ async def copy(fleet: Fleet, name: str, **annotations: str | None) -> Manifest:
     return made
 
 
-async def test_6_prune_deletes_a_copy_of_a_child_and_nothing_that_is_wanted(world: World) -> None:
-    fleet = await settled(world, prune=True)
+async def test_6_prune_deletes_a_copy_of_a_child_and_nothing_that_is_wanted(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await settled(harness, prune=True)
     original = await fleet.there(CONFIG_MAP, "a-cm")
     await copy(fleet, "a-copy")
     await fleet.gone(CONFIG_MAP, "a-copy")
@@ -72,11 +74,11 @@ async def test_6_prune_deletes_a_copy_of_a_child_and_nothing_that_is_wanted(worl
 
 
 async def test_6_without_prune_a_copy_stays_and_goes_once_the_template_has_it(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     made = await copy(fleet, "a-copy")
-    await world.idle()
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-copy") == made
     await fleet.template(**LISTS, prune=True)
     await fleet.gone(CONFIG_MAP, "a-copy")
@@ -84,9 +86,9 @@ async def test_6_without_prune_a_copy_stays_and_goes_once_the_template_has_it(
 
 
 async def test_6_prune_leaves_what_is_retained_has_no_policy_is_anothers_or_is_the_tenants_own(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await settled(world, prune=True, generate={"password": {"length": 16}})
+    fleet = await settled(harness, prune=True, generate={"password": {"length": 16}})
     kept = [
         await copy(fleet, "retained", **{DELETION_POLICY: "Retain"}),
         await copy(fleet, "no-policy", **{DELETION_POLICY: None}),
@@ -105,30 +107,30 @@ async def test_6_prune_leaves_what_is_retained_has_no_policy_is_anothers_or_is_t
             },
         },
     }
-    kept.append(await world.client.create(foreign, field_manager="kubectl"))
+    kept.append(await harness.client.create(foreign, field_manager="kubectl"))
     await copy(fleet, "a-copy")
     await fleet.gone(CONFIG_MAP, "a-copy")
-    await world.idle()
+    await harness.idle()
     for each in kept:
         assert await fleet.get(CONFIG_MAP, each["metadata"]["name"]) == each
     assert await fleet.get(SECRET, "a-app-generated") is not None
 
 
-async def test_6_prune_stops_while_the_tenant_is_paused(world: World) -> None:
-    fleet = await settled(world, prune=True)
+async def test_6_prune_stops_while_the_tenant_is_paused(harness: TenancyHarness) -> None:
+    fleet = await settled(harness, prune=True)
     await fleet.annotate(Tenant, "a-app", paused="true")
-    await world.idle()
+    await harness.idle()
     made = await copy(fleet, "a-copy")
-    await world.idle()
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-copy") == made
     await fleet.annotate(Tenant, "a-app", paused=None)
     await fleet.gone(CONFIG_MAP, "a-copy")
 
 
 async def test_6_the_plan_lists_what_prune_would_delete_and_deletes_nothing(
-    world: World, tmp_path: Path
+    harness: TenancyHarness, tmp_path: Path
 ) -> None:
-    fleet = await settled(world)
+    fleet = await settled(harness)
     made = await copy(fleet, "a-copy")
     path = write_template(tmp_path, {**LISTS, "prune": True})
     planned = await run_plan(fleet, "-f", path)
@@ -136,7 +138,7 @@ async def test_6_the_plan_lists_what_prune_would_delete_and_deletes_nothing(
     assert planned.members("delete") == {("ConfigMap", "a-copy")}
     group = planned.group("ConfigMap", "delete")
     assert "Pruned" in json.dumps(group), planned.output
-    async with frozen(world.client, reason="Audit") as freeze:
+    async with frozen(harness.client, reason="Audit") as freeze:
         planned = await run_plan(fleet, "-f", path)
         assert planned.members("delete") == set()
         (held,) = planned.made["held"]

@@ -11,7 +11,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.resources.readiness import READY, Phase, failed, not_ready
 from internal.tenancy.ready_when import check_ready_when, narrow
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map, mapping
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 
 SERVICE = mapping("v1", "Service")
 TESTED = "$.status.conditions[?(@.type=='Tested')].status"
@@ -19,8 +19,8 @@ GVK = GroupVersionKind("acme.io", "v1", "Thing")
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def check(path: str, value: str | None = None) -> ReadyCheck:
@@ -167,9 +167,9 @@ def test_a_path_whose_cost_multiplies_is_refused(path: str) -> None:
     ids=["jsonPath", "cel"],
 )
 async def test_dependents_wait_until_the_live_object_has_the_value(
-    world: World, tested: dict[str, str], why: str
+    harness: TenancyHarness, tested: dict[str, str], why: str
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     service = {
@@ -203,7 +203,7 @@ async def report(fleet: Fleet, status: str) -> None:
         "message": "",
         "lastTransitionTime": "2026-01-02T00:00:00Z",
     }
-    await fleet.world.client.patch(
+    await fleet.harness.client.patch(
         SERVICE,
         "a-svc",
         {"status": {"conditions": [condition]}},
@@ -215,9 +215,9 @@ async def report(fleet: Fleet, status: str) -> None:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_bad_path_makes_the_template_invalid_by_id_and_reaches_no_tenant(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(

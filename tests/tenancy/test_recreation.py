@@ -10,15 +10,15 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, mapping
+from tests.tenancy.harness import TenancyHarness, mapping
 
 JOB = mapping("batch/v1", "Job")
 STATEFUL_SET = mapping("apps/v1", "StatefulSet")
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def job(image: str, **fields: object) -> dict[str, Any]:
@@ -67,8 +67,8 @@ def stateful_set(size: str, **fields: object) -> dict[str, Any]:
     }
 
 
-async def made(world: World, **lists: Json) -> Fleet:
-    fleet = await Fleet.make(world)
+async def made(harness: TenancyHarness, **lists: Json) -> Fleet:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(**lists)
@@ -78,8 +78,10 @@ async def made(world: World, **lists: Json) -> Fleet:
 
 @pytest.mark.criterion("IMMUTABLE")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_by_default_the_refusal_is_reported_and_the_object_stays(world: World) -> None:
-    fleet = await made(world, jobs=[job("one:1")])
+async def test_by_default_the_refusal_is_reported_and_the_object_stays(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, jobs=[job("one:1")])
     before = await fleet.there(JOB, "a-job")
     await fleet.template(jobs=[job("two:1")])
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
@@ -89,13 +91,15 @@ async def test_by_default_the_refusal_is_reported_and_the_object_stays(world: Wo
 
 @pytest.mark.criterion("IMMUTABLE")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_with_recreate_the_object_is_made_anew_and_then_left_alone(world: World) -> None:
+async def test_with_recreate_the_object_is_made_anew_and_then_left_alone(
+    harness: TenancyHarness,
+) -> None:
     recreate = {"onImmutable": "Recreate"}
     fleet = await made(
-        world, jobs=[job("one:1", **recreate)], statefulSets=[stateful_set("1Gi", **recreate)]
+        harness, jobs=[job("one:1", **recreate)], statefulSets=[stateful_set("1Gi", **recreate)]
     )
     old = (await fleet.there(JOB, "a-job"))["metadata"]["uid"]
-    mark = fleet.world.environment.proxy.log.mark()
+    mark = fleet.harness.environment.proxy.log.mark()
     await fleet.template(
         jobs=[job("two:1", **recreate)], statefulSets=[stateful_set("2Gi", **recreate)]
     )
@@ -122,12 +126,14 @@ async def test_with_recreate_the_object_is_made_anew_and_then_left_alone(world: 
 
 @pytest.mark.criterion("IMMUTABLE")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_content_that_a_new_object_could_not_have_deletes_nothing(world: World) -> None:
-    fleet = await made(world, jobs=[job("one:1", onImmutable="Recreate")])
+async def test_content_that_a_new_object_could_not_have_deletes_nothing(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, jobs=[job("one:1", onImmutable="Recreate")])
     old = (await fleet.there(JOB, "a-job"))["metadata"]["uid"]
     broken = job("two:1", onImmutable="Recreate")
     broken["spec"]["spec"]["template"]["spec"]["restartPolicy"] = "Always"
-    mark = fleet.world.environment.proxy.log.mark()
+    mark = fleet.harness.environment.proxy.log.mark()
     await fleet.template(jobs=[broken])
     await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert (await fleet.get(JOB, "a-job"))["metadata"]["uid"] == old
@@ -136,8 +142,10 @@ async def test_content_that_a_new_object_could_not_have_deletes_nothing(world: W
 
 @pytest.mark.criterion("IMMUTABLE")
 @pytest.mark.asyncio(loop_scope="module")
-async def test_what_holds_data_or_is_retained_is_refused_by_its_template(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_what_holds_data_or_is_retained_is_refused_by_its_template(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     claim = {
@@ -163,23 +171,23 @@ async def test_what_holds_data_or_is_retained_is_refused_by_its_template(world: 
 @pytest.mark.criterion("G-T7")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_g_t7_a_stateful_set_whose_claims_would_go_along_is_not_recreated(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     recreate = {"onImmutable": "Recreate"}
-    fleet = await made(world, statefulSets=[stateful_set("1Gi", **recreate)])
+    fleet = await made(harness, statefulSets=[stateful_set("1Gi", **recreate)])
     before = await fleet.there(STATEFUL_SET, "a-db")
     delete = {"persistentVolumeClaimRetentionPolicy": {"whenDeleted": "Delete"}}
-    await world.client.patch(
+    await harness.client.patch(
         STATEFUL_SET, "a-db", {"spec": delete}, namespace=fleet.namespace, type=PatchType.MERGE
     )
     changed = stateful_set("1Gi", **recreate)
     changed["spec"]["spec"]["selector"] = {"matchLabels": {"app": "other"}}
     changed["spec"]["spec"]["template"]["metadata"]["labels"] = {"app": "other"}
-    since = world.mark()
+    since = harness.mark()
     await fleet.template(statefulSets=[changed])
     found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert "PersistentVolumeClaims would go along" in found.message
-    await world.idle()
+    await harness.idle()
     assert (await fleet.get(STATEFUL_SET, "a-db"))["metadata"]["uid"] == before["metadata"]["uid"]
     assert [each for each in fleet.writes(since) if each.startswith("delete")] == []
     changed["spec"]["spec"] |= delete

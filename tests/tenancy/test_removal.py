@@ -12,7 +12,7 @@ from apis.tenancy import Tenant, TenantStatus, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Fail, Match
-from tests.tenancy.harness import CONFIG_MAP, SERVICE, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, SERVICE, TenancyHarness, config_map
 
 Manifest = dict[str, Any]
 
@@ -28,33 +28,33 @@ IMPOSSIBLE: Manifest = {
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
-    async with World.start(tmp_path) as world:
-        world.rows("a")
-        await world.registry()
-        yield world
+async def harness(tmp_path: Path) -> AsyncIterator[TenancyHarness]:
+    async with TenancyHarness.start(tmp_path) as harness:
+        harness.rows("a")
+        await harness.registry()
+        yield harness
 
 
-async def live(world: World, name: str) -> Manifest:
-    found = await world.get(CONFIG_MAP, name)
+async def live(harness: TenancyHarness, name: str) -> Manifest:
+    found = await harness.get(CONFIG_MAP, name)
     assert found is not None, name
     return found
 
 
-async def hold(world: World, name: str, finalizers: list[str] | None) -> None:
+async def hold(harness: TenancyHarness, name: str, finalizers: list[str] | None) -> None:
     """Put finalizers on a ConfigMap, or take all of them off."""
-    await world.client.patch(
+    await harness.client.patch(
         CONFIG_MAP,
         name,
         {"metadata": {"finalizers": finalizers}},
-        namespace=world.namespace,
+        namespace=harness.namespace,
         type=PatchType.MERGE,
     )
 
 
-async def template(world: World, *entries: Manifest) -> None:
+async def template(harness: TenancyHarness, *entries: Manifest) -> None:
     """The template, applied to the tenant's spec."""
-    await world.template(configMaps=[*entries])
+    await harness.template(configMaps=[*entries])
     ids = {entry["id"] for entry in entries}
 
     def has_them(tenant: Tenant | None) -> bool:
@@ -62,29 +62,29 @@ async def template(world: World, *entries: Manifest) -> None:
             return False
         return {item.id for item in tenant.spec.config_maps} == ids
 
-    await world.eventually(lambda: world.tenant(TENANT), has_them)
+    await harness.eventually(lambda: harness.tenant(TENANT), has_them)
 
 
-async def row_off(world: World) -> None:
+async def row_off(harness: TenancyHarness) -> None:
     """The row turns inactive, among enough others for the guard."""
-    world.rows("b", "c", "d", "e", "f", "g")
-    await world.eventually(lambda: world.tenant("g-web-app"))
-    world.row("a", active=0)
+    harness.rows("b", "c", "d", "e", "f", "g")
+    await harness.eventually(lambda: harness.tenant("g-web-app"))
+    harness.row("a", active=0)
 
 
-async def is_released(world: World, name: str, reason: str) -> None:
+async def is_released(harness: TenancyHarness, name: str, reason: str) -> None:
     """Wait until an object is kept without a tie to its tenant."""
 
     def holds(seen: Manifest) -> bool:
         return (seen["metadata"].get("labels") or {}).get(f"{GROUP}/orphaned") == "true"
 
-    seen = await world.eventually(lambda: live(world, name), holds)
+    seen = await harness.eventually(lambda: live(harness, name), holds)
     assert seen["metadata"]["annotations"][f"{GROUP}/orphaned-reason"] == reason
     assert not seen["metadata"].get("ownerReferences")
 
 
-async def status_of(world: World) -> TenantStatus:
-    tenant = await world.tenant(TENANT)
+async def status_of(harness: TenancyHarness) -> TenantStatus:
+    tenant = await harness.tenant(TENANT)
     assert tenant is not None
     return tenant.status
 
@@ -93,28 +93,32 @@ async def status_of(world: World) -> TenantStatus:
 
 
 @pytest.mark.criterion("H-A2")
-async def test_h_a2_retain_in_the_spec_wins_when_it_could_not_be_applied(world: World) -> None:
+async def test_h_a2_retain_in_the_spec_wins_when_it_could_not_be_applied(
+    harness: TenancyHarness,
+) -> None:
     """Delete became Retain, a dependency fails, so the object still says Delete; the row goes off."""
-    await template(world, config_map("data", "{{ .uid }}-data"))
-    await world.ready(TENANT)
+    await template(harness, config_map("data", "{{ .uid }}-data"))
+    await harness.ready(TENANT)
     data = config_map(
         "data", "{{ .uid }}-data", deletionPolicy="Retain", dependIds=["impossible"]
     ) | {"spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "2"}}}
-    await template(world, data, IMPOSSIBLE)
-    await world.condition(TENANT, "Ready", "False", "ResourcesFailed")
-    found = (await live(world, "a-data"))["metadata"]["annotations"]
+    await template(harness, data, IMPOSSIBLE)
+    await harness.condition(TENANT, "Ready", "False", "ResourcesFailed")
+    found = (await live(harness, "a-data"))["metadata"]["annotations"]
     assert found[f"{GROUP}/deletion-policy"] == "Delete"
-    await row_off(world)
-    await world.gone(Tenant.mapping(), TENANT)
-    await is_released(world, "a-data", "TenantDeleted")
+    await row_off(harness)
+    await harness.gone(Tenant.mapping(), TENANT)
+    await is_released(harness, "a-data", "TenantDeleted")
 
 
 @pytest.mark.criterion("H-A2")
-async def test_h_a2_retain_in_a_template_that_is_not_rolled_out_counts(world: World) -> None:
+async def test_h_a2_retain_in_a_template_that_is_not_rolled_out_counts(
+    harness: TenancyHarness,
+) -> None:
     """The template is paused with its change, and the tenant deleted."""
-    await template(world, config_map("data", "{{ .uid }}-data"))
-    await world.ready(TENANT)
-    await world.client.patch(
+    await template(harness, config_map("data", "{{ .uid }}-data"))
+    await harness.ready(TENANT)
+    await harness.client.patch(
         TenantTemplate.mapping(),
         "web-app",
         {
@@ -123,101 +127,105 @@ async def test_h_a2_retain_in_a_template_that_is_not_rolled_out_counts(world: Wo
                 "configMaps": [config_map("data", "{{ .uid }}-data", deletionPolicy="Retain")]
             },
         },
-        namespace=world.namespace,
+        namespace=harness.namespace,
         type=PatchType.MERGE,
     )
-    await world.client.delete(Tenant.mapping(), TENANT, namespace=world.namespace)
-    await world.gone(Tenant.mapping(), TENANT)
-    await is_released(world, "a-data", "TenantDeleted")
+    await harness.client.delete(Tenant.mapping(), TENANT, namespace=harness.namespace)
+    await harness.gone(Tenant.mapping(), TENANT)
+    await is_released(harness, "a-data", "TenantDeleted")
 
 
 @pytest.mark.criterion("H-A2")
-async def test_h_a2_the_last_wish_counts_once_the_resource_has_left_the_spec(world: World) -> None:
-    await template(world, config_map("data", "{{ .uid }}-data"), config_map("o", "{{ .uid }}-o"))
-    await world.ready(TENANT)
+async def test_h_a2_the_last_wish_counts_once_the_resource_has_left_the_spec(
+    harness: TenancyHarness,
+) -> None:
+    await template(harness, config_map("data", "{{ .uid }}-data"), config_map("o", "{{ .uid }}-o"))
+    await harness.ready(TENANT)
     data = config_map(
         "data", "{{ .uid }}-data", deletionPolicy="Retain", dependIds=["impossible"]
     ) | {"spec": {"apiVersion": "v1", "kind": "ConfigMap", "data": {"k": "2"}}}
-    await template(world, data, IMPOSSIBLE)
-    await world.eventually(
-        lambda: status_of(world), lambda status: status.retained_resource_ids == ["data"]
+    await template(harness, data, IMPOSSIBLE)
+    await harness.eventually(
+        lambda: status_of(harness), lambda status: status.retained_resource_ids == ["data"]
     )
-    await template(world, config_map("o", "{{ .uid }}-o"))
-    await world.ready(TENANT)
-    await is_released(world, "a-data", "RemovedFromTemplate")
+    await template(harness, config_map("o", "{{ .uid }}-o"))
+    await harness.ready(TENANT)
+    await is_released(harness, "a-data", "RemovedFromTemplate")
 
 
 @pytest.mark.criterion("H-A2")
 async def test_h_a2_the_last_wish_counts_whatever_resource_wants_the_object_meanwhile(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     """An entry with another id takes the object's name, and waits: nothing else of the tenant is there then."""
     name = "{{ .uid }}-data"
-    await template(world, config_map("data", name))
-    await world.ready(TENANT)
+    await template(harness, config_map("data", name))
+    await harness.ready(TENANT)
     kept = config_map("data", name, {"k": "2"}, deletionPolicy="Retain", dependIds=["impossible"])
-    await template(world, kept, IMPOSSIBLE)
-    await world.eventually(
-        lambda: status_of(world), lambda status: status.retained_resource_ids == ["data"]
+    await template(harness, kept, IMPOSSIBLE)
+    await harness.eventually(
+        lambda: status_of(harness), lambda status: status.retained_resource_ids == ["data"]
     )
     await template(
-        world, config_map("other", name, {"k": "3"}, dependIds=["impossible"]), IMPOSSIBLE
+        harness, config_map("other", name, {"k": "3"}, dependIds=["impossible"]), IMPOSSIBLE
     )
-    await world.eventually(
-        lambda: status_of(world), lambda status: "other" in {each.id for each in status.resources}
+    await harness.eventually(
+        lambda: status_of(harness), lambda status: "other" in {each.id for each in status.resources}
     )
-    await world.idle()
-    assert (await status_of(world)).retained_resource_ids == ["data"]
-    await template(world, config_map("o", "{{ .uid }}-o"))
-    await world.ready(TENANT)
-    await is_released(world, "a-data", "RemovedFromTemplate")
+    await harness.idle()
+    assert (await status_of(harness)).retained_resource_ids == ["data"]
+    await template(harness, config_map("o", "{{ .uid }}-o"))
+    await harness.ready(TENANT)
+    await is_released(harness, "a-data", "RemovedFromTemplate")
 
 
 @pytest.mark.criterion("H-A2")
-async def test_h_a2_what_cannot_be_rendered_is_not_removed(world: World) -> None:
-    await template(world, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
-    await world.ready(TENANT)
-    uid = (await live(world, "a-cm"))["metadata"]["uid"]
+async def test_h_a2_what_cannot_be_rendered_is_not_removed(harness: TenancyHarness) -> None:
+    await template(harness, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
+    await harness.ready(TENANT)
+    uid = (await live(harness, "a-cm"))["metadata"]["uid"]
     await template(
-        world,
+        harness,
         config_map("cm", "{{ (.uid | fromJson).x }}-cm"),
         config_map("o", "{{ .uid }}-o"),
     )
-    await world.condition(TENANT, "Ready", "False", "ResourcesFailed")
-    await world.idle()
-    assert (await live(world, "a-cm"))["metadata"]["uid"] == uid
-    assert f"ConfigMap/{world.namespace}/a-cm@cm" in (await status_of(world)).applied_resources
+    await harness.condition(TENANT, "Ready", "False", "ResourcesFailed")
+    await harness.idle()
+    assert (await live(harness, "a-cm"))["metadata"]["uid"] == uid
+    assert f"ConfigMap/{harness.namespace}/a-cm@cm" in (await status_of(harness)).applied_resources
 
 
 # -- make before break ---------------------------------------------------------------------------
 
 
 @pytest.mark.criterion("H-A3")
-async def test_h_a3_a_renamed_resource_stays_until_its_replacement_is_ready(world: World) -> None:
+async def test_h_a3_a_renamed_resource_stays_until_its_replacement_is_ready(
+    harness: TenancyHarness,
+) -> None:
     """The replacement waits for what never becomes ready: the old object serves on."""
-    await template(world, config_map("cm", "{{ .uid }}-old"))
-    await world.ready(TENANT)
+    await template(harness, config_map("cm", "{{ .uid }}-old"))
+    await harness.ready(TENANT)
     blocked = config_map("cm", "{{ .uid }}-new", dependIds=["impossible"])
-    await template(world, blocked, IMPOSSIBLE)
-    ready = await world.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
-    assert f"ConfigMap/{world.namespace}/a-old@cm" in ready.message
+    await template(harness, blocked, IMPOSSIBLE)
+    ready = await harness.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
+    assert f"ConfigMap/{harness.namespace}/a-old@cm" in ready.message
     assert "its replacement 'a-new' is skipped" in ready.message
-    await world.idle()
-    await live(world, "a-old")
-    await world.restart_manager()
-    await world.idle()
-    await live(world, "a-old")
-    await template(world, config_map("cm", "{{ .uid }}-new"))
-    await world.ready(TENANT)
-    await live(world, "a-new")
-    await world.gone(CONFIG_MAP, "a-old")
-    await world.condition(TENANT, "RemovalPending", "False", "NothingPending")
-    assert (await status_of(world)).pending_removals == []
+    await harness.idle()
+    await live(harness, "a-old")
+    await harness.restart_manager()
+    await harness.idle()
+    await live(harness, "a-old")
+    await template(harness, config_map("cm", "{{ .uid }}-new"))
+    await harness.ready(TENANT)
+    await live(harness, "a-new")
+    await harness.gone(CONFIG_MAP, "a-old")
+    await harness.condition(TENANT, "RemovalPending", "False", "NothingPending")
+    assert (await status_of(harness)).pending_removals == []
 
 
 @pytest.mark.criterion("H-A3")
 async def test_h_a3_when_both_cannot_exist_the_old_one_stays_and_the_status_says_so(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     """Two Services want one node port: the server refuses the second. Deleting the first lets it in."""
 
@@ -227,60 +235,64 @@ async def test_h_a3_when_both_cannot_exist_the_old_one_stays_and_the_status_says
         manifest = {"apiVersion": "v1", "kind": "Service", "spec": spec}
         return {"id": "svc", "nameTemplate": name, "spec": manifest}
 
-    await template(world, service("{{ .uid }}-old"))
-    await world.ready(TENANT)
-    await world.template(configMaps=[service("{{ .uid }}-new")])
-    found = await world.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
+    await template(harness, service("{{ .uid }}-old"))
+    await harness.ready(TENANT)
+    await harness.template(configMaps=[service("{{ .uid }}-new")])
+    found = await harness.condition(TENANT, "RemovalPending", "True", "ReplacementNotReady")
     assert "a-new" in found.message
     assert "delete it yourself" in found.message
-    assert await world.get(SERVICE, "a-old") is not None
-    await world.client.delete(SERVICE, "a-old", namespace=world.namespace)
-    await world.ready(TENANT)
-    assert await world.get(SERVICE, "a-new") is not None
+    assert await harness.get(SERVICE, "a-old") is not None
+    await harness.client.delete(SERVICE, "a-old", namespace=harness.namespace)
+    await harness.ready(TENANT)
+    assert await harness.get(SERVICE, "a-new") is not None
 
 
 # -- stuck deletions -----------------------------------------------------------------------------
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(world: World) -> None:
-    await template(world, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
-    await world.ready(TENANT)
-    await hold(world, "a-cm", [SLOW])
-    await template(world, config_map("o", "{{ .uid }}-o"))
-    found = await world.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
-    since = (await live(world, "a-cm"))["metadata"]["deletionTimestamp"]
-    place = f"ConfigMap/{world.namespace}/a-cm@cm"
+async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(
+    harness: TenancyHarness,
+) -> None:
+    await template(harness, config_map("cm", "{{ .uid }}-cm"), config_map("o", "{{ .uid }}-o"))
+    await harness.ready(TENANT)
+    await hold(harness, "a-cm", [SLOW])
+    await template(harness, config_map("o", "{{ .uid }}-o"))
+    found = await harness.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
+    since = (await live(harness, "a-cm"))["metadata"]["deletionTimestamp"]
+    place = f"ConfigMap/{harness.namespace}/a-cm@cm"
     assert f"{place} (it is being deleted since {since}" in found.message
     assert SLOW in found.message
-    status = await status_of(world)
+    status = await status_of(harness)
     (pending,) = status.pending_removals
     assert (pending.resource, pending.finalizers) == (place, [SLOW])
     ready = find_condition(status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason) == ("False", "RemovalPending")
     assert place in ready.message
-    await world.idle()
-    await hold(world, "a-cm", None)
-    await world.ready(TENANT)
+    await harness.idle()
+    await hold(harness, "a-cm", None)
+    await harness.ready(TENANT)
 
 
 @pytest.mark.criterion("H-A6")
 @pytest.mark.criterion("FAULT-B9")
-async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(world: World) -> None:
-    await template(world, config_map("cm", "{{ .uid }}-cm"))
-    await world.ready(TENANT)
-    await hold(world, "a-cm", [SLOW])
-    await row_off(world)
-    found = await world.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
+async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(harness: TenancyHarness) -> None:
+    await template(harness, config_map("cm", "{{ .uid }}-cm"))
+    await harness.ready(TENANT)
+    await hold(harness, "a-cm", [SLOW])
+    await row_off(harness)
+    found = await harness.condition(TENANT, "RemovalPending", "True", "FinalizersRemain")
     assert SLOW in found.message
-    await world.condition(TENANT, "Ready", "False", "RemovalPending")
-    await hold(world, "a-cm", None)
-    await world.gone(Tenant.mapping(), TENANT)
+    await harness.condition(TENANT, "Ready", "False", "RemovalPending")
+    await hold(harness, "a-cm", None)
+    await harness.gone(Tenant.mapping(), TENANT)
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(world: World) -> None:
+async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(
+    harness: TenancyHarness,
+) -> None:
     """Whether its objects are gone is unknown: the tenant waits, and nothing is forgotten."""
     ports = {"ports": [{"port": 80}], "selector": {"app": "x"}}
     service = {
@@ -288,28 +300,28 @@ async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(worl
         "nameTemplate": "{{ .uid }}-svc",
         "spec": {"apiVersion": "v1", "kind": "Service", "spec": ports},
     }
-    await template(world, service, config_map("cm", "{{ .uid }}-cm"))
-    await world.ready(TENANT)
-    await world.stop_manager()
+    await template(harness, service, config_map("cm", "{{ .uid }}-cm"))
+    await harness.ready(TENANT)
+    await harness.stop_manager()
     message = 'services is forbidden: User "manager" cannot list resource "services"'
     refusal = Fail(code=403, reason="Forbidden", message=message)
     rules = [
-        world.environment.proxy.add(
+        harness.environment.proxy.add(
             refusal, Match(user="manager", verb=verb, resource="services"), times=None
         )
         for verb in ("list", "watch")
     ]
-    await world.start_manager()
-    await world.client.delete(Tenant.mapping(), TENANT, namespace=world.namespace)
-    found = await world.condition(TENANT, "RemovalPending", "True", "KindUnreadable")
-    assert f"Service/{world.namespace}/a-svc@svc" in found.message
+    await harness.start_manager()
+    await harness.client.delete(Tenant.mapping(), TENANT, namespace=harness.namespace)
+    found = await harness.condition(TENANT, "RemovalPending", "True", "KindUnreadable")
+    assert f"Service/{harness.namespace}/a-svc@svc" in found.message
     for rule in rules:
-        world.environment.proxy.remove(rule)
-    await world.eventually(
-        lambda: world.get(SERVICE, "a-svc"),
+        harness.environment.proxy.remove(rule)
+    await harness.eventually(
+        lambda: harness.get(SERVICE, "a-svc"),
         lambda seen: seen is None or "deletionTimestamp" not in seen["metadata"],
     )
-    await world.ready(TENANT)
+    await harness.ready(TENANT)
 
 
 # -- refused deletions, orphans ------------------------------------------------------------------
@@ -321,85 +333,87 @@ async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(worl
 )
 @pytest.mark.criterion("FAULT-B6")
 async def test_h_a7_a_refused_delete_is_in_the_status_and_stops_nothing_else(
-    world: World, code: int, reason: str
+    harness: TenancyHarness, code: int, reason: str
 ) -> None:
     await template(
-        world,
+        harness,
         config_map("one", "{{ .uid }}-one"),
         config_map("two", "{{ .uid }}-two"),
         config_map("o", "{{ .uid }}-o"),
     )
-    await world.ready(TENANT)
+    await harness.ready(TENANT)
     refusal = Fail(code=code, reason=reason, message='admission webhook "keep" denied the request')
-    rule = world.environment.proxy.add(
+    rule = harness.environment.proxy.add(
         refusal, Match(verb="delete", resource="configmaps", name="a-one"), times=None
     )
-    await world.template(
+    await harness.template(
         configMaps=[config_map("o", "{{ .uid }}-o"), config_map("new", "{{ .uid }}-new")]
     )
-    found = await world.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
+    found = await harness.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
     assert "a-one@one" in found.message
     assert "denied the request" in found.message
-    await world.gone(CONFIG_MAP, "a-two")
-    await world.eventually(lambda: world.get(CONFIG_MAP, "a-new"))
-    await live(world, "a-one")
-    world.environment.proxy.remove(rule)
-    await world.gone(CONFIG_MAP, "a-one")
-    await world.ready(TENANT)
+    await harness.gone(CONFIG_MAP, "a-two")
+    await harness.eventually(lambda: harness.get(CONFIG_MAP, "a-new"))
+    await live(harness, "a-one")
+    harness.environment.proxy.remove(rule)
+    await harness.gone(CONFIG_MAP, "a-one")
+    await harness.ready(TENANT)
 
 
 @pytest.mark.criterion("H-A7")
 @pytest.mark.criterion("FAULT-B9")
 async def test_h_a7_a_refused_delete_holds_the_tenant_and_not_its_other_objects(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    await template(world, config_map("one", "{{ .uid }}-one"), config_map("two", "{{ .uid }}-two"))
-    await world.ready(TENANT)
+    await template(
+        harness, config_map("one", "{{ .uid }}-one"), config_map("two", "{{ .uid }}-two")
+    )
+    await harness.ready(TENANT)
     refusal = Fail(code=422, reason="Invalid", message="not today")
-    rule = world.environment.proxy.add(
+    rule = harness.environment.proxy.add(
         refusal, Match(verb="delete", resource="configmaps", name="a-one"), times=None
     )
-    await row_off(world)
-    found = await world.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
+    await row_off(harness)
+    found = await harness.condition(TENANT, "RemovalPending", "True", "DeletionRefused")
     assert "not today" in found.message
-    await world.gone(CONFIG_MAP, "a-two")
-    world.environment.proxy.remove(rule)
-    await world.gone(Tenant.mapping(), TENANT)
+    await harness.gone(CONFIG_MAP, "a-two")
+    harness.environment.proxy.remove(rule)
+    await harness.gone(Tenant.mapping(), TENANT)
 
 
 @pytest.mark.criterion("H-A7")
-async def test_h_a7_cascade_orphan_releases_the_objects(world: World) -> None:
+async def test_h_a7_cascade_orphan_releases_the_objects(harness: TenancyHarness) -> None:
     """`kubectl delete tenant --cascade=orphan`: the objects stay, and the next tenant adopts them."""
-    far = world.place("far-away")
-    await world.make_namespace(far)
+    far = harness.place("far-away")
+    await harness.make_namespace(far)
     await template(
-        world,
+        harness,
         config_map("cm", "{{ .uid }}-cm"),
         config_map("far", "{{ .uid }}-far", targetNamespace=far),
     )
-    await world.ready(TENANT)
-    before = (await live(world, "a-cm"))["metadata"]["uid"]
-    elsewhere = await world.get(CONFIG_MAP, "a-far", namespace=far)
-    tenant = await world.tenant(TENANT)
+    await harness.ready(TENANT)
+    before = (await live(harness, "a-cm"))["metadata"]["uid"]
+    elsewhere = await harness.get(CONFIG_MAP, "a-far", namespace=far)
+    tenant = await harness.tenant(TENANT)
     assert tenant is not None
-    mark = world.mark()
-    await world.client.delete(
-        Tenant.mapping(), TENANT, namespace=world.namespace, propagation="Orphan"
+    mark = harness.mark()
+    await harness.client.delete(
+        Tenant.mapping(), TENANT, namespace=harness.namespace, propagation="Orphan"
     )
 
     def is_another(seen: Tenant | None) -> bool:
         return seen is not None and seen.metadata.uid != tenant.metadata.uid
 
-    await world.eventually(lambda: world.tenant(TENANT), is_another)
-    await world.ready(TENANT)
-    assert (await live(world, "a-cm"))["metadata"]["uid"] == before
-    found = await world.get(CONFIG_MAP, "a-far", namespace=far)
+    await harness.eventually(lambda: harness.tenant(TENANT), is_another)
+    await harness.ready(TENANT)
+    assert (await live(harness, "a-cm"))["metadata"]["uid"] == before
+    found = await harness.get(CONFIG_MAP, "a-far", namespace=far)
     assert found is not None
     assert elsewhere is not None
     assert found["metadata"]["uid"] == elsewhere["metadata"]["uid"]
     deletes = [
         entry.name
-        for entry in world.environment.proxy.log.entries(mark)
+        for entry in harness.environment.proxy.log.entries(mark)
         if (entry.user, entry.verb, entry.resource) == ("manager", "delete", "configmaps")
     ]
     assert deletes == []

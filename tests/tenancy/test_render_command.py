@@ -17,7 +17,7 @@ from ctrlruntime.json import Json
 from manager.cli import main
 from tests.docs.blocks import ROOT
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map, mapping
+from tests.tenancy.harness import TenancyHarness, config_map, mapping
 
 SAMPLES = ROOT / "config" / "samples"
 SAMPLE = SAMPLES / "tenanttemplate.yaml"
@@ -106,8 +106,10 @@ def test_hooks_are_named_and_printed_alone_in_the_order_of_their_runs(tmp_path: 
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_it_prints_what_the_manager_applies(shared_world: World, tmp_path: Path) -> None:
-    fleet = await Fleet.make(shared_world)
+async def test_it_prints_what_the_manager_applies(
+    shared_harness: TenancyHarness, tmp_path: Path
+) -> None:
+    fleet = await Fleet.make(shared_harness)
     secret = {"apiVersion": "v1", "kind": "Secret", "stringData": {"token": "{{ .token }}"}}
     sample: dict[str, Any] = yaml.safe_load(SAMPLE.read_text())["spec"]
     lists: dict[str, Any] = {
@@ -142,7 +144,7 @@ async def test_it_prints_what_the_manager_applies(shared_world: World, tmp_path:
     assert len(made) == 6
     for each in made:
         kind, metadata = mapping(each["apiVersion"], each["kind"]), each["metadata"]
-        live = await shared_world.client.get(
+        live = await shared_harness.client.get(
             kind, metadata["name"], namespace=metadata["namespace"]
         )
         assert is_within(each, live), metadata["name"]

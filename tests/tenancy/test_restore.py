@@ -21,7 +21,7 @@ from tests.tenancy.harness import (
     NAMESPACE_KIND,
     SECRET,
     SERVICE,
-    World,
+    TenancyHarness,
     config_map,
     mapping,
 )
@@ -97,49 +97,49 @@ def template(elsewhere: str) -> dict[str, Any]:
     }
 
 
-async def fleet(world: World) -> None:
+async def fleet(harness: TenancyHarness) -> None:
     """Three tenants, and an orphan that another template left behind."""
-    await world.make_namespace(world.place("elsewhere"))
-    world.rows("a", "b", "c")
+    await harness.make_namespace(harness.place("elsewhere"))
+    harness.rows("a", "b", "c")
     mappings = {"image": "image", "plan": {"column": "plan", "sensitive": True}}
-    await world.registry(extraValueMappings=mappings)
-    lists = template(world.place("elsewhere"))
+    await harness.registry(extraValueMappings=mappings)
+    lists = template(harness.place("elsewhere"))
     orphan = config_map("orphan", "{{ .uid }}-orphan", deletionPolicy="Retain")
-    await world.template("web", **{**lists, "configMaps": [*lists["configMaps"], orphan]})
-    await world.ready(*TENANTS)
-    await world.template("web", **lists)
+    await harness.template("web", **{**lists, "configMaps": [*lists["configMaps"], orphan]})
+    await harness.ready(*TENANTS)
+    await harness.template("web", **lists)
     for uid in "abc":
-        await world.eventually(
-            partial(world.get, CONFIG_MAP, f"{uid}-orphan"),
+        await harness.eventually(
+            partial(harness.get, CONFIG_MAP, f"{uid}-orphan"),
             lambda seen: "tenancy.ctrlruntime.dev/orphaned" in seen["metadata"]["labels"],
         )
-    await world.ready(*TENANTS)
-    await world.idle()
+    await harness.ready(*TENANTS)
+    await harness.idle()
 
 
-async def dump(world: World) -> list[Manifest]:
+async def dump(harness: TenancyHarness) -> list[Manifest]:
     """Everything there is, as YAML files would have it."""
-    spaces = (world.namespace, world.place("elsewhere"))
-    found = [await world.client.get(NAMESPACE_KIND, space) for space in spaces]
+    spaces = (harness.namespace, harness.place("elsewhere"))
+    found = [await harness.client.get(NAMESPACE_KIND, space) for space in spaces]
     for kind in KINDS:
         for space in spaces if kind.namespaced else ():
-            found += await world.client.list(kind, space)
+            found += await harness.client.list(kind, space)
     return found
 
 
-async def until_not_terminating(world: World, name: str) -> None:
+async def until_not_terminating(harness: TenancyHarness, name: str) -> None:
     """Wait for a namespace of an earlier test to be gone, if it is going."""
-    await world.eventually(
-        lambda: world.get(NAMESPACE_KIND, name),
+    await harness.eventually(
+        lambda: harness.get(NAMESPACE_KIND, name),
         lambda live: live is None or "deletionTimestamp" not in live["metadata"],
     )
 
 
-async def restore(world: World, objects: list[Manifest], *, references: bool) -> None:
+async def restore(harness: TenancyHarness, objects: list[Manifest], *, references: bool) -> None:
     """Create what was dumped, as backup tools do: the server sets what it sets, statuses are gone."""
     for item in objects:
         if item["kind"] == "Namespace":
-            await until_not_terminating(world, item["metadata"]["name"])
+            await until_not_terminating(harness, item["metadata"]["name"])
     for item in copy.deepcopy(objects):
         metadata = item["metadata"]
         for name in (*BY_SERVER, *(() if references else ("ownerReferences",))):
@@ -148,16 +148,16 @@ async def restore(world: World, objects: list[Manifest], *, references: bool) ->
         for name in ("clusterIP", "clusterIPs"):
             item.get("spec", {}).pop(name, None)
         with contextlib.suppress(AlreadyExists):
-            await world.client.create(item)
-        await wipe(world, item)
+            await harness.client.create(item)
+        await wipe(harness, item)
 
 
-async def wipe(world: World, item: Mapping[str, Any]) -> None:
+async def wipe(harness: TenancyHarness, item: Mapping[str, Any]) -> None:
     """No managed fields: they did not come from the backup either."""
     metadata = item["metadata"]
     kind = next(kind for kind in KINDS if kind.gvk.kind == item["kind"])
     patch: Manifest = {"metadata": {"managedFields": [{}]}}
-    await world.client.patch(kind, metadata["name"], patch, namespace=metadata.get("namespace"))
+    await harness.client.patch(kind, metadata["name"], patch, namespace=metadata.get("namespace"))
 
 
 def content(item: Manifest) -> Manifest:
@@ -180,9 +180,9 @@ def by_key(objects: list[Manifest]) -> dict[tuple[str, str, str], Manifest]:
 async def backup(tmp_path: Path) -> tuple[Path, list[Manifest]]:
     """A fleet that ran once: its table and its objects."""
     folder = tmp_path / "before"
-    async with World.start(folder, nodes=True, pods=False, namespace=NAMESPACE) as world:
-        await fleet(world)
-        objects = await dump(world)
+    async with TenancyHarness.start(folder, nodes=True, pods=False, namespace=NAMESPACE) as harness:
+        await fleet(harness)
+        objects = await dump(harness)
     return folder / "rows.sqlite", objects
 
 
@@ -210,18 +210,18 @@ async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout
     shutil.copy(rows, folder / "rows.sqlite")
     # Stale references are the server's own garbage: its collector would race the manager.
     server = {"garbage_collection": not references}
-    async with World.start(
+    async with TenancyHarness.start(
         folder, nodes=True, pods=False, manager=False, server=server, namespace=NAMESPACE
-    ) as world:
-        await restore(world, objects, references=references)
-        before = by_key(await dump(world))
-        mark = world.mark()
-        await world.start_manager()
-        await world.ready(*TENANTS)
-        await world.idle()
-        after = by_key(await dump(world))
+    ) as harness:
+        await restore(harness, objects, references=references)
+        before = by_key(await dump(harness))
+        mark = harness.mark()
+        await harness.start_manager()
+        await harness.ready(*TENANTS)
+        await harness.idle()
+        after = by_key(await dump(harness))
 
-        assert deletes(world.counts(mark)) == 0, str(world.counts(mark))
+        assert deletes(harness.counts(mark)) == 0, str(harness.counts(mark))
         assert set(after) == set(before)
         for key, item in after.items():
             assert item["metadata"]["uid"] == before[key]["metadata"]["uid"], key
@@ -237,10 +237,10 @@ async def test_a_restored_fleet_converges_without_a_delete_and_without_a_rollout
             }
             assert not stale or key[2].endswith("-orphan"), key
 
-        mark = world.mark()
-        await world.restart_manager()
-        await world.idle()
-        assert writes(world.counts(mark)).total == 0, str(world.counts(mark))
+        mark = harness.mark()
+        await harness.restart_manager()
+        await harness.idle()
+        assert writes(harness.counts(mark)).total == 0, str(harness.counts(mark))
 
 
 async def test_what_leaves_the_template_after_a_restore_goes(
@@ -251,24 +251,24 @@ async def test_what_leaves_the_template_after_a_restore_goes(
     folder = tmp_path / "after"
     folder.mkdir()
     shutil.copy(rows, folder / "rows.sqlite")
-    async with World.start(
+    async with TenancyHarness.start(
         folder, nodes=True, pods=False, manager=False, namespace=NAMESPACE
-    ) as world:
-        await restore(world, objects, references=False)
-        await world.start_manager()
-        await world.ready(*TENANTS)
-        await world.idle()
-        lists = template(world.place("elsewhere"))
+    ) as harness:
+        await restore(harness, objects, references=False)
+        await harness.start_manager()
+        await harness.ready(*TENANTS)
+        await harness.idle()
+        lists = template(harness.place("elsewhere"))
         lists["configMaps"] = [
             config_map("near", "{{ .uid }}-near", {"other": "o"}),
             config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain"),
         ]
         lists["deployments"][0]["dependIds"] = []
-        await world.template("web", **lists)
-        await world.gone(CONFIG_MAP, "a-far", world.place("elsewhere"))
-        await world.ready(*TENANTS)
-        near = await world.get(CONFIG_MAP, "a-near")
+        await harness.template("web", **lists)
+        await harness.gone(CONFIG_MAP, "a-far", harness.place("elsewhere"))
+        await harness.ready(*TENANTS)
+        near = await harness.get(CONFIG_MAP, "a-near")
         assert near is not None
         assert near["data"] == {"other": "o"}
-        kept = await world.get(CONFIG_MAP, "a-kept", namespace=world.namespace)
+        kept = await harness.get(CONFIG_MAP, "a-kept", namespace=harness.namespace)
         assert kept is not None

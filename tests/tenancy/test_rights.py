@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.tenancy.harness import permissive
-from tests.tenancy.rights_scenario import USER, LeadersWorld, cases, live, served_kinds
-from tests.tenancy.webhook_overlay import WebhooksWorld, certificates_come_and_go
+from tests.tenancy.rights_scenario import USER, LeadersHarness, cases, live, served_kinds
+from tests.tenancy.webhook_overlay import WebhooksHarness, certificates_come_and_go
 
 
 @pytest.mark.criterion("rbac")
 async def test_every_verb_of_every_kind_is_used_in_a_whole_life(tmp_path: Path) -> None:
-    async with LeadersWorld.start(tmp_path, manager=False) as world:
-        await live(world, cases(await served_kinds(world.client)))
+    async with LeadersHarness.start(tmp_path, manager=False) as harness:
+        await live(harness, cases(await served_kinds(harness.client)))
 
 
 @pytest.mark.criterion("rbac")
@@ -22,7 +22,7 @@ async def test_webhooks_and_their_certificates_are_served_with_the_roles_of_the_
     tmp_path: Path,
 ) -> None:
     options = permissive(tmp_path, webhooks=True)
-    async with WebhooksWorld.start(tmp_path, manager=False, options=options) as world:
-        users = () if world.is_real else (USER,)
-        async with world.overlaid(users):
-            await certificates_come_and_go(world)
+    async with WebhooksHarness.start(tmp_path, manager=False, options=options) as harness:
+        users = () if harness.is_real else (USER,)
+        async with harness.overlaid(users):
+            await certificates_come_and_go(harness)

@@ -15,7 +15,7 @@ from ctrlruntime.envtest.proxy import Kill, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.forked_manager import fork_manager
-from tests.tenancy.harness import PATIENCE, STATUS_PERIOD, World
+from tests.tenancy.harness import PATIENCE, STATUS_PERIOD, TenancyHarness
 from tests.tenancy.manager_forkserver import ForkServer
 from tests.tenancy.rollout_fleet import bad_content, content, put, status, values
 
@@ -28,8 +28,8 @@ UIDS = ("a", "b", "c", "d")
 MOST_LIVES = 60
 
 
-async def start(world: World, forkserver: ForkServer) -> ChildProcess:
-    return await fork_manager(world, forkserver, status_period=STATUS_PERIOD)
+async def start(harness: TenancyHarness, forkserver: ForkServer) -> ChildProcess:
+    return await fork_manager(harness, forkserver, status_period=STATUS_PERIOD)
 
 
 @pytest.mark.slow
@@ -38,20 +38,20 @@ async def start(world: World, forkserver: ForkServer) -> ChildProcess:
 async def test_a_manager_killed_at_each_write_returns_exactly_the_changed_tenants(
     tmp_path: Path, forkserver: ForkServer, when: Literal["before", "after"]
 ) -> None:
-    async with World.start(tmp_path, manager=False) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path, manager=False) as harness:
+        fleet = await Fleet.make(harness)
         fleet.rows(*UIDS)
         await fleet.registry()
         await put(fleet, content("one"))
         names = [f"{uid}-app" for uid in UIDS]
-        first = await start(world, forkserver)
+        first = await start(harness, forkserver)
         await fleet.ready(*names)
         await first.stop(grace=0)
         before = await _generations(fleet)
 
-        mark = world.environment.proxy.log.mark()
+        mark = harness.environment.proxy.log.mark()
         await put(fleet, bad_content(), **ROLLOUT)
-        kills = await _live(world, fleet, forkserver, when)
+        kills = await _live(harness, fleet, forkserver, when)
         assert kills >= (3 if when == "after" else 2), "a revision, and a tenant there and back"
         assert set((await values(fleet)).values()) == {"one"}
         await fleet.ready(*names)
@@ -61,24 +61,24 @@ async def test_a_manager_killed_at_each_write_returns_exactly_the_changed_tenant
         assert all(after[name] == before[name] + 2 for name in changed), "once there, once back"
         recorded = [
             entry
-            for entry in world.environment.proxy.log.entries(mark)
+            for entry in harness.environment.proxy.log.entries(mark)
             if entry.resource == REVISIONS and entry.verb in WRITES and 200 <= entry.code < 300
         ]
         assert len({entry.name for entry in recorded}) == 1
 
 
 async def _live(
-    world: World, fleet: Fleet, forkserver: ForkServer, when: Literal["before", "after"]
+    harness: TenancyHarness, fleet: Fleet, forkserver: ForkServer, when: Literal["before", "after"]
 ) -> int:
     """Start managers until one is not killed before the rollout is rolled back; the number of kills.
 
     The n-th manager dies at its n-th write of a tenant or a revision, or at its first one if committed.
     """
     for kills in range(MOST_LIVES):
-        process = await start(world, forkserver)
+        process = await start(harness, forkserver)
         killed = asyncio.Event()
         rules = [
-            world.environment.proxy.add(
+            harness.environment.proxy.add(
                 Kill(pid=process.pid, when=when),
                 Match(user="manager", verb="write", resource=resource),
                 nth=1 if when == "after" else kills + 1,
@@ -102,7 +102,7 @@ async def _live(
             done.cancel()
             gone.cancel()
             for rule in rules:
-                world.environment.proxy.remove(rule)
+                harness.environment.proxy.remove(rule)
             await process.stop(grace=0)
     raise AssertionError(f"not rolled back after {MOST_LIVES} managers")
 
@@ -112,5 +112,5 @@ def _set(event: asyncio.Event, *_: object) -> None:
 
 
 async def _generations(fleet: Fleet) -> dict[str, int]:
-    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    found = await fleet.harness.client.list(Tenant, fleet.namespace)
     return {item.metadata.name or "": item.metadata.generation or 0 for item in found}

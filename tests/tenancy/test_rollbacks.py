@@ -14,7 +14,7 @@ from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.labels import RESUMED_AT, TEMPLATE
 from internal.tenancy.template_revisions import plan_history
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import SERVICE, World, config_map, mapping
+from tests.tenancy.harness import SERVICE, TenancyHarness, config_map, mapping
 from tests.tenancy.rollout_fleet import (
     NAMES,
     UIDS,
@@ -33,26 +33,26 @@ ROLLBACK: dict[str, Any] = {"maxSkew": 2, "onHalt": "Rollback"}
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 async def generations(fleet: Fleet) -> dict[str, int]:
-    found = await fleet.world.client.list(Tenant, fleet.namespace)
+    found = await fleet.harness.client.list(Tenant, fleet.namespace)
     return {item.metadata.name or "": item.metadata.generation or 0 for item in found}
 
 
 async def revisions(fleet: Fleet) -> dict[str, int]:
     """The recorded values, with their numbers."""
-    found = await fleet.world.client.list(REVISION, fleet.namespace)
+    found = await fleet.harness.client.list(REVISION, fleet.namespace)
     return {
         item["data"]["spec"]["configMaps"][0]["spec"]["data"].get("value", "bad"): item["revision"]
         for item in found
     }
 
 
-async def test_a_bad_change_returns_exactly_the_changed_tenants(world: World) -> None:
-    fleet = await make(world, **ROLLBACK)
+async def test_a_bad_change_returns_exactly_the_changed_tenants(harness: TenancyHarness) -> None:
+    fleet = await make(harness, **ROLLBACK)
     before = await generations(fleet)
     await put(fleet, bad_content(), **ROLLBACK, haltOnFailures=1)
     done = await status(fleet, lambda seen: seen.phase == "RolledBack" and seen.changing == 0)
@@ -91,7 +91,7 @@ def balanced(value: str) -> dict[str, Any]:
 async def address(fleet: Fleet, uid: str, *, lost: bool = False) -> None:
     await fleet.there(SERVICE, f"{uid}-svc")
     patch = {"status": {"loadBalancer": {"ingress": [] if lost else [{"ip": "192.0.2.1"}]}}}
-    await fleet.world.client.patch_status(
+    await fleet.harness.client.patch_status(
         SERVICE, f"{uid}-svc", patch, namespace=fleet.namespace, type=PatchType.MERGE
     )
 
@@ -104,9 +104,9 @@ SOAK: dict[str, Any] = {
 }
 
 
-async def soaking(world: World, **rollout: object) -> Fleet:
+async def soaking(harness: TenancyHarness, **rollout: object) -> Fleet:
     """A fleet all of whose tenants have the content `two` and are ready, within its soak."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS)
     await fleet.registry()
     await put(fleet, balanced("one"), **SOAK)
@@ -129,9 +129,9 @@ async def lose(fleet: Fleet, uid: str) -> None:
 
 
 async def test_health_lost_within_the_soak_returns_the_tenants_of_a_complete_rollout(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await soaking(world)
+    fleet = await soaking(harness)
     await lose(fleet, "c")
     await status(fleet, lambda seen: seen.phase == "RolledBack")
     assert await updated(fleet, "one") == set(NAMES)
@@ -146,8 +146,8 @@ async def test_health_lost_within_the_soak_returns_the_tenants_of_a_complete_rol
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_an_irreversible_change_holds_and_the_status_says_so(world: World) -> None:
-    fleet = await soaking(world, irreversible=True)
+async def test_an_irreversible_change_holds_and_the_status_says_so(harness: TenancyHarness) -> None:
+    fleet = await soaking(harness, irreversible=True)
     before = await generations(fleet)
     await lose(fleet, "c")
     held = await status(fleet, lambda seen: seen.phase == "Halted")
@@ -156,7 +156,7 @@ async def test_an_irreversible_change_holds_and_the_status_says_so(world: World)
     await fleet.until(TenantTemplate, "app", "RolloutHalted", "True", "RollbackHeld")
     # A later write of the same registry shows that the pass is over.
     fleet.row("a", plan="gold")
-    await fleet.world.eventually(
+    await fleet.harness.eventually(
         lambda: fleet.find(Tenant, "a-app"),
         lambda seen: seen.spec.variables.get("planId") == "gold",
     )
@@ -165,8 +165,8 @@ async def test_an_irreversible_change_holds_and_the_status_says_so(world: World)
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_a_hold_stops_a_rollback_and_rollback_goes_on(world: World) -> None:
-    fleet = await soaking(world)
+async def test_a_hold_stops_a_rollback_and_rollback_goes_on(harness: TenancyHarness) -> None:
+    fleet = await soaking(harness)
     await put(fleet, balanced("two"), **{**SOAK, "onHalt": "Hold", "haltOnFailures": 1})
     await lose(fleet, "c")
     await status(fleet, lambda seen: seen.phase == "Halted")
@@ -176,9 +176,11 @@ async def test_a_hold_stops_a_rollback_and_rollback_goes_on(world: World) -> Non
     assert await updated(fleet, "one") == set(NAMES)
 
 
-async def test_nothing_changes_until_the_content_before_is_recorded(world: World) -> None:
-    fleet = await make(world)
-    first = next(iter(await fleet.world.client.list(REVISION, fleet.namespace)), None)
+async def test_nothing_changes_until_the_content_before_is_recorded(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make(harness)
+    first = next(iter(await fleet.harness.client.list(REVISION, fleet.namespace)), None)
     assert first is not None
     await put(fleet, content("probe"), **ROLLBACK)
     await status(fleet, lambda seen: seen.phase == "Complete")
@@ -194,7 +196,7 @@ async def test_nothing_changes_until_the_content_before_is_recorded(world: World
         "data": {"of": "somebody"},
         "revision": 1,
     }
-    await fleet.world.client.create(foreign)
+    await fleet.harness.client.create(foreign)
     before = await generations(fleet)
     await put(fleet, content("probe"), **ROLLBACK)
 
@@ -202,7 +204,7 @@ async def test_nothing_changes_until_the_content_before_is_recorded(world: World
         registry = await fleet.get(TenantRegistry.mapping(), "registry")
         return str(registry["status"].get("conditions"))
 
-    await fleet.world.eventually(trouble, lambda text: f"app-{probe}" in text)
+    await fleet.harness.eventually(trouble, lambda text: f"app-{probe}" in text)
     assert await generations(fleet) == before
     await fleet.delete(REVISION, f"app-{probe}")
     await status(fleet, lambda seen: seen.phase == "Complete")
@@ -210,11 +212,11 @@ async def test_nothing_changes_until_the_content_before_is_recorded(world: World
 
 
 @pytest.mark.criterion("H-R3")
-async def test_marks_of_recorded_revisions_come_back(world: World) -> None:
-    fleet = await soaking(world)
+async def test_marks_of_recorded_revisions_come_back(harness: TenancyHarness) -> None:
+    fleet = await soaking(harness)
 
     async def marks() -> dict[str, Any]:
-        found = await fleet.world.client.list(REVISION, fleet.namespace)
+        found = await fleet.harness.client.list(REVISION, fleet.namespace)
         fields = ("uid", "labels", "annotations", "ownerReferences")
         return {
             item["metadata"]["name"]: {name: item["metadata"].get(name) for name in fields}
@@ -230,32 +232,36 @@ async def test_marks_of_recorded_revisions_come_back(world: World) -> None:
         {"ownerReferences": None},
     ):
         for name in before:
-            await fleet.world.client.patch(
+            await fleet.harness.client.patch(
                 REVISION, name, {"metadata": edit}, namespace=fleet.namespace
             )
-        await fleet.world.eventually(marks, lambda now: now == before)
+        await fleet.harness.eventually(marks, lambda now: now == before)
 
 
-async def test_the_last_ten_revisions_are_kept_and_go_with_the_template(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_the_last_ten_revisions_are_kept_and_go_with_the_template(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a")
     await fleet.registry()
     for number in range(12):
         await put(fleet, content(str(number)), **ROLLBACK)
-        await fleet.world.eventually(partial(updated, fleet, str(number)))
-    await fleet.world.eventually(
+        await fleet.harness.eventually(partial(updated, fleet, str(number)))
+    await fleet.harness.eventually(
         lambda: revisions(fleet), lambda seen: set(seen) == {str(n) for n in range(2, 12)}
     )
-    found = await fleet.world.client.list(REVISION, fleet.namespace)
+    found = await fleet.harness.client.list(REVISION, fleet.namespace)
     assert {item["metadata"]["ownerReferences"][0]["kind"] for item in found} == {"TenantTemplate"}
     # Earlier content becomes the newest again.
     await put(fleet, content("5"), **ROLLBACK)
-    await fleet.world.eventually(lambda: revisions(fleet), lambda seen: seen["5"] == 13)
+    await fleet.harness.eventually(lambda: revisions(fleet), lambda seen: seen["5"] == 13)
 
 
-async def test_content_edited_in_a_recorded_revision_is_not_used(world: World) -> None:
-    fleet = await soaking(world)
-    one = min(await fleet.world.client.list(REVISION, fleet.namespace), key=lambda r: r["revision"])
+async def test_content_edited_in_a_recorded_revision_is_not_used(harness: TenancyHarness) -> None:
+    fleet = await soaking(harness)
+    one = min(
+        await fleet.harness.client.list(REVISION, fleet.namespace), key=lambda r: r["revision"]
+    )
     name = one["metadata"]["name"]
     # Data of a revision cannot be changed, but another one can take its name.
     await fleet.delete(REVISION, name)
@@ -263,7 +269,7 @@ async def test_content_edited_in_a_recorded_revision_is_not_used(world: World) -
     other = {**one, "data": {"spec": {"configMaps": [config_map("cm", "evil")]}}}
     kept = ("name", "namespace", "labels", "annotations", "ownerReferences")
     other["metadata"] = {key: one["metadata"][key] for key in kept if key in one["metadata"]}
-    await fleet.world.client.create(other)
+    await fleet.harness.client.create(other)
     await lose(fleet, "c")
     held = await status(fleet, lambda seen: seen.phase == "Halted")
     assert held.kept == len(UIDS)

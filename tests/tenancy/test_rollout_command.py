@@ -11,7 +11,7 @@ import yaml
 from apis.tenancy import TenantTemplate
 from tests.manager_cli.program import Program
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World
+from tests.tenancy.harness import TenancyHarness
 from tests.tenancy.rollout_fleet import (
     NAMES,
     UIDS,
@@ -27,22 +27,22 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("R
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 async def command(fleet: Fleet, *arguments: str, code: int = 0) -> str:
     """Run a command as an administrator in the fleet's namespace; what it printed."""
     name, *rest = arguments
-    kubeconfig = str(fleet.world.environment.kubeconfig("admin"))
+    kubeconfig = str(fleet.harness.environment.kubeconfig("admin"))
     place = ["--kubeconfig", kubeconfig, "-n", fleet.namespace]
     async with await Program.start("rollout", name, *place, *rest) as program:
         assert await program.wait() == code, program.output
         return program.output
 
 
-async def test_status_shows_a_halt_in_every_format(world: World) -> None:
-    fleet = await make(world, maxSkew=2, haltOnFailures=1)
+async def test_status_shows_a_halt_in_every_format(harness: TenancyHarness) -> None:
+    fleet = await make(harness, maxSkew=2, haltOnFailures=1)
     await put(fleet, bad_content(), maxSkew=2, haltOnFailures=1)
     halted = await status(fleet, lambda seen: seen.phase == "Halted")
     found = json.loads(await command(fleet, "status", "app", "-o", "json"))
@@ -57,8 +57,8 @@ async def test_status_shows_a_halt_in_every_format(world: World) -> None:
     assert any(line.split()[:2] == [fleet.namespace, "app"] for line in wide)
 
 
-async def test_undo_writes_the_content_before_and_a_numbered_one(world: World) -> None:
-    fleet = await make(world, maxSkew=8)
+async def test_undo_writes_the_content_before_and_a_numbered_one(harness: TenancyHarness) -> None:
+    fleet = await make(harness, maxSkew=8)
     await put(fleet, content("two"), maxSkew=8)
     await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(UIDS))
     rows: list[dict[str, Any]] = json.loads(await command(fleet, "history", "app", "-o", "json"))
@@ -74,8 +74,10 @@ async def test_undo_writes_the_content_before_and_a_numbered_one(world: World) -
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_undo_removes_the_lists_that_the_content_before_had_not(world: World) -> None:
-    fleet = await make(world, maxSkew=8)
+async def test_undo_removes_the_lists_that_the_content_before_had_not(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make(harness, maxSkew=8)
     account = {"id": "account", "nameTemplate": "{{ uid }}-account"}
     account["spec"] = {"apiVersion": "v1", "kind": "ServiceAccount"}  # type: ignore[assignment]
     await put(fleet, {**content("two"), "serviceAccounts": [account]}, maxSkew=8)
@@ -88,8 +90,8 @@ async def test_undo_removes_the_lists_that_the_content_before_had_not(world: Wor
     assert template.spec.rollout.max_skew == 8
 
 
-async def test_pause_and_resume(world: World) -> None:
-    fleet = await make(world, maxSkew=8)
+async def test_pause_and_resume(harness: TenancyHarness) -> None:
+    fleet = await make(harness, maxSkew=8)
     await command(fleet, "pause", "app")
     template = await fleet.read(TenantTemplate, "app")
     assert template.spec.rollout is not None
@@ -103,8 +105,10 @@ async def test_pause_and_resume(world: World) -> None:
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_a_template_without_a_rollout_and_one_that_is_missing_are_named(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_template_without_a_rollout_and_one_that_is_missing_are_named(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     await fleet.registry()
     await fleet.template(**content("one"))
     for name in ("status", "pause", "resume"):

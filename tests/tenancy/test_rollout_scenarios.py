@@ -14,7 +14,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from tests.tenancy import rollout_fleet
 from tests.tenancy.entries import deployment
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map
+from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.rollout_fleet import NAMES, observed, put, status, updated
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
@@ -24,9 +24,13 @@ TIMEOUT = 30
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def nodes(ground: None, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
-    async with World.start(tmp_path_factory.mktemp("world"), nodes=True, pods=True) as world:
-        yield world
+async def nodes(
+    shared_server: None, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[TenancyHarness]:
+    async with TenancyHarness.start(
+        tmp_path_factory.mktemp("harness"), nodes=True, pods=True
+    ) as harness:
+        yield harness
 
 
 def workload(value: str) -> dict[str, Any]:
@@ -36,9 +40,9 @@ def workload(value: str) -> dict[str, Any]:
     return {"configMaps": maps, "deployments": [web]}
 
 
-async def old_fleet(world: World, **rollout: object) -> Fleet:
+async def old_fleet(harness: TenancyHarness, **rollout: object) -> Fleet:
     """A fleet whose Deployments are older than their timeout."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*rollout_fleet.UIDS)
     await fleet.registry()
     await put(fleet, workload("1"), **rollout)
@@ -48,7 +52,7 @@ async def old_fleet(world: World, **rollout: object) -> Fleet:
 
 
 @pytest.mark.criterion("R3")
-async def test_r3_with_max_skew_1_one_tenant_changes_after_the_other(nodes: World) -> None:
+async def test_r3_with_max_skew_1_one_tenant_changes_after_the_other(nodes: TenancyHarness) -> None:
     fleet = await rollout_fleet.make(nodes, maxSkew=1)
     async with observed(fleet) as observer:
         await put(fleet, rollout_fleet.content("two"), maxSkew=1)
@@ -61,7 +65,7 @@ async def test_r3_with_max_skew_1_one_tenant_changes_after_the_other(nodes: Worl
 
 @pytest.mark.criterion("R5")
 async def test_r5_a_rollout_that_stands_still_does_not_hold_that_of_another_template(
-    nodes: World,
+    nodes: TenancyHarness,
 ) -> None:
     fleet = await rollout_fleet.make(nodes, maxSkew=1)
     await fleet.template("other", configMaps=[config_map("cm", "{{ uid }}-other", {"value": "1"})])
@@ -88,7 +92,9 @@ async def test_r5_a_rollout_that_stands_still_does_not_hold_that_of_another_temp
 
 @pytest.mark.criterion("S2")
 @pytest.mark.criterion("S3")
-async def test_s2_a_rollout_over_old_deployments_completes_within_its_budget(nodes: World) -> None:
+async def test_s2_a_rollout_over_old_deployments_completes_within_its_budget(
+    nodes: TenancyHarness,
+) -> None:
     fleet = await old_fleet(nodes, maxSkew=2)
     async with observed(fleet) as observer:
         await put(fleet, workload("2"), maxSkew=2)
@@ -102,9 +108,9 @@ async def test_s2_a_rollout_over_old_deployments_completes_within_its_budget(nod
 
 @pytest.mark.criterion("S5")
 async def test_s5_a_rollout_after_a_restart_of_the_manager_has_no_failures(tmp_path: Path) -> None:
-    async with World.start(tmp_path, nodes=True, pods=True) as world:
-        fleet = await old_fleet(world, maxSkew=2)
-        await world.restart_manager()
+    async with TenancyHarness.start(tmp_path, nodes=True, pods=True) as harness:
+        fleet = await old_fleet(harness, maxSkew=2)
+        await harness.restart_manager()
         async with observed(fleet) as observer:
             await put(fleet, workload("2"), maxSkew=2)
             await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(NAMES))

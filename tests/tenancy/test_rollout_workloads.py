@@ -12,7 +12,7 @@ from apis.tenancy import RolloutStatus, Tenant, TenantTemplate
 from ctrlruntime.json import Json
 from tests.tenancy.entries import deployment, report
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, TenancyHarness, config_map
 from tests.tenancy.rollout_fleet import put, status
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
@@ -22,8 +22,8 @@ OLD, NEW = "web:1", "web:2"
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def content(image: str, **options: Json) -> dict[str, Any]:
@@ -31,9 +31,11 @@ def content(image: str, **options: Json) -> dict[str, Any]:
     return {"deployments": [deployment(image=image, deployment={"replicas": 2}, **options)]}
 
 
-async def made(world: World, *uids: str, options: dict[str, Any], **rollout: object) -> Fleet:
+async def made(
+    harness: TenancyHarness, *uids: str, options: dict[str, Any], **rollout: object
+) -> Fleet:
     """A fleet whose Deployments are ready with the old image."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows(*uids)
     await fleet.registry()
     await put(fleet, content(OLD, **options), **rollout)
@@ -45,7 +47,7 @@ async def made(world: World, *uids: str, options: dict[str, Any], **rollout: obj
 
 async def changed(fleet: Fleet) -> set[str]:
     """Return the Deployments that have the new image."""
-    found = await fleet.world.client.list(DEPLOYMENT, fleet.namespace)
+    found = await fleet.harness.client.list(DEPLOYMENT, fleet.namespace)
     return {
         each["metadata"]["name"]
         for each in found
@@ -55,16 +57,16 @@ async def changed(fleet: Fleet) -> set[str]:
 
 async def changed_are(fleet: Fleet, number: int) -> set[str]:
     """Wait until so many have the new image, and see that it stays at that; these."""
-    await fleet.world.eventually(lambda: changed(fleet), lambda seen: len(seen) >= number)
-    await fleet.world.idle()
+    await fleet.harness.eventually(lambda: changed(fleet), lambda seen: len(seen) >= number)
+    await fleet.harness.idle()
     found = await changed(fleet)
     assert len(found) == number, found
     return found
 
 
 @pytest.mark.criterion("R1")
-async def test_r1_without_max_skew_all_tenants_change_at_once(world: World) -> None:
-    fleet = await made(world, *UIDS, options={})
+async def test_r1_without_max_skew_all_tenants_change_at_once(harness: TenancyHarness) -> None:
+    fleet = await made(harness, *UIDS, options={})
     await fleet.template(**content(NEW))
     await changed_are(fleet, len(UIDS))
     for uid in UIDS:
@@ -76,8 +78,10 @@ async def test_r1_without_max_skew_all_tenants_change_at_once(world: World) -> N
 @pytest.mark.criterion("R6")
 @pytest.mark.criterion("R7")
 @pytest.mark.criterion("R9")
-async def test_r6_the_next_tenant_waits_for_the_end_of_a_rolling_update(world: World) -> None:
-    fleet = await made(world, *UIDS, options={}, maxSkew=1)
+async def test_r6_the_next_tenant_waits_for_the_end_of_a_rolling_update(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, *UIDS, options={}, maxSkew=1)
     await put(fleet, content(NEW), maxSkew=1)
     done: set[str] = set()
     for number in range(1, len(UIDS) + 1):
@@ -99,8 +103,10 @@ async def test_r6_the_next_tenant_waits_for_the_end_of_a_rolling_update(world: W
 
 
 @pytest.mark.criterion("R8")
-async def test_r8_pods_that_start_slowly_are_waited_for_and_not_failed(world: World) -> None:
-    fleet = await made(world, "a", "b", options={"timeoutSeconds": 60}, maxSkew=1)
+async def test_r8_pods_that_start_slowly_are_waited_for_and_not_failed(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, "a", "b", options={"timeoutSeconds": 60}, maxSkew=1)
     await put(fleet, content(NEW, timeoutSeconds=60), maxSkew=1)
     (first,) = await changed_are(fleet, 1)
     await report(fleet, first, updated=2, ready=0)
@@ -116,8 +122,8 @@ async def test_r8_pods_that_start_slowly_are_waited_for_and_not_failed(world: Wo
 
 
 @pytest.mark.criterion("R4")
-async def test_r4_the_status_of_a_rollout_has_the_numbers(world: World) -> None:
-    fleet = await made(world, *UIDS, options={}, maxSkew=1)
+async def test_r4_the_status_of_a_rollout_has_the_numbers(harness: TenancyHarness) -> None:
+    fleet = await made(harness, *UIDS, options={}, maxSkew=1)
 
     def numbers(seen: RolloutStatus) -> tuple[int, int, int, int]:
         return seen.total, seen.updated, seen.changing, seen.waiting
@@ -140,8 +146,8 @@ async def test_r4_the_status_of_a_rollout_has_the_numbers(world: World) -> None:
 @pytest.mark.criterion("U2")
 @pytest.mark.criterion("FAULT-B32")
 async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        fleet = await Fleet.make(world)
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
         fleet.row("a")
         await fleet.registry()
         dependent = config_map("cm", "{{ .uid }}-cm", dependIds=["app"])
@@ -152,7 +158,7 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
 
         async def is_degraded_for_longer_than_the_timeout() -> None:
             await asyncio.sleep(1.5)
-            await world.idle()
+            await harness.idle()
             await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
             found = (await fleet.read(Tenant, "a-app")).status
             assert (found.failed_resources, found.skipped_resources) == (0, 0)
@@ -161,7 +167,7 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
         await report(fleet, "a-app", updated=2, ready=1)
         await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
         await is_degraded_for_longer_than_the_timeout()
-        await world.restart_manager()
+        await harness.restart_manager()
         await is_degraded_for_longer_than_the_timeout()
         assert await fleet.get(CONFIG_MAP, "a-cm") is not None
         await report(fleet, "a-app", ready=2)

@@ -14,7 +14,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.envtest.proxy import DelayEvents, Match
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World
+from tests.tenancy.harness import TenancyHarness
 from tests.tenancy.rollout_fleet import (
     NAMES,
     UIDS,
@@ -31,13 +31,15 @@ pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("R
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 @pytest.mark.criterion("R2")
-async def test_no_more_than_max_skew_change_at_once_and_each_tenant_once(world: World) -> None:
-    fleet = await make(world, maxSkew=2)
+async def test_no_more_than_max_skew_change_at_once_and_each_tenant_once(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make(harness, maxSkew=2)
     async with observed(fleet) as observer:
         await put(fleet, content("two"), maxSkew=2)
         done = await status(
@@ -51,8 +53,8 @@ async def test_no_more_than_max_skew_change_at_once_and_each_tenant_once(world: 
     await fleet.event("RolloutComplete")
 
 
-async def test_without_a_rollout_nothing_of_it_is_written(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_without_a_rollout_nothing_of_it_is_written(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(**content("one"))
@@ -66,9 +68,9 @@ async def test_without_a_rollout_nothing_of_it_is_written(world: World) -> None:
     assert "rollout" not in tenant["spec"]
 
 
-async def test_a_bad_change_halts_and_goes_on_with_other_content(world: World) -> None:
+async def test_a_bad_change_halts_and_goes_on_with_other_content(harness: TenancyHarness) -> None:
     settings = {"maxSkew": 2, "haltOnFailures": 1}
-    fleet = await make(world, **settings)
+    fleet = await make(harness, **settings)
     await put(fleet, bad_content(), **settings)
     halted = await status(fleet, lambda seen: seen.phase == "Halted")
     assert halted.waiting_reason == "Halted"
@@ -85,7 +87,7 @@ async def test_a_bad_change_halts_and_goes_on_with_other_content(world: World) -
         tenant = await fleet.read(Tenant, waiting)
         return str(tenant.spec.variables.get("planId"))
 
-    await fleet.world.eventually(plan, lambda seen: seen == "gold")
+    await fleet.harness.eventually(plan, lambda seen: seen == "gold")
     assert waiting in await updated(fleet, "one")
     fleet.rows("new")
     await fleet.ready("new-app")
@@ -99,8 +101,10 @@ async def test_a_bad_change_halts_and_goes_on_with_other_content(world: World) -
 
 
 @pytest.mark.criterion("FAULT-B13")
-async def test_a_fix_of_failed_tenants_does_not_wait_for_the_budget(world: World) -> None:
-    fleet = await make(world, maxSkew=1, progressDeadlineSeconds=1)
+async def test_a_fix_of_failed_tenants_does_not_wait_for_the_budget(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make(harness, maxSkew=1, progressDeadlineSeconds=1)
     await put(fleet, bad_content(), maxSkew=1, progressDeadlineSeconds=1)
     await status(fleet, lambda seen: seen.failed >= 3)
     await put(fleet, content("three"), maxSkew=1, progressDeadlineSeconds=600)
@@ -109,8 +113,8 @@ async def test_a_fix_of_failed_tenants_does_not_wait_for_the_budget(world: World
     assert await updated(fleet, "three") == set(NAMES)
 
 
-async def test_a_paused_rollout_changes_nobody_until_it_goes_on(world: World) -> None:
-    fleet = await make(world)
+async def test_a_paused_rollout_changes_nobody_until_it_goes_on(harness: TenancyHarness) -> None:
+    fleet = await make(harness)
     await put(fleet, content("two"), pause=True)
     paused = await status(fleet, lambda seen: seen.phase == "Paused")
     assert paused.waiting == len(UIDS)
@@ -120,8 +124,8 @@ async def test_a_paused_rollout_changes_nobody_until_it_goes_on(world: World) ->
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_the_canary_changes_first_and_soaks(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_the_canary_changes_first_and_soaks(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows(*UIDS[1:])
     fleet.row("a", plan="internal")
     await fleet.registry()
@@ -141,8 +145,8 @@ async def test_the_canary_changes_first_and_soaks(world: World) -> None:
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_outside_of_the_window_changes_wait_for_its_opening(world: World) -> None:
-    fleet = await make(world)
+async def test_outside_of_the_window_changes_wait_for_its_opening(harness: TenancyHarness) -> None:
+    fleet = await make(harness)
     month = (datetime.now(UTC) + timedelta(days=90)).month
     window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
     await put(fleet, content("two"), maintenanceWindows=[window])
@@ -157,8 +161,10 @@ async def test_outside_of_the_window_changes_wait_for_its_opening(world: World) 
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_a_window_that_cannot_be_used_is_named_and_nothing_changes(world: World) -> None:
-    fleet = await make(world)
+async def test_a_window_that_cannot_be_used_is_named_and_nothing_changes(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await make(harness)
     window = {"schedule": "0 3 * *", "duration": "2h"}
     await put(fleet, content("two"), maintenanceWindows=[window])
     valid = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
@@ -167,23 +173,23 @@ async def test_a_window_that_cannot_be_used_is_named_and_nothing_changes(world: 
 
 
 @pytest_asyncio.fixture(loop_scope="module")
-async def own_world(ground: None, tmp_path: Path) -> AsyncIterator[World]:
-    async with World.start(tmp_path) as world:
-        yield world
+async def own_harness(shared_server: None, tmp_path: Path) -> AsyncIterator[TenancyHarness]:
+    async with TenancyHarness.start(tmp_path) as harness:
+        yield harness
 
 
 @pytest.mark.criterion("FAULT-B14")
 async def test_the_budget_is_kept_with_late_events_and_a_manager_restarted_in_the_middle(
-    own_world: World,
+    own_harness: TenancyHarness,
 ) -> None:
-    fleet = await make(own_world, maxSkew=2)
-    own_world.environment.proxy.add(
+    fleet = await make(own_harness, maxSkew=2)
+    own_harness.environment.proxy.add(
         DelayEvents(seconds=0.3), Match(user="manager", resource="tenants")
     )
     async with observed(fleet) as observer:
         await put(fleet, content("two"), maxSkew=2)
         await status(fleet, lambda seen: seen.updated >= 3)
-        await own_world.restart_manager()
+        await own_harness.restart_manager()
         await status(fleet, lambda seen: seen.phase == "Complete" and seen.total == len(UIDS))
         await fleet.ready(*NAMES)
     assert observer.most <= 2

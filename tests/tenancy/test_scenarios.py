@@ -21,7 +21,7 @@ from tests.tenancy.harness import (
     NAMESPACE_KIND,
     SECRET,
     SERVICE,
-    World,
+    TenancyHarness,
     config_map,
     mapping,
 )
@@ -36,8 +36,8 @@ NO_LIMIT = {"maxDeletePercent": 100}
 
 
 @pytest.fixture
-def world(shared_world_with_nodes: World) -> World:
-    return shared_world_with_nodes
+def harness(shared_harness_with_nodes: TenancyHarness) -> TenancyHarness:
+    return shared_harness_with_nodes
 
 
 # -- B, C, D: rows and templates -----------------------------------------------------------------------
@@ -45,8 +45,8 @@ def world(shared_world_with_nodes: World) -> World:
 
 @pytest.mark.criterion("B1", "B2", "B3", "B4", "B5")
 @pytest.mark.matrix
-async def test_rows_become_tenants_by_their_activation_and_columns(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_rows_become_tenants_by_their_activation_and_columns(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     truthy = ("1", "true", "TRUE", "True", "yes", "YES", "Yes")
     falsy = ("0", "false", "", "no", "y", "on", "2", None)
     for number, value in enumerate(truthy):
@@ -83,8 +83,8 @@ async def test_rows_become_tenants_by_their_activation_and_columns(world: World)
 
 
 @pytest.mark.criterion("C1", "C2", "C3", "C4", "C5")
-async def test_what_a_row_leaves_behind(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_what_a_row_leaves_behind(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c", "d", "e")
     await fleet.registry(deletionGuard=NO_LIMIT)
     kept = config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain")
@@ -116,8 +116,8 @@ async def test_what_a_row_leaves_behind(world: World) -> None:
 
 @pytest.mark.criterion("D1", "D2", "D3", "D4")
 @pytest.mark.matrix
-async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_two_templates_make_two_tenants_of_each_row(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry(deletionGuard=NO_LIMIT)
     await fleet.template("one", configMaps=[config_map("cm", "{{ .uid }}-one")])
@@ -128,7 +128,7 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
         status = (await fleet.read(TenantRegistry, "registry")).status
         return status.referencing_templates, status.desired, status.ready
 
-    await world.eventually(counts, lambda seen: seen == (2, 4, 4))
+    await harness.eventually(counts, lambda seen: seen == (2, 4, 4))
     fleet.row("b", active=0)
     await fleet.gone(Tenant, "b-one")
     await fleet.gone(Tenant, "b-two")
@@ -137,7 +137,7 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
     await fleet.allow_delete(1)
     await fleet.gone(Tenant, "a-two")
     await fleet.gone(CONFIG_MAP, "a-two")
-    await world.eventually(counts, lambda seen: seen == (1, 1, 1))
+    await harness.eventually(counts, lambda seen: seen == (1, 1, 1))
     assert await fleet.tenants() == ["a-one"]
 
 
@@ -145,8 +145,8 @@ async def test_two_templates_make_two_tenants_of_each_row(world: World) -> None:
 
 
 @pytest.mark.criterion("FAULT-B19", "FAULT-B32")
-async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_every_kind_gets_ready_in_its_own_way(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", replicas=2)
     await fleet.registry()
     selector = {"matchLabels": {"app": "{{ .uid }}"}}
@@ -267,8 +267,8 @@ async def test_every_kind_gets_ready_in_its_own_way(world: World) -> None:
 
 
 @pytest.mark.criterion("P1", "P2", "U3", "U4", "U5")
-async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_slow_is_not_failed_but_too_slow_is(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", image=MISSING_IMAGE)
     fleet.row("b")
     await fleet.registry()
@@ -300,9 +300,9 @@ async def test_slow_is_not_failed_but_too_slow_is(world: World) -> None:
 
 @pytest.mark.criterion("S1", "U1", "FAULT-B32")
 async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
     await fleet.template(deployments=[deployment(timeoutSeconds=10, patchStrategy="replace")])
@@ -311,12 +311,12 @@ async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once
 
     # U1: a pod is evicted
     async def pods() -> list[str]:
-        found = await world.client.list(POD, fleet.namespace)
+        found = await harness.client.list(POD, fleet.namespace)
         return [p["metadata"]["name"] for p in found if "deletionTimestamp" not in p["metadata"]]
 
     [victim] = await pods()
     await fleet.delete(POD, victim)
-    await world.eventually(pods, lambda seen: len(seen) == 1 and seen != [victim])
+    await harness.eventually(pods, lambda seen: len(seen) == 1 and seen != [victim])
     await fleet.ready("a-app")
     assert (await fleet.read(Tenant, "a-app")).status.failed_resources == 0
 
@@ -333,21 +333,23 @@ async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once
 
 
 @pytest.mark.criterion("S4")
-async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_tenants_stay_ready_over_a_restart_and_nothing_is_written(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     await fleet.registry()
     await fleet.template(deployments=[deployment()], configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.ready("a-app", "b-app")
-    await world.idle()
+    await harness.idle()
 
     async def transitions() -> dict[str, Any]:
-        found = await world.client.list(Tenant, fleet.namespace)
+        found = await harness.client.list(Tenant, fleet.namespace)
         return {t.metadata.name or "": find_condition(t.status.conditions, "Ready") for t in found}
 
-    before, mark = await transitions(), world.mark()
-    await world.restart_manager()
-    await world.idle()
+    before, mark = await transitions(), harness.mark()
+    await harness.restart_manager()
+    await harness.idle()
     assert fleet.writes(mark) == []
     assert await transitions() == before
     fleet.row("c")

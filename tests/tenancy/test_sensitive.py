@@ -18,7 +18,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.envtest.proxy import DelayEvents, Match
 from ctrlruntime.manager.logs import make_logger
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import SECRET, SERVICE, World, config_map
+from tests.tenancy.harness import SECRET, SERVICE, TenancyHarness, config_map
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -27,8 +27,8 @@ SENSITIVE = {"planId": "plan", "password": {"column": "secret", "sensitive": Tru
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def credentials(template: str = "{{ .password }}") -> dict[str, Any]:
@@ -51,14 +51,14 @@ def shapes(value: str) -> dict[str, str]:
     }
 
 
-async def everything(world: World) -> list[dict[str, Any]]:
+async def everything(harness: TenancyHarness) -> list[dict[str, Any]]:
     """Every object of every kind that the server serves."""
     ours = (Tenant, TenantRegistry, TenantTemplate)
     kinds = [*BUILTIN.values(), *(kind.mapping() for kind in ours)]
     found: list[dict[str, Any]] = []
     for kind in kinds:
         try:
-            items = await world.client.list(kind)
+            items = await harness.client.list(kind)
         except APIError:
             continue  # not served, or nothing that can be listed
         found += items
@@ -67,14 +67,14 @@ async def everything(world: World) -> list[dict[str, Any]]:
 
 
 async def search(
-    world: World, value: str, *, allowed: Iterable[str] = (), output: str = ""
+    harness: TenancyHarness, value: str, *, allowed: Iterable[str] = (), output: str = ""
 ) -> None:
     """Look for a value, in all its shapes, in the server, the log and what was printed."""
     places = {
         f"{o['kind']} {o['metadata'].get('namespace')}/{o['metadata']['name']}": orjson.dumps(o)
-        for o in await everything(world)
+        for o in await everything(harness)
     }
-    places["log"] = (world.folder / "manager.log").read_bytes()
+    places["log"] = (harness.folder / "manager.log").read_bytes()
     places["output"] = output.encode()
     for place, content in places.items():
         if place in set(allowed):
@@ -95,9 +95,9 @@ def decoded(secret: dict[str, Any]) -> dict[str, str]:
 
 @pytest.mark.criterion("sensitive")
 async def test_a_value_is_in_its_secrets_and_nowhere_else(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: TenancyHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", secret=PASSWORD)
     await fleet.registry(extraValueMappings=SENSITIVE)
     await fleet.template(
@@ -112,40 +112,40 @@ async def test_a_value_is_in_its_secrets_and_nowhere_else(
     assert tenant.spec.sensitive_variables.names == ["password"]
     assert "password" not in tenant.spec.variables
     allowed = own_secrets(fleet, "a")
-    await search(world, PASSWORD, allowed=allowed, output="".join(capfd.readouterr()))
+    await search(harness, PASSWORD, allowed=allowed, output="".join(capfd.readouterr()))
 
     # a changed value reaches what uses it, and touches nothing else: not even the Tenant, in
     # which nothing can be derived from the value therefore
-    await world.idle()
+    await harness.idle()
     before = await fleet.get(Tenant.mapping(), "a-app")
-    mark = world.mark()
+    mark = harness.mark()
     fleet.row("a", secret="another-value-0815")
     await fleet.there(
         SECRET, "a-credentials", lambda s: decoded(s) == {"password": "another-value-0815"}
     )
-    await world.idle()
+    await harness.idle()
     assert sorted(line.split(" ", 1)[1] for line in fleet.writes(mark)) == [
         "secrets a-app-values",
         "secrets a-credentials",
     ]
     assert await fleet.get(Tenant.mapping(), "a-app") == before
-    await search(world, "another-value-0815", allowed=allowed)
-    await search(world, PASSWORD)
+    await search(harness, "another-value-0815", allowed=allowed)
+    await search(harness, PASSWORD)
 
     # it goes with the tenant
     fleet.row("a", active=0)
     await fleet.gone(Tenant, "a-app")
     await fleet.gone(SECRET, "a-credentials")
     await fleet.gone(SECRET, "a-app-values")
-    await search(world, "another-value-0815")
+    await search(harness, "another-value-0815")
 
 
 @pytest.mark.criterion("sensitive")
 async def test_the_servers_refusal_is_told_without_the_value_it_quotes(
-    world: World, capfd: pytest.CaptureFixture[str]
+    harness: TenancyHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     value, number = "pass word-8899", "001771239466"
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", secret=value)
     fleet.row("b", secret=number)
     await fleet.registry(extraValueMappings=SENSITIVE)
@@ -167,29 +167,31 @@ async def test_the_servers_refusal_is_told_without_the_value_it_quotes(
     await fleet.event("ResourceFailed")
     assert await fleet.get(SERVICE, "b-svc") is None
     printed = "".join(capfd.readouterr())
-    await search(world, value, allowed=own_secrets(fleet, "a"), output=printed)
-    await search(world, number, allowed=own_secrets(fleet, "b"), output=printed)
-    everywhere = [o for o in await everything(world) if o["kind"] != "Secret"]
-    log = (world.folder / "manager.log").read_bytes()
+    await search(harness, value, allowed=own_secrets(fleet, "a"), output=printed)
+    await search(harness, number, allowed=own_secrets(fleet, "b"), output=printed)
+    everywhere = [o for o in await everything(harness) if o["kind"] != "Secret"]
+    log = (harness.folder / "manager.log").read_bytes()
     # So long that no time, UID or certificate has it by chance.
     assert b"1771239466" not in orjson.dumps(everywhere) + log, "nor the number made of it"
 
 
 @pytest.mark.criterion("sensitive")
-async def test_a_value_cannot_get_into_a_name(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_value_cannot_get_into_a_name(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", secret="named-5566")
     await fleet.registry(extraValueMappings=SENSITIVE)
     inside = config_map("space", "x", targetNamespace="{{ .password }}")
     await fleet.template(configMaps=[config_map("cm", "cm-{{ .password }}"), inside])
     said = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
     assert "it uses the sensitive variable 'password', whose value would be seen" in said.message
-    await search(world, "named-5566", allowed=own_secrets(fleet, "a"))
+    await search(harness, "named-5566", allowed=own_secrets(fleet, "a"))
 
 
 @pytest.mark.criterion("sensitive")
-async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(world: World) -> None:
-    fleet, own = await Fleet.make(world), "put-back-4711"
+async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(
+    harness: TenancyHarness,
+) -> None:
+    fleet, own = await Fleet.make(harness), "put-back-4711"
     fleet.row("a", secret=own)
     await fleet.registry(extraValueMappings=SENSITIVE)
     await fleet.template(secrets=[credentials()])
@@ -198,7 +200,7 @@ async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(world: Worl
     await fleet.there(SECRET, "a-app-values")
     await fleet.ready("a-app")
     spoilt = {"op": "replace", "path": "/data/password", "value": "aGFja2Vk"}
-    await world.client.patch(
+    await harness.client.patch(
         SECRET, "a-app-values", [spoilt], namespace=fleet.namespace, type=PatchType.JSON
     )
     await fleet.there(SECRET, "a-app-values", lambda s: decoded(s)["password"] == own)
@@ -220,30 +222,32 @@ async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(world: Worl
     await fleet.delete(TenantRegistry, "registry")
     await fleet.gone(Tenant, "a-app")
     await fleet.gone(SECRET, "a-app-values")
-    await search(world, own)
+    await search(harness, own)
 
 
 @pytest.mark.criterion("sensitive")
 @pytest.mark.parametrize("late", [1, 2])
-async def test_the_secret_is_put_back_whichever_watch_tells_last(world: World, late: int) -> None:
+async def test_the_secret_is_put_back_whichever_watch_tells_last(
+    harness: TenancyHarness, late: int
+) -> None:
     """Its values are watched, and with all Secrets its owner: the two streams know no order."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", secret=f"put-back-{late}-4711")
     await fleet.registry(extraValueMappings=SENSITIVE)
     await fleet.template(secrets=[credentials()])
     await fleet.ready("a-app")
     secret = Match(user="manager", namespace=fleet.namespace, name="a-app-values")
     delay = DelayEvents(seconds=0.5, types=("DELETED",))
-    rule = world.environment.proxy.add(delay, secret, nth=late, times=1)
+    rule = harness.environment.proxy.add(delay, secret, nth=late, times=1)
     await fleet.delete(SECRET, "a-app-values")
-    await world.environment.proxy.wait_fired(rule)
+    await harness.environment.proxy.wait_fired(rule)
     await fleet.there(SECRET, "a-app-values")
     await fleet.ready("a-app")
 
 
 @pytest.mark.criterion("sensitive")
-async def test_mappings_that_would_show_a_value_are_refused(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_mappings_that_would_show_a_value_are_refused(harness: TenancyHarness) -> None:
+    fleet = await Fleet.make(harness)
     fleet.row("a", secret=PASSWORD)
     marked: dict[str, Any] = {"x": {"column": "active", "sensitive": True}}
     await fleet.registry(extraValueMappings=marked)
@@ -258,15 +262,17 @@ async def test_mappings_that_would_show_a_value_are_refused(world: World) -> Non
     tenant = await fleet.read(Tenant, "a-app")
     assert tenant.spec.sensitive_variables is not None
     assert tenant.spec.sensitive_variables.names == ["password", "x"]
-    await search(world, PASSWORD, allowed=own_secrets(fleet, "a"))
+    await search(harness, PASSWORD, allowed=own_secrets(fleet, "a"))
 
 
 @pytest.mark.criterion("sensitive")
-async def test_a_foreign_secret_of_that_name_is_in_the_way_and_stays(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_a_foreign_secret_of_that_name_is_in_the_way_and_stays(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     theirs = {"name": "a-app-values", "namespace": fleet.namespace}
     foreign = {"apiVersion": "v1", "kind": "Secret", "metadata": theirs, "data": {"k": "dg=="}}
-    await world.client.create(foreign)
+    await harness.client.create(foreign)
     fleet.row("a", secret=PASSWORD)
     await fleet.registry(extraValueMappings=SENSITIVE)
     await fleet.template(secrets=[credentials()])

@@ -18,7 +18,7 @@ from tests.postgres import Postgres
 from tests.support.waiting import eventually
 from tests.tenancy.databases import PostgreSQLDatabase, read
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 pytestmark = pytest.mark.xdist_group("databases")
 LIMIT = 60.0
@@ -166,8 +166,8 @@ async def test_rows_of_a_replica_which_cannot_listen_are_read_all_the_same(
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 async def serve(
@@ -178,7 +178,7 @@ async def serve(
     labels = {"tenancy.ctrlruntime.dev/database": "true"}
     metadata = {"name": "database", "namespace": fleet.namespace, "labels": labels}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
-    await fleet.world.client.create({**secret, "data": {"password": password}})
+    await fleet.harness.client.create({**secret, "data": {"password": password}})
     reference = {"name": "database", "key": "password"}
     rows = {**database.fields, "passwordRef": reference, **fields}
     await fleet.registry(
@@ -192,9 +192,9 @@ async def serve(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("DB-NOTIFY")
 async def test_a_notification_leads_to_the_tenants_of_new_rows(
-    world: World, database: PostgreSQLDatabase
+    harness: TenancyHarness, database: PostgreSQLDatabase
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     database.insert(("a", "1", ""))
     await serve(fleet, database, "1h", notifyChannel="tenants_changed")
     await fleet.ready("a-app")
@@ -207,9 +207,9 @@ async def test_a_notification_leads_to_the_tenants_of_new_rows(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("DB-REPLICA")
 async def test_a_registry_says_that_its_replica_lags_and_removes_nothing(
-    world: World, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
+    harness: TenancyHarness, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     await copied(replica, database)
     async with balancer(postgres, replica) as (port, order):
         async with paused(replica):
@@ -228,24 +228,24 @@ async def test_a_registry_says_that_its_replica_lags_and_removes_nothing(
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("G-T8")
 async def test_g_t8_a_registry_reads_no_replica_that_lags_after_a_restart_and_other_settings(
-    world: World, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
+    harness: TenancyHarness, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     await copied(replica, database)
     async with balancer(postgres, replica) as (port, order):
         async with paused(replica):
             database.insert(("a", "1", ""))
             await serve(fleet, database, "1s", port=port)
             await fleet.ready("a-app")
-            await world.idle()
+            await harness.idle()
             made = await fleet.get(CONFIG_MAP, "a-settings")
             order.reverse()
-            await world.restart_manager()
+            await harness.restart_manager()
             await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
             connection = {"postgresql": {"pageSize": 7}}
             await fleet.patch(TenantRegistry, "registry", {"spec": {"source": connection}})
             await asyncio.to_thread(database.kill_connections)
-            await world.idle()
+            await harness.idle()
             await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
         await fleet.until(TenantRegistry, "registry", "Ready", "True")
         assert await fleet.get(CONFIG_MAP, "a-settings") == made

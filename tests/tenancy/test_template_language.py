@@ -10,7 +10,7 @@ import pytest
 from apis.tenancy import Tenant, TenantTemplate
 from tests.tenancy.entries import deployment
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, TenancyHarness, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
@@ -19,30 +19,32 @@ MAPPINGS = {"long": "plan", "n": "replicas", "flag": "image"}
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
-async def one_tenant(world: World, **values: object) -> Fleet:
+async def one_tenant(harness: TenancyHarness, **values: object) -> Fleet:
     """A fleet with one row of these values and no template."""
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.row("a", **values)
     await fleet.registry(extraValueMappings=MAPPINGS)
     return fleet
 
 
-async def rendered(world: World, **templates: str) -> dict[str, str]:
+async def rendered(harness: TenancyHarness, **templates: str) -> dict[str, str]:
     """Return what the templates are in the ConfigMap of a tenant."""
-    fleet = await one_tenant(world, plan="x" * 80, replicas="3", image="yes")
+    fleet = await one_tenant(harness, plan="x" * 80, replicas="3", image="yes")
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", templates)])
     await fleet.ready(TENANT)
     data: dict[str, str] = (await fleet.get(CONFIG_MAP, "a-cm"))["data"]
     return data
 
 
-async def spec_of(world: World, fields: dict[str, str], **values: object) -> dict[str, Any]:
+async def spec_of(
+    harness: TenancyHarness, fields: dict[str, str], **values: object
+) -> dict[str, Any]:
     """Return the spec of a tenant's Deployment with these fields."""
-    fleet = await one_tenant(world, **values)
+    fleet = await one_tenant(harness, **values)
     native = deployment("native", image="web:1", deployment=fields, waitForReady=False)
     await fleet.template(deployments=[native])
     await fleet.ready(TENANT)
@@ -51,21 +53,23 @@ async def spec_of(world: World, fields: dict[str, str], **values: object) -> dic
 
 
 @pytest.mark.criterion("Q1")
-async def test_q1_trunc63(world: World) -> None:
-    assert await rendered(world, k="{{ .long | trunc63 }}") == {"k": "x" * 63}
+async def test_q1_trunc63(harness: TenancyHarness) -> None:
+    assert await rendered(harness, k="{{ .long | trunc63 }}") == {"k": "x" * 63}
 
 
 @pytest.mark.criterion("Q2")
-async def test_q2_sha1sum(world: World) -> None:
-    found = await rendered(world, k="{{ .uid | sha1sum }}", short="{{ .uid | sha1sum | trunc 8 }}")
+async def test_q2_sha1sum(harness: TenancyHarness) -> None:
+    found = await rendered(
+        harness, k="{{ .uid | sha1sum }}", short="{{ .uid | sha1sum | trunc 8 }}"
+    )
     digest = hashlib.sha1(b"a").hexdigest()
     assert found == {"k": digest, "short": digest[:8]}
 
 
 @pytest.mark.criterion("Q3")
-async def test_q3_default_upper_lower_and_b64enc(world: World) -> None:
+async def test_q3_default_upper_lower_and_b64enc(harness: TenancyHarness) -> None:
     found = await rendered(
-        world,
+        harness,
         default='{{ .none | default "d" }}',
         upper="{{ .uid | upper }}",
         lower='{{ "ABC" | lower }}',
@@ -83,14 +87,14 @@ async def test_q3_default_upper_lower_and_b64enc(world: World) -> None:
 
 
 @pytest.mark.criterion("Q4")
-async def test_q4_hub_id_and_template_ref(world: World) -> None:
-    found = await rendered(world, k="{{ .hubId }} {{ .registryId }} {{ .templateRef }}")
+async def test_q4_hub_id_and_template_ref(harness: TenancyHarness) -> None:
+    found = await rendered(harness, k="{{ .hubId }} {{ .registryId }} {{ .templateRef }}")
     assert found == {"k": "registry registry app"}
 
 
 @pytest.mark.criterion("Q5")
-async def test_q5_labels_and_annotations_are_templates(world: World) -> None:
-    fleet = await one_tenant(world, plan="x" * 80)
+async def test_q5_labels_and_annotations_are_templates(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness, plan="x" * 80)
     label, annotation = {"plan": "{{ .long | trunc63 }}"}, {"note": "of {{ .uid }}"}
     cm = config_map("cm", "{{ .uid }}-cm", labelsTemplate=label, annotationsTemplate=annotation)
     await fleet.template(configMaps=[cm])
@@ -101,40 +105,40 @@ async def test_q5_labels_and_annotations_are_templates(world: World) -> None:
 
 
 @pytest.mark.criterion("Q6")
-async def test_q6_int_makes_a_number(world: World) -> None:
-    spec = await spec_of(world, {"replicas": "{{ .n | int }}"}, replicas="3")
+async def test_q6_int_makes_a_number(harness: TenancyHarness) -> None:
+    spec = await spec_of(harness, {"replicas": "{{ .n | int }}"}, replicas="3")
     assert spec["replicas"] == 3
 
 
 @pytest.mark.criterion("Q7")
 @pytest.mark.parametrize(("value", "paused"), [("yes", True), ("no", False)])
-async def test_q7_bool_makes_a_boolean(world: World, value: str, paused: bool) -> None:
-    spec = await spec_of(world, {"paused": "{{ .flag | bool }}"}, image=value)
+async def test_q7_bool_makes_a_boolean(harness: TenancyHarness, value: str, paused: bool) -> None:
+    spec = await spec_of(harness, {"paused": "{{ .flag | bool }}"}, image=value)
     assert spec.get("paused", False) is paused
 
 
 @pytest.mark.criterion("Q8")
-async def test_q8_float_makes_a_number(world: World) -> None:
+async def test_q8_float_makes_a_number(harness: TenancyHarness) -> None:
     fields = {"progressDeadlineSeconds": "{{ .n | float }}"}
-    spec = await spec_of(world, fields, replicas="700.0")
+    spec = await spec_of(harness, fields, replicas="700.0")
     assert spec["progressDeadlineSeconds"] == 700
 
 
 @pytest.mark.criterion("Q9")
-async def test_q9_int_of_a_default(world: World) -> None:
-    spec = await spec_of(world, {"replicas": '{{ .missing | default "7" | int }}'})
+async def test_q9_int_of_a_default(harness: TenancyHarness) -> None:
+    spec = await spec_of(harness, {"replicas": '{{ .missing | default "7" | int }}'})
     assert spec["replicas"] == 7
 
 
 @pytest.mark.criterion("Q10")
-async def test_q10_int_of_what_is_no_number_is_0(world: World) -> None:
-    spec = await spec_of(world, {"replicas": "{{ .n | int }}"}, replicas="junk")
+async def test_q10_int_of_what_is_no_number_is_0(harness: TenancyHarness) -> None:
+    spec = await spec_of(harness, {"replicas": "{{ .n | int }}"}, replicas="junk")
     assert spec["replicas"] == 0
 
 
 @pytest.mark.criterion("Q11")
-async def test_q11_an_unknown_variable_fails_its_resource_alone(world: World) -> None:
-    fleet = await one_tenant(world)
+async def test_q11_an_unknown_variable_fails_its_resource_alone(harness: TenancyHarness) -> None:
+    fleet = await one_tenant(harness)
     good = config_map("good", "{{ .uid }}-good")
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "{{ .x }}"}), good])
     await fleet.until(TenantTemplate, "app", "VariablesKnown", "False", "UnknownVariables")
@@ -146,29 +150,29 @@ async def test_q11_an_unknown_variable_fails_its_resource_alone(world: World) ->
     await fleet.there(CONFIG_MAP, "a-good")
 
 
-async def assert_refused(world: World, name: str, reason: str) -> None:
-    fleet = await one_tenant(world)
+async def assert_refused(harness: TenancyHarness, name: str, reason: str) -> None:
+    fleet = await one_tenant(harness)
     await fleet.template(configMaps=[config_map("cm", name)])
     reported = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
     assert reason in reported.message
-    await world.idle()
+    await harness.idle()
     assert await fleet.tenants() == []
 
 
 @pytest.mark.criterion("Q12")
-async def test_q12_an_unknown_function_in_a_name_is_refused(world: World) -> None:
-    await assert_refused(world, "{{ .uid | shout }}", "shout")
+async def test_q12_an_unknown_function_in_a_name_is_refused(harness: TenancyHarness) -> None:
+    await assert_refused(harness, "{{ .uid | shout }}", "shout")
 
 
 @pytest.mark.criterion("Q13")
-async def test_q13_a_template_that_cannot_be_parsed_is_refused(world: World) -> None:
-    await assert_refused(world, "{{ .uid | ", "cm: ")
+async def test_q13_a_template_that_cannot_be_parsed_is_refused(harness: TenancyHarness) -> None:
+    await assert_refused(harness, "{{ .uid | ", "cm: ")
 
 
 @pytest.mark.criterion("Q14")
-async def test_q14_default_gives_the_value_where_there_is_one(world: World) -> None:
+async def test_q14_default_gives_the_value_where_there_is_one(harness: TenancyHarness) -> None:
     found = await rendered(
-        world,
+        harness,
         k='{{ .uid | default "other" }}',
         condition='{{ if eq .uid "a" }}first{{ else }}other{{ end }}',
     )
@@ -176,9 +180,11 @@ async def test_q14_default_gives_the_value_where_there_is_one(world: World) -> N
 
 
 @pytest.mark.criterion("FAULT-B21")
-async def test_b21_numbers_compare_as_numbers_and_are_text_within_a_text(world: World) -> None:
+async def test_b21_numbers_compare_as_numbers_and_are_text_within_a_text(
+    harness: TenancyHarness,
+) -> None:
     found = await rendered(
-        world,
+        harness,
         text="p-{{ .n | int }}",
         unit="{{ .n | int }}Mi",
         greater="{{ if gt (int .n) 2 }}yes{{ else }}no{{ end }}",

@@ -14,7 +14,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.crds import install_crds
 from tests.limits import CRD_SECONDS
 from tests.manifests.installation import of_kind
-from tests.tenancy.harness import CONFIG_MAP, REGISTRY, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, REGISTRY, TenancyHarness, config_map
 from tests.tenancy.shared_server import DEFINITIONS
 
 Manifest = dict[str, Any]
@@ -27,19 +27,21 @@ NAMES = ("a-cm", "b-cm", "a-kept", "b-kept")
 
 
 @pytest.fixture
-async def world(tmp_path: Path) -> AsyncIterator[World]:
+async def harness(tmp_path: Path) -> AsyncIterator[TenancyHarness]:
     # While its CRD goes, the creation of a tenant is forbidden.
-    async with World.start(tmp_path, denied=["tenants.tenancy.ctrlruntime.dev"]) as world:
-        world.rows("a", "b")
-        await world.registry()
-        await template(world)
-        await world.ready("a-web-app", "b-web-app")
-        yield world
-        await install_crds(world.client, of_kind("CustomResourceDefinition"))
+    async with TenancyHarness.start(
+        tmp_path, denied=["tenants.tenancy.ctrlruntime.dev"]
+    ) as harness:
+        harness.rows("a", "b")
+        await harness.registry()
+        await template(harness)
+        await harness.ready("a-web-app", "b-web-app")
+        yield harness
+        await install_crds(harness.client, of_kind("CustomResourceDefinition"))
 
 
-async def template(world: World) -> None:
-    await world.template(
+async def template(harness: TenancyHarness) -> None:
+    await harness.template(
         configMaps=[
             config_map("cm", "{{ .uid }}-cm"),
             config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain"),
@@ -51,27 +53,27 @@ def definition(kind: Kind) -> str:
     return f"{kind.mapping().plural}.{GROUP}"
 
 
-async def delete_definitions(world: World, *kinds: Kind, approved: bool = False) -> None:
+async def delete_definitions(harness: TenancyHarness, *kinds: Kind, approved: bool = False) -> None:
     """`kubectl delete crd`, and wait until they are gone."""
     if approved:
         patch = {"metadata": {"annotations": {APPROVAL: "true"}}}
         for kind in kinds:
-            await world.client.patch(DEFINITIONS, definition(kind), patch, type=PatchType.MERGE)
-    await asyncio.gather(*(world.client.delete(DEFINITIONS, definition(kind)) for kind in kinds))
+            await harness.client.patch(DEFINITIONS, definition(kind), patch, type=PatchType.MERGE)
+    await asyncio.gather(*(harness.client.delete(DEFINITIONS, definition(kind)) for kind in kinds))
     for kind in kinds:
-        await world.gone(DEFINITIONS, definition(kind), timeout=CRD_SECONDS)
+        await harness.gone(DEFINITIONS, definition(kind), timeout=CRD_SECONDS)
 
 
-async def reinstall(world: World) -> None:
+async def reinstall(harness: TenancyHarness) -> None:
     """`kubectl apply -f install.yaml`, with a manager that starts anew."""
-    await world.stop_manager()
-    await install_crds(world.client, of_kind("CustomResourceDefinition"))
-    await world.start_manager()
+    await harness.stop_manager()
+    await install_crds(harness.client, of_kind("CustomResourceDefinition"))
+    await harness.start_manager()
 
 
-async def uids(world: World) -> dict[str, str]:
+async def uids(harness: TenancyHarness) -> dict[str, str]:
     """The UIDs of the tenants' objects that are there and not being deleted."""
-    found = {name: await world.get(CONFIG_MAP, name) for name in NAMES}
+    found = {name: await harness.get(CONFIG_MAP, name) for name in NAMES}
     return {
         name: item["metadata"]["uid"]
         for name, item in found.items()
@@ -79,10 +81,10 @@ async def uids(world: World) -> dict[str, str]:
     }
 
 
-async def annotate(world: World, kind: Kind, name: str, value: str) -> None:
+async def annotate(harness: TenancyHarness, kind: Kind, name: str, value: str) -> None:
     patch = {"metadata": {"annotations": {APPROVAL: value}}}
-    await world.client.patch(
-        kind.mapping(), name, patch, namespace=world.namespace, type=PatchType.MERGE
+    await harness.client.patch(
+        kind.mapping(), name, patch, namespace=harness.namespace, type=PatchType.MERGE
     )
 
 
@@ -91,155 +93,165 @@ async def annotate(world: World, kind: Kind, name: str, value: str) -> None:
     "kinds", [OURS, (Tenant,), (TenantRegistry,)], ids=["all", "tenants", "registries"]
 )
 async def test_h_a9_deleting_the_crds_deletes_no_object_of_a_tenant(
-    world: World, kinds: tuple[Kind, ...]
+    harness: TenancyHarness, kinds: tuple[Kind, ...]
 ) -> None:
-    before = await uids(world)
+    before = await uids(harness)
     assert sorted(before) == sorted(NAMES)
-    mark = world.mark()
-    await delete_definitions(world, *kinds)
-    assert await uids(world) == before
-    await reinstall(world)
+    mark = harness.mark()
+    await delete_definitions(harness, *kinds)
+    assert await uids(harness) == before
+    await reinstall(harness)
     if TenantRegistry in kinds:
-        await world.registry()
+        await harness.registry()
     if TenantTemplate in kinds:
-        await template(world)
-    await world.ready("a-web-app", "b-web-app")
-    assert await uids(world) == before
+        await template(harness)
+    await harness.ready("a-web-app", "b-web-app")
+    assert await uids(harness) == before
     deleted = [
         entry.name
-        for entry in world.environment.proxy.log.entries(mark)
+        for entry in harness.environment.proxy.log.entries(mark)
         if (entry.user, entry.verb, entry.resource) == ("manager", "delete", "configmaps")
     ]
     assert deleted == []
 
 
 @pytest.mark.criterion("H-A9")
-async def test_h_a9_with_the_approval_the_objects_go_with_their_crd(world: World) -> None:
-    before = await uids(world)
-    await delete_definitions(world, Tenant, TenantRegistry, approved=True)
-    after = await uids(world)
+async def test_h_a9_with_the_approval_the_objects_go_with_their_crd(
+    harness: TenancyHarness,
+) -> None:
+    before = await uids(harness)
+    await delete_definitions(harness, Tenant, TenantRegistry, approved=True)
+    after = await uids(harness)
     assert after == {name: uid for name, uid in before.items() if name.endswith("kept")}
 
 
 @pytest.mark.criterion("H-A9")
-async def test_h_a9_templates_that_went_with_their_crd_take_no_tenant_along(world: World) -> None:
+async def test_h_a9_templates_that_went_with_their_crd_take_no_tenant_along(
+    harness: TenancyHarness,
+) -> None:
     """Also after the CRD was installed again, until somebody approves or applies the template."""
     await asyncio.sleep(1.1)  # the new CRD is younger than the tenants, in whole seconds
-    before = await uids(world)
-    await delete_definitions(world, TenantTemplate)
+    before = await uids(harness)
+    await delete_definitions(harness, TenantTemplate)
     await asyncio.sleep(3)  # a few syncs
-    assert await uids(world) == before
-    await reinstall(world)
-    found = await world.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
+    assert await uids(harness) == before
+    await reinstall(harness)
+    found = await harness.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
     assert "'web-app'" in found.message
     assert APPROVAL in found.message
-    assert await uids(world) == before
-    await template(world)
-    await world.registry_condition("TenantsSynced", "True")
-    assert await uids(world) == before
-    await delete_definitions(world, TenantTemplate)
-    await reinstall(world)
-    await world.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
-    await annotate(world, TenantRegistry, REGISTRY, "true")
-    await world.gone(Tenant.mapping(), "a-web-app")
-    await world.gone(CONFIG_MAP, "a-cm")
+    assert await uids(harness) == before
+    await template(harness)
+    await harness.registry_condition("TenantsSynced", "True")
+    assert await uids(harness) == before
+    await delete_definitions(harness, TenantTemplate)
+    await reinstall(harness)
+    await harness.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
+    await annotate(harness, TenantRegistry, REGISTRY, "true")
+    await harness.gone(Tenant.mapping(), "a-web-app")
+    await harness.gone(CONFIG_MAP, "a-cm")
 
 
 @pytest.mark.criterion("H-A9")
-async def test_h_a9_a_protected_registry_that_is_deleted_holds_its_tenants(world: World) -> None:
-    before = await uids(world)
-    await world.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=world.namespace)
-    found = await world.registry_condition("RemovalPending", "True", "DeletionProtected")
+async def test_h_a9_a_protected_registry_that_is_deleted_holds_its_tenants(
+    harness: TenancyHarness,
+) -> None:
+    before = await uids(harness)
+    await harness.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=harness.namespace)
+    found = await harness.registry_condition("RemovalPending", "True", "DeletionProtected")
     assert "2 tenants would go with it" in found.message
     assert f'{APPROVAL}: "true"' in found.message
-    await world.idle()
-    assert await uids(world) == before
-    await annotate(world, TenantRegistry, REGISTRY, "true")
-    await world.gone(TenantRegistry.mapping(), REGISTRY)
-    assert sorted(await uids(world)) == ["a-kept", "b-kept"]
+    await harness.idle()
+    assert await uids(harness) == before
+    await annotate(harness, TenantRegistry, REGISTRY, "true")
+    await harness.gone(TenantRegistry.mapping(), REGISTRY)
+    assert sorted(await uids(harness)) == ["a-kept", "b-kept"]
 
 
 @pytest.mark.criterion("H-A9")
-async def test_h_a9_a_registry_can_go_and_leave_its_tenants(world: World) -> None:
-    before = await uids(world)
-    await world.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=world.namespace)
-    await world.registry_condition("RemovalPending", "True", "DeletionProtected")
-    await annotate(world, TenantRegistry, REGISTRY, "release")
-    await world.gone(TenantRegistry.mapping(), REGISTRY)
-    await world.idle()
-    tenant = await world.tenant("a-web-app")
+async def test_h_a9_a_registry_can_go_and_leave_its_tenants(harness: TenancyHarness) -> None:
+    before = await uids(harness)
+    await harness.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=harness.namespace)
+    await harness.registry_condition("RemovalPending", "True", "DeletionProtected")
+    await annotate(harness, TenantRegistry, REGISTRY, "release")
+    await harness.gone(TenantRegistry.mapping(), REGISTRY)
+    await harness.idle()
+    tenant = await harness.tenant("a-web-app")
     assert tenant is not None
     assert not tenant.metadata.owner_references
-    assert await uids(world) == before
-    await world.registry()
-    await world.eventually(
-        lambda: world.tenant("a-web-app"), lambda seen: bool(seen.metadata.owner_references)
+    assert await uids(harness) == before
+    await harness.registry()
+    await harness.eventually(
+        lambda: harness.tenant("a-web-app"), lambda seen: bool(seen.metadata.owner_references)
     )
-    await world.ready("a-web-app", "b-web-app")
-    assert await uids(world) == before
+    await harness.ready("a-web-app", "b-web-app")
+    assert await uids(harness) == before
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_registry_says_which_paused_tenant_it_waits_for(world: World) -> None:
+async def test_h_a6_a_registry_says_which_paused_tenant_it_waits_for(
+    harness: TenancyHarness,
+) -> None:
     patch: Manifest = {"metadata": {"annotations": {"ctrlruntime.dev/paused": "true"}}}
-    await world.client.patch(
-        Tenant.mapping(), "a-web-app", patch, namespace=world.namespace, type=PatchType.MERGE
+    await harness.client.patch(
+        Tenant.mapping(), "a-web-app", patch, namespace=harness.namespace, type=PatchType.MERGE
     )
-    await world.condition("a-web-app", "Paused", "True")
-    await annotate(world, TenantRegistry, REGISTRY, "true")
-    await world.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=world.namespace)
-    found = await world.registry_condition("RemovalPending", "True", "TenantsPaused")
+    await harness.condition("a-web-app", "Paused", "True")
+    await annotate(harness, TenantRegistry, REGISTRY, "true")
+    await harness.client.delete(TenantRegistry.mapping(), REGISTRY, namespace=harness.namespace)
+    found = await harness.registry_condition("RemovalPending", "True", "TenantsPaused")
     assert "a-web-app (it is paused; remove its annotation ctrlruntime.dev/paused)" in found.message
-    await world.registry_condition("Ready", "False", "RemovalPending")
+    await harness.registry_condition("Ready", "False", "RemovalPending")
     patch = {"metadata": {"annotations": {"ctrlruntime.dev/paused": None}}}
-    await world.client.patch(
-        Tenant.mapping(), "a-web-app", patch, namespace=world.namespace, type=PatchType.MERGE
+    await harness.client.patch(
+        Tenant.mapping(), "a-web-app", patch, namespace=harness.namespace, type=PatchType.MERGE
     )
-    await world.gone(TenantRegistry.mapping(), REGISTRY)
+    await harness.gone(TenantRegistry.mapping(), REGISTRY)
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_row_that_waits_behind_a_stuck_tenant_says_so(world: World) -> None:
+async def test_h_a6_a_row_that_waits_behind_a_stuck_tenant_says_so(harness: TenancyHarness) -> None:
     held: Manifest = {"metadata": {"finalizers": ["example.com/slow"]}}
-    await world.client.patch(
-        CONFIG_MAP, "a-cm", held, namespace=world.namespace, type=PatchType.MERGE
+    await harness.client.patch(
+        CONFIG_MAP, "a-cm", held, namespace=harness.namespace, type=PatchType.MERGE
     )
-    world.row("a", active=0)
-    await world.condition("a-web-app", "RemovalPending", "True", "FinalizersRemain")
+    harness.row("a", active=0)
+    await harness.condition("a-web-app", "RemovalPending", "True", "FinalizersRemain")
 
     async def removals() -> int:
-        registry = await world.client.get(TenantRegistry, REGISTRY, namespace=world.namespace)
+        registry = await harness.client.get(TenantRegistry, REGISTRY, namespace=harness.namespace)
         return int(registry.status.removals_pending)
 
-    await world.eventually(removals, lambda seen: seen == 1)
-    world.row("a")
-    found = await world.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
+    await harness.eventually(removals, lambda seen: seen == 1)
+    harness.row("a")
+    found = await harness.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
     assert "'a-web-app'" in found.message
     assert "example.com/slow" in found.message
     held = {"metadata": {"finalizers": None}}
-    await world.client.patch(
-        CONFIG_MAP, "a-cm", held, namespace=world.namespace, type=PatchType.MERGE
+    await harness.client.patch(
+        CONFIG_MAP, "a-cm", held, namespace=harness.namespace, type=PatchType.MERGE
     )
-    await world.registry_condition("TenantsSynced", "True")
-    await world.ready("a-web-app")
-    await world.eventually(removals, lambda seen: seen == 0)
+    await harness.registry_condition("TenantsSynced", "True")
+    await harness.ready("a-web-app")
+    await harness.eventually(removals, lambda seen: seen == 0)
 
 
 @pytest.mark.criterion("H-A7")
 @pytest.mark.criterion("FAULT-B27")
-async def test_h_a7_resources_added_to_a_tenant_by_hand_are_reverted(world: World) -> None:
+async def test_h_a7_resources_added_to_a_tenant_by_hand_are_reverted(
+    harness: TenancyHarness,
+) -> None:
     """A list entry and a variable of another field manager: an apply alone would leave both."""
-    tenant = await world.tenant("a-web-app")
+    tenant = await harness.tenant("a-web-app")
     assert tenant is not None
     patch: list[Manifest] = [
         {"op": "add", "path": "/spec/configMaps/-", "value": config_map("mine", "mine")},
         {"op": "add", "path": "/spec/variables/mine", "value": "x"},
     ]
-    await world.client.patch(
+    await harness.client.patch(
         Tenant.mapping(),
         "a-web-app",
         patch,
-        namespace=world.namespace,
+        namespace=harness.namespace,
         type=PatchType.JSON,
         field_manager="kubectl-edit",
     )
@@ -249,7 +261,7 @@ async def test_h_a7_resources_added_to_a_tenant_by_hand_are_reverted(world: Worl
             tenant.metadata.generation or 0
         )
 
-    await world.eventually(lambda: world.tenant("a-web-app"), is_as_before)
-    await world.gone(CONFIG_MAP, "mine")
-    await world.ready("a-web-app")
-    await world.idle()
+    await harness.eventually(lambda: harness.tenant("a-web-app"), is_as_before)
+    await harness.gone(CONFIG_MAP, "mine")
+    await harness.ready("a-web-app")
+    await harness.idle()

@@ -8,21 +8,21 @@ import pytest
 
 from apis.tenancy import TenantRegistry
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, World, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("G-T3")]
 UIDS = tuple(f"t{number}" for number in range(6))
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 async def made(
-    world: World, *entries: dict[str, Any], guard: dict[str, Any] | None = None
+    harness: TenancyHarness, *entries: dict[str, Any], guard: dict[str, Any] | None = None
 ) -> Fleet:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     for uid in UIDS:
         fleet.row(uid, plan="pro", image="eu,us")
     await fleet.registry(deletionGuard=guard or {})
@@ -32,7 +32,7 @@ async def made(
 
 
 async def names(fleet: Fleet) -> set[str]:
-    found = await fleet.world.client.list(CONFIG_MAP, fleet.namespace)
+    found = await fleet.harness.client.list(CONFIG_MAP, fleet.namespace)
     return {item["metadata"]["name"] for item in found} - {"kube-root-ca.crt"}
 
 
@@ -52,10 +52,10 @@ PRO: dict[str, Any] = {"when": '{{ eq .planId "pro" }}'}
     ids=["when", "forEach", "nameTemplate"],
 )
 async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_that_vanish_are(
-    world: World, entry: dict[str, Any], change: str
+    harness: TenancyHarness, entry: dict[str, Any], change: str
 ) -> None:
-    fleet = await made(world, entry)
-    before, since = await names(fleet), world.mark()
+    fleet = await made(harness, entry)
+    before, since = await names(fleet), harness.mark()
     fleet.sql(f"UPDATE tenants SET {change}")
     held = await fleet.until(
         TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
@@ -65,18 +65,18 @@ async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_
         "would lose objects, none did"
     ) in held.message
     await fleet.event("TooManyDeletions")
-    await world.idle()
-    await world.restart_manager()
+    await harness.idle()
+    await harness.restart_manager()
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions")
-    await world.idle()
+    await harness.idle()
     assert await names(fleet) == before
     assert [e for e in fleet.writes(since) if e.startswith("delete")] == []
 
 
 async def test_g_t3_the_rows_back_or_an_approval_end_it_and_a_row_alone_goes_on(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await made(world, config_map("extra", "{{ .uid }}-extra", **PRO))
+    fleet = await made(harness, config_map("extra", "{{ .uid }}-extra", **PRO))
     fleet.row(UIDS[0], plan="basic", image="eu,us")
     await fleet.gone(CONFIG_MAP, f"{UIDS[0]}-extra")
     registry = await fleet.read(TenantRegistry, "registry")
@@ -102,10 +102,10 @@ async def test_g_t3_the_rows_back_or_an_approval_end_it_and_a_row_alone_goes_on(
 
 
 async def test_g_t3_values_that_only_change_content_or_retained_objects_hold_nothing(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
     fleet = await made(
-        world,
+        harness,
         config_map("kept", "{{ .uid }}-kept", deletionPolicy="Retain", **PRO),
         config_map("content", "{{ .uid }}-content", {"plan": "{{ .planId }}"}),
     )

@@ -28,7 +28,7 @@ from tests.tenancy.databases import (
     make_on_server,
 )
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import World, config_map
+from tests.tenancy.harness import TenancyHarness, config_map
 
 UIDS = ("a", "A", "it's; DROP TABLE rows_ --", 'say "%s"', "untouched")
 COLUMN = 'st%a"te`'
@@ -292,33 +292,35 @@ async def test_1_a_column_that_a_mapping_reads_is_refused_since_it_would_loop(
 
 
 @pytest.fixture
-def world(shared_world: World) -> World:
-    return shared_world
+def harness(shared_harness: TenancyHarness) -> TenancyHarness:
+    return shared_harness
 
 
 def column_of(fleet: Fleet) -> dict[str, str]:
-    place = fleet.world.folder / fleet.file
+    place = fleet.harness.folder / fleet.file
     with contextlib.closing(sqlite3.connect(place)) as database:
         return dict(database.execute("SELECT uid, state FROM tenants"))
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_1_a_registry_writes_states_back_and_without_it_never_writes(world: World) -> None:
-    fleet = await Fleet.make(world)
+async def test_1_a_registry_writes_states_back_and_without_it_never_writes(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
     fleet.rows("a", "b")
     fleet.sql("ALTER TABLE tenants ADD COLUMN state TEXT")
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await fleet.ready("a-app", "b-app")
-    await world.idle()
+    await harness.idle()
     assert column_of(fleet) == {"a": None, "b": None}
     write_back = {"column": "state", "intervalSeconds": 1}
     await fleet.patch(TenantRegistry, "registry", {"spec": {"source": {"writeBack": write_back}}})
-    await world.eventually(lambda: settled(fleet, {"a": "Ready", "b": "Ready"}))
+    await harness.eventually(lambda: settled(fleet, {"a": "Ready", "b": "Ready"}))
     await fleet.until(TenantRegistry, "registry", "StatesWritten", "True", "Written")
-    await world.idle()
+    await harness.idle()
     before = await fleet.get(TenantRegistry.mapping(), "registry")
-    await world.idle(within=1.5)
+    await harness.idle(within=1.5)
     after = await fleet.get(TenantRegistry.mapping(), "registry")
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
@@ -329,9 +331,9 @@ async def settled(fleet: Fleet, states: Mapping[str, str]) -> bool:
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_1_a_column_that_is_not_there_is_a_condition_and_an_event_and_tenants_go_on(
-    world: World,
+    harness: TenancyHarness,
 ) -> None:
-    fleet = await Fleet.make(world)
+    fleet = await Fleet.make(harness)
     fleet.rows("a")
     write_back = {"column": "nowhere", "intervalSeconds": 1}
     await fleet.registry(source={**fleet.source(), "writeBack": write_back})

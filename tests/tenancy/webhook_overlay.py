@@ -24,7 +24,7 @@ from ctrlruntime.webhook.rotation_options import RotationOptions
 from manager.options import RunOptions
 from tests.manifests.installation import NAMESPACE, Manifest, add, of_kind, of_webhooks, remove
 from tests.tenancy.harness import NAMESPACE_KIND
-from tests.tenancy.rights_scenario import LeadersWorld
+from tests.tenancy.rights_scenario import LeadersHarness
 from tests.webhook.handshakes import Clock
 
 ROTATION = RotationOptions(
@@ -38,7 +38,7 @@ ROTATION = RotationOptions(
 have clocks of their own."""
 
 
-def told() -> dict[str, str]:
+def deployed_options() -> dict[str, str]:
     """The arguments of the installation's Deployment."""
     (deployment,) = of_kind("Deployment")
     (container,) = deployment["spec"]["template"]["spec"]["containers"]
@@ -56,15 +56,15 @@ def added(port: int) -> list[Manifest]:
 
 
 @dataclass(slots=True)
-class WebhooksWorld(LeadersWorld):
-    """A world whose manager serves webhooks, on a clock that is set."""
+class WebhooksHarness(LeadersHarness):
+    """A harness whose manager serves webhooks, on a clock that is set."""
 
     clock: Clock = field(default_factory=lambda: Clock(datetime.now(UTC) - timedelta(days=500)))
     port: int = field(default_factory=free_port)
 
     def manager_options(self) -> ManagerOptions:
         """As the overlay says, on free ports of loopback."""
-        given = told()
+        given = deployed_options()
         assert self.options.webhooks is ("webhooks" in given)
         run = RunOptions(
             webhook_service_name=given["webhook-service-name"],
@@ -79,7 +79,7 @@ class WebhooksWorld(LeadersWorld):
             rotation=ROTATION,
             clock=self.clock,
         )
-        return replace(LeadersWorld.manager_options(self), webhook=webhook)
+        return replace(LeadersHarness.manager_options(self), webhook=webhook)
 
     @property
     def secret(self) -> str:
@@ -89,7 +89,7 @@ class WebhooksWorld(LeadersWorld):
     @property
     def configuration(self) -> str:
         """What the API server calls the webhooks by."""
-        return told()["webhook-configuration"]
+        return deployed_options()["webhook-configuration"]
 
     @property
     def certificates(self) -> CertificateSet:
@@ -137,55 +137,55 @@ class WebhooksWorld(LeadersWorld):
         return False  # who does not answer is passed over
 
 
-async def certificates_come_and_go(world: WebhooksWorld) -> None:
+async def certificates_come_and_go(harness: WebhooksHarness) -> None:
     """Certificates are made, replaced in time and after a loss; the API server trusts them throughout."""
-    namespace = f"{world.namespace}-hooks"
-    await world.make_namespace(namespace)
+    namespace = f"{harness.namespace}-hooks"
+    await harness.make_namespace(namespace)
     try:
-        first = world.certificates
-        await world.eventually(world.is_trusted)
-        await world.eventually(lambda: world.is_asked(namespace))
+        first = harness.certificates
+        await harness.eventually(harness.is_trusted)
+        await harness.eventually(lambda: harness.is_asked(namespace))
         for days in (50, 50, 20):  # another certificate, another authority, the first one forgotten
-            before = world.certificates
-            world.clock.advance(days)
-            rotate(world)
-            await world.eventually(partial(is_followed, world, before))
-            await world.eventually(world.is_trusted)
-            await world.eventually(lambda: world.is_asked(namespace))
+            before = harness.certificates
+            harness.clock.advance(days)
+            rotate(harness)
+            await harness.eventually(partial(is_followed, harness, before))
+            await harness.eventually(harness.is_trusted)
+            await harness.eventually(lambda: harness.is_asked(namespace))
         assert first.authority.certificate not in (
-            world.certificates.authority.certificate,
-            *world.certificates.previous,
+            harness.certificates.authority.certificate,
+            *harness.certificates.previous,
         )
-        await what_is_lost_is_put_back(world)
-        await world.eventually(lambda: world.is_asked(namespace))
+        await what_is_lost_is_put_back(harness)
+        await harness.eventually(lambda: harness.is_asked(namespace))
     finally:
-        await world.client.delete(NAMESPACE_KIND, namespace)
+        await harness.client.delete(NAMESPACE_KIND, namespace)
 
 
-def rotate(world: WebhooksWorld) -> None:
+def rotate(harness: WebhooksHarness) -> None:
     """The clock was moved."""
-    assert world.manager is not None
-    assert world.manager.webhooks.certificates is not None
-    world.manager.webhooks.certificates.look()
+    assert harness.manager is not None
+    assert harness.manager.webhooks.certificates is not None
+    harness.manager.webhooks.certificates.look()
 
 
-async def is_followed(world: WebhooksWorld, before: CertificateSet) -> bool:
+async def is_followed(harness: WebhooksHarness, before: CertificateSet) -> bool:
     """Whether something else is served than before, and nothing is due."""
-    now = world.certificates
-    return now.data() != before.data() and due(now, ROTATION) > world.clock()
+    now = harness.certificates
+    return now.data() != before.data() and due(now, ROTATION) > harness.clock()
 
 
-async def what_is_lost_is_put_back(world: WebhooksWorld) -> None:
+async def what_is_lost_is_put_back(harness: WebhooksHarness) -> None:
     """The Secret that somebody deleted, and the bundle that somebody took away."""
-    await world.client.delete(SECRET, world.secret, namespace=NAMESPACE)
+    await harness.client.delete(SECRET, harness.secret, namespace=NAMESPACE)
 
     async def secret() -> Manifest | None:
         try:
-            return await world.client.get(SECRET, world.secret, namespace=NAMESPACE)
+            return await harness.client.get(SECRET, harness.secret, namespace=NAMESPACE)
         except NotFound:
             return None
 
-    await world.eventually(secret)
+    await harness.eventually(secret)
     gone = [{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]
-    await world.client.patch(VALIDATING, world.configuration, gone, type=PatchType.JSON)
-    await world.eventually(world.is_trusted)
+    await harness.client.patch(VALIDATING, harness.configuration, gone, type=PatchType.JSON)
+    await harness.eventually(harness.is_trusted)

@@ -48,9 +48,9 @@ class Following:
         """Versions by key, made from the events alone."""
         self.unknown_deletions: set[str] = set()
         self.wrong: list[str] = []
-        self.informer.add_handler(self._tell)
+        self.informer.add_handler(self._deliver)
 
-    def _tell(self, event: Event) -> None:
+    def _deliver(self, event: Event) -> None:
         if isinstance(event, DeleteEvent):
             if self.handled.pop((event.old.namespace, event.old.name), None) is None:
                 self.wrong.append(f"{event.old.name} deleted, but it was not there")

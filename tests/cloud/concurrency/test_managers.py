@@ -19,7 +19,7 @@ from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.tasks.task import Concurrency, Retries, Supersede
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, TaskDriverHarness, run_of
 
 LIMIT = 2
 NAMES = [f"acme-{number}" for number in range(5)]
@@ -54,7 +54,7 @@ class Seat:
 class Schedule:
     """A random schedule; `seed` decides all of it."""
 
-    world: World
+    harness: TaskDriverHarness
     stack: AsyncExitStack
     seed: int
     seats: list[Seat] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Schedule:
             if not seat.leads:
                 raise Deposed
 
-        life = await self.stack.enter_async_context(self.world.life(fence=fence))
+        life = await self.stack.enter_async_context(self.harness.life(fence=fence))
         ledger = life.tools.limiter
         assert isinstance(ledger, ConcurrencyLimiter)
         keeper = LedgerKeeper(
@@ -86,7 +86,7 @@ class Schedule:
             client=life.cache.live_client,
             subresources=[TERRAFORM],
             crds=Definitions(life.cache.live_client),
-            clock=self.world.clock,
+            clock=self.harness.clock,
         )
         seat = Seat(life, keeper)
         life.cache.informer(InstanceTerraform).add_handler(partial(keeper.observe, TERRAFORM))
@@ -122,30 +122,30 @@ class Schedule:
 
     async def run_on(self, _name: str) -> None:
         """Something happens to a run."""
-        live = self.world.outside.live()
+        live = self.harness.outside.live()
         if not live:
             return
         run = self.random.choice(live)
         state = self.random.choice(
             [RunState.RUNNING, RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED]
         )
-        self.world.outside.move(run.run_id, state)
+        self.harness.outside.move(run.run_id, state)
 
     async def change(self, name: str) -> None:
-        await self.world.change(name, domain=f"d{self.random.randrange(3)}.example.com")
+        await self.harness.change(name, domain=f"d{self.random.randrange(3)}.example.com")
 
     async def depose(self, _name: str) -> None:
         await self.take_over()
 
     async def fault(self, _name: str) -> None:
-        self.world.outside.fault = (1, self.random.choice(["fail", "lose"]))
+        self.harness.outside.fault = (1, self.random.choice(["fail", "lose"]))
 
     async def wait(self, _name: str) -> None:
-        self.world.clock.advance(self.random.choice([0.5, 3, 30]))
+        self.harness.clock.advance(self.random.choice([0.5, 3, 30]))
 
     def check(self) -> None:
         """What holds at every moment."""
-        outside = self.world.outside
+        outside = self.harness.outside
         assert set(outside.begun.values()) <= {1}, "no identity is started twice"
         owners = [outside.owners[run.run_id] for run in outside.live()]
         assert len(owners) == len(set(owners)), "no object has two runs"
@@ -153,15 +153,15 @@ class Schedule:
 
     async def converge(self) -> None:
         """Faults stop: everybody's turn comes."""
-        self.world.outside.fault = None
+        self.harness.outside.fault = None
         await self.take_over()
         for _ in range(12):
             for name in NAMES:
                 await self.leader.life.drive(name, definition=self.definition)
                 self.check()
-            for run in self.world.outside.live():
-                self.world.outside.move(run.run_id, RunState.SUCCEEDED)
-            self.world.clock.advance(30)
+            for run in self.harness.outside.live():
+                self.harness.outside.move(run.run_id, RunState.SUCCEEDED)
+            self.harness.clock.advance(30)
 
 
 @pytest.mark.criterion("SG-20")
@@ -169,17 +169,17 @@ class Schedule:
 @pytest.mark.criterion("SG-43")
 @pytest.mark.criterion("SG-44")
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_random_schedule(world: World, seed: int) -> None:
+async def test_a_random_schedule(harness: TaskDriverHarness, seed: int) -> None:
     for name in NAMES:
-        await world.make(name)
+        await harness.make(name)
     async with AsyncExitStack() as stack:
-        schedule = Schedule(world, stack, seed)
+        schedule = Schedule(harness, stack, seed)
         await schedule.take_over()
         for _ in range(80):
             await schedule.step()
             schedule.check()
         await schedule.converge()
-    for item in await world.admin.list(InstanceTerraform, NAMESPACE):
+    for item in await harness.admin.list(InstanceTerraform, NAMESPACE):
         run = run_of(item.status)
         assert run.state is TaskState.DONE
         assert item.status.succeeded is not None

@@ -44,11 +44,11 @@ class Scene:
     forkserver: ForkServer
     folder: Path
     words: list[str] = field(default_factory=list)
-    lives: CrashHarness = field(init=False)
+    crashes: CrashHarness = field(init=False)
 
     def __post_init__(self) -> None:
         written = Match(user="manager", verb="write", resource="*.cloud.ctrlruntime.dev*")
-        self.lives = CrashHarness(self.environment.proxy, self.born, self.shown, written)
+        self.crashes = CrashHarness(self.environment.proxy, self.start_manager, self.shown, written)
 
     @classmethod
     @asynccontextmanager
@@ -61,7 +61,7 @@ class Scene:
     def client(self) -> Client:
         return self.environment.client("envtest")
 
-    async def born(self) -> ChildProcess:
+    async def start_manager(self) -> ChildProcess:
         args = [
             str(self.environment.kubeconfig("manager")),
             str(self.folder / "runs"),
@@ -188,7 +188,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Calm:
 
     async def live() -> Calm:
         async with Scene.start(tmp_path_factory.mktemp("calm")) as scene:
-            seen = await a_whole_life(scene, scene.lives.calm)
+            seen = await a_whole_life(scene, scene.crashes.calm)
             return seen, begun(scene)
 
     return asyncio.run(live())
@@ -217,10 +217,10 @@ async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
     async with Scene.start(tmp_path) as scene:
 
         async def crash(holds: Callable[[], Awaitable[bool]]) -> None:
-            await scene.lives.crash_until(holds, first=first)
+            await scene.crashes.crash_until(holds, first=first)
 
         seen = await a_whole_life(scene, crash)
-        assert scene.lives.kills > 20
+        assert scene.crashes.kills > 20
         for change, there, wanted in zip(CHANGES, seen, expected, strict=True):
             assert there == wanted, change
         assert begun(scene) == runs

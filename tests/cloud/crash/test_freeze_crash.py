@@ -22,7 +22,7 @@ async def ready(folder: Path) -> AsyncIterator[Scene]:
     async with Scene.start(folder) as scene:
         await scene.environment.install_crds(ChangeFreeze)
         await scene.client.apply(manifest(), field_manager="people", force=True)
-        await scene.lives.calm(scene.ready)
+        await scene.crashes.calm(scene.ready)
         yield scene
 
 
@@ -49,18 +49,18 @@ async def test_a_manager_killed_at_every_write_of_a_freeze_begins_no_run(
     tmp_path: Path, first: str
 ) -> None:
     async with ready(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
-        client, lives, before = scene.client, scene.lives, begun(scene)
+        client, crashes, before = scene.client, scene.crashes, begun(scene)
         await stack.enter_async_context(frozen(client, systems=["Cloud"]))
         # Another version and another machine type: an upgrade and a run of terraform, which wait.
         changed = manifest("5.2.0", "n2-standard-16")
         await client.apply(changed, field_manager="people", force=True)
-        await lives.crash_until(lambda: frozen_there(scene), first=first)
+        await crashes.crash_until(lambda: frozen_there(scene), first=first)
         assert begun(scene) == before
-        during = lives.kills
+        during = crashes.kills
         assert during >= 2
         await stack.aclose()
-        await lives.crash_until(scene.ready, first=first)
-        assert lives.kills > during
+        await crashes.crash_until(scene.ready, first=first)
+        assert crashes.kills > during
         runs = begun(scene)
         assert set(runs.values()) == {1}
         new = sorted(task for task, *_ in runs - before)
@@ -76,14 +76,14 @@ async def test_a_manager_killed_at_every_write_of_a_freeze_tears_nothing_down(
     tmp_path: Path, first: str
 ) -> None:
     async with ready(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
-        client, lives, before = scene.client, scene.lives, begun(scene)
+        client, crashes, before = scene.client, scene.crashes, begun(scene)
         await stack.enter_async_context(frozen(client))
         await client.delete(Instance, NAME, namespace=NAMESPACE)
-        await lives.crash_until(lambda: deletion_held(scene), first=first)
+        await crashes.crash_until(lambda: deletion_held(scene), first=first)
         assert begun(scene) == before
         assert await scene.instance() is not None
         await stack.aclose()
-        await lives.crash_until(scene.gone, first=first)
+        await crashes.crash_until(scene.gone, first=first)
         runs = begun(scene)
         assert set(runs.values()) == {1}
         assert {task for task, operation, *_ in runs if operation == "Teardown"} == {

@@ -41,24 +41,24 @@ async def test_a_manager_killed_at_every_write_applies_an_approved_plan_once(
     tmp_path: Path, first: str
 ) -> None:
     async with Scene.start(tmp_path) as scene:
-        lives, wanted = scene.lives, manifest()
+        crashes, wanted = scene.crashes, manifest()
         wanted["spec"]["terraformRuns"] = {"approval": "Manual"}
         await scene.client.apply(wanted, field_manager="people", force=True)
 
         async def plan_waits() -> bool:
             return await waiting(scene) is not None
 
-        await lives.crash_until(plan_waits, first=first)
+        await crashes.crash_until(plan_waits, first=first)
         assert decisions(scene) == [None]
         plan = await waiting(scene)
         assert plan is not None
         await decide_on_plan(
             scene.client, NAME, namespace=NAMESPACE, digest=plan.digest, approve=True
         )
-        during = lives.kills
+        during = crashes.kills
         assert during >= 2
-        await lives.crash_until(scene.ready, first=first)
-        assert lives.kills > during
+        await crashes.crash_until(scene.ready, first=first)
+        assert crashes.kills > during
         assert decisions(scene) == [None, "Approved"]
         assert set(begun(scene).values()) == {1}
         assert Counter(task for task, *_ in begun(scene))["terraform"] == 2

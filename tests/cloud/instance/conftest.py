@@ -1,4 +1,4 @@
-"""One stage for each test."""
+"""One harness for each test."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.cloud.instance.e2e_harness import Theatre
-from tests.cloud.instance.harness import Stage
+from tests.cloud.instance.e2e_harness import E2EHarness
+from tests.cloud.instance.harness import InstanceHarness
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with Stage.start(tmp_path) as made:
+async def harness(tmp_path: Path) -> AsyncIterator[InstanceHarness]:
+    async with InstanceHarness.start(tmp_path) as made:
         yield made
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path) -> AsyncIterator[Theatre]:
-    async with Theatre.start(tmp_path) as made:
+async def e2e_harness(tmp_path: Path) -> AsyncIterator[E2EHarness]:
+    async with E2EHarness.start(tmp_path) as made:
         yield made

@@ -9,7 +9,7 @@ from ctrlruntime.manager import Manager
 from internal.cloud.runs import Run, RunName, RunOwner, RunRequest, RunState
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
-from tests.cloud.instance.harness import Stage
+from tests.cloud.instance.harness import InstanceHarness
 
 
 @dataclass
@@ -88,8 +88,8 @@ class Elsewhere:
 
 
 @dataclass(slots=True)
-class Theatre(Stage):
-    """A stage where the driver is the real one."""
+class E2EHarness(InstanceHarness):
+    """A harness where the driver is the real one."""
 
     elsewhere: Elsewhere = field(default_factory=Elsewhere)
     options: CloudOptions = field(default_factory=CloudOptions)

@@ -1,8 +1,8 @@
 """The Instance controller on an embedded API server, and a hand that plays the task driver.
 
-    async with Stage.start(tmp_path) as stage:
-        await stage.apply(instance("src-1"))
-        await stage.carry_out("InstanceTerraform", outputs={"project_id": "p"})
+    async with InstanceHarness.start(tmp_path) as harness:
+        await harness.apply(instance("src-1"))
+        await harness.carry_out("InstanceTerraform", outputs={"project_id": "p"})
 
 Nothing is run: the hand writes what a driver would write into the status of a subresource.
 """
@@ -68,7 +68,7 @@ def instance(name: str = "src-1", **fields: object) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class Stage(ManagerHarness):
+class InstanceHarness(ManagerHarness):
     """What runs, and the words of the tests."""
 
     @classmethod
@@ -78,12 +78,12 @@ class Stage(ManagerHarness):
         async with embedded("manager", folder=folder) as env:
             await env.install_crds(*KINDS, FleetRollout)
             given: dict[str, Any] = {"environment": env, "folder": folder, **more}
-            stage = cls(**given)
-            await stage.start_manager()
+            harness = cls(**given)
+            await harness.start_manager()
             try:
-                yield stage
+                yield harness
             finally:
-                await stage.stop_manager()
+                await harness.stop_manager()
 
     async def add_controllers(self, manager: Manager) -> None:
         freezes = add_change_freezes(manager, FrozenSystem.CLOUD)

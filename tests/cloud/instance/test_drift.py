@@ -25,8 +25,8 @@ from internal.cloud.subresources import SUBRESOURCES, kubernetes
 from internal.cloud.tasks.kubernetes.inventory import INVENTORY
 from internal.cloud.tasks.task import Retries
 from manager.controllers.cloud import WORKLOAD_KINDS
-from tests.cloud.instance.harness import NAMESPACE, Stage, instance
-from tests.cloud.instance.local_stage import LocalStage, local_stage
+from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance
+from tests.cloud.instance.local_harness import LocalHarness, local_harness
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.support.waiting import TIMEOUT, eventually, eventually_succeeds
 
@@ -167,10 +167,10 @@ async def deployed(
     folder: Path,
     *manifests: Manifest,
     cluster: Environment | None = None,
-    meanwhile: Callable[[Stage], Awaitable[None]] | None = None,
+    meanwhile: Callable[[InstanceHarness], Awaitable[None]] | None = None,
     busy: bool = False,
     **more: Json,
-) -> AsyncIterator[LocalStage]:
+) -> AsyncIterator[LocalHarness]:
     """A ready instance whose workload is in a cluster, by default the manager's own; `busy`: it is never idle.
 
     A repair waits `WAIT` after the first run.
@@ -180,45 +180,45 @@ async def deployed(
         replace(item, definition=quick) if item.kind is InstanceKubernetes else item
         for item in SUBRESOURCES
     ]
-    async with local_stage(folder, environment={}, subresources=subresources) as stage:
-        kubeconfig = (cluster or stage.environment).kubeconfig("admin")
-        await stage.give_secret("cluster", kubeconfig=inline(Path(kubeconfig)))
-        await stage.apply(workload(*manifests, **more))
+    async with local_harness(folder, environment={}, subresources=subresources) as harness:
+        kubeconfig = (cluster or harness.environment).kubeconfig("admin")
+        await harness.give_secret("cluster", kubeconfig=inline(Path(kubeconfig)))
+        await harness.apply(workload(*manifests, **more))
         if meanwhile is not None:
-            await meanwhile(stage)
-        await stage.phase("Ready")
+            await meanwhile(harness)
+        await harness.phase("Ready")
         if not busy:
-            await stage.idle()
-        yield stage
+            await harness.idle()
+        yield harness
 
 
-async def data_of(stage: Stage, name: str) -> Mapping[str, str] | None:
+async def data_of(harness: InstanceHarness, name: str) -> Mapping[str, str] | None:
     try:
-        found = await stage.client.get(CONFIG_MAP, name, namespace=NAMESPACE)
+        found = await harness.client.get(CONFIG_MAP, name, namespace=NAMESPACE)
     except NotFound:
         return None
     return dict(found.get("data") or {})
 
 
-async def restored(stage: Stage, name: str, **data: str) -> None:
+async def restored(harness: InstanceHarness, name: str, **data: str) -> None:
     async def is_restored() -> bool:
-        return await data_of(stage, name) == data
+        return await data_of(harness, name) == data
 
     await eventually_holds(is_restored, timeout=TIMEOUT)
 
 
-async def runs(stage: Stage) -> int:
+async def runs(harness: InstanceHarness) -> int:
     """How many runs the workload has had."""
-    found = await stage.read("InstanceKubernetes")
+    found = await harness.read("InstanceKubernetes")
     assert found.status.run is not None
     return int(found.status.run.attempt)
 
 
-async def drift_events(stage: Stage) -> list[str]:
+async def drift_events(harness: InstanceHarness) -> list[str]:
     """The notes of the events, once there is one."""
 
     async def notes() -> list[str]:
-        found = await stage.client.list(EVENT, NAMESPACE)
+        found = await harness.client.list(EVENT, NAMESPACE)
         return [each["note"] for each in found if each["reason"] == "Drifted"]
 
     return await eventually(notes)
@@ -228,96 +228,98 @@ async def drift_events(stage: Stage) -> list[str]:
 async def test_a_deleted_config_map_of_an_instance_is_noticed_and_repaired(
     tmp_path: Path,
 ) -> None:
-    async with deployed(tmp_path, config_map("web", a="1"), config_map("db", b="2")) as stage:
-        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
-        await restored(stage, "web", a="1")
-        assert await data_of(stage, "db") == {"b": "2"}
-        await stage.phase("Ready")
+    async with deployed(tmp_path, config_map("web", a="1"), config_map("db", b="2")) as harness:
+        await harness.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await restored(harness, "web", a="1")
+        assert await data_of(harness, "db") == {"b": "2"}
+        await harness.phase("Ready")
 
-        assert await drift_events(stage) == [f"ConfigMap {NAMESPACE}/web was deleted."]
-        await eventually_holds(lambda: is_ready(stage), timeout=TIMEOUT)
-        assert await runs(stage) == 2
+        assert await drift_events(harness) == [f"ConfigMap {NAMESPACE}/web was deleted."]
+        await eventually_holds(lambda: is_ready(harness), timeout=TIMEOUT)
+        assert await runs(harness) == 2
 
 
-async def is_ready(stage: Stage) -> bool:
-    found = await stage.read("InstanceKubernetes")
+async def is_ready(harness: InstanceHarness) -> bool:
+    found = await harness.read("InstanceKubernetes")
     return bool(found.status.phase == "Ready" and found.status.run.state == "Done")
 
 
-async def edit(stage: Stage, name: str, **patch: object) -> None:
-    await stage.client.patch(
+async def edit(harness: InstanceHarness, name: str, **patch: object) -> None:
+    await harness.client.patch(
         CONFIG_MAP, name, patch, namespace=NAMESPACE, field_manager="kubectl-edit"
     )
 
 
 async def test_an_edited_object_is_put_back_and_what_others_add_is_left(tmp_path: Path) -> None:
-    async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        before = stage.mark()
-        await edit(stage, "web", data={"theirs": "x"}, metadata={"labels": {"theirs": "x"}})
-        await stage.idle()
-        assert stage.writes(before) == []
-        await edit(stage, "web", data={"a": "edited"})
-        await restored(stage, "web", a="1", theirs="x")
-        await eventually_holds(lambda: is_ready(stage), timeout=TIMEOUT)
-        assert await runs(stage) == 2
+    async with deployed(tmp_path, config_map("web", a="1")) as harness:
+        before = harness.mark()
+        await edit(harness, "web", data={"theirs": "x"}, metadata={"labels": {"theirs": "x"}})
+        await harness.idle()
+        assert harness.writes(before) == []
+        await edit(harness, "web", data={"a": "edited"})
+        await restored(harness, "web", a="1", theirs="x")
+        await eventually_holds(lambda: is_ready(harness), timeout=TIMEOUT)
+        assert await runs(harness) == 2
 
 
 async def test_without_drift_nothing_is_requested(tmp_path: Path) -> None:
-    async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        idle = stage.mark()
-        await stage.idle(4 * WAIT)
+    async with deployed(tmp_path, config_map("web", a="1")) as harness:
+        idle = harness.mark()
+        await harness.idle(4 * WAIT)
         seen = [
             item
-            for item in stage.environment.proxy.log.entries(idle)
+            for item in harness.environment.proxy.log.entries(idle)
             if item.user == "manager" and item.code != 404
         ]
         assert seen == []
 
 
 async def test_what_was_deleted_while_no_manager_ran_is_repaired(tmp_path: Path) -> None:
-    async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        await stage.stop_manager()
-        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
-        await stage.start_manager()
-        await restored(stage, "web", a="1")
-        assert await drift_events(stage) == [f"ConfigMap {NAMESPACE}/web was deleted."]
+    async with deployed(tmp_path, config_map("web", a="1")) as harness:
+        await harness.stop_manager()
+        await harness.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await harness.start_manager()
+        await restored(harness, "web", a="1")
+        assert await drift_events(harness) == [f"ConfigMap {NAMESPACE}/web was deleted."]
 
 
 async def test_replicas_and_jobs_that_are_gone_are_no_drift(tmp_path: Path) -> None:
-    async with controllers_played(tmp_path, DEPLOYMENT_OF_WEB, JOB) as stage:
-        before = stage.mark()
+    async with controllers_played(tmp_path, DEPLOYMENT_OF_WEB, JOB) as harness:
+        before = harness.mark()
         patch = {"spec": {"replicas": 3}}
-        await stage.client.patch(DEPLOYMENT, "web", patch, namespace=NAMESPACE)
-        await stage.client.delete(JOB_KIND, "once", namespace=NAMESPACE, propagation="Background")
-        await stage.idle()
-        assert stage.writes(before) == []
-        found = await stage.client.get(DEPLOYMENT, "web", namespace=NAMESPACE)
+        await harness.client.patch(DEPLOYMENT, "web", patch, namespace=NAMESPACE)
+        await harness.client.delete(JOB_KIND, "once", namespace=NAMESPACE, propagation="Background")
+        await harness.idle()
+        assert harness.writes(before) == []
+        found = await harness.client.get(DEPLOYMENT, "web", namespace=NAMESPACE)
         assert found["spec"]["replicas"] == 3
 
 
 @asynccontextmanager
-async def controllers_played(folder: Path, *manifests: Manifest) -> AsyncIterator[LocalStage]:
+async def controllers_played(folder: Path, *manifests: Manifest) -> AsyncIterator[LocalHarness]:
     """A ready instance with a Deployment and a Job, whose statuses the test writes."""
 
-    async def play(stage: Stage) -> None:
+    async def play(harness: InstanceHarness) -> None:
         ready = {"observedGeneration": 1, "replicas": 1, "updatedReplicas": 1}
         await patched(
-            stage, DEPLOYMENT, "web", {**ready, "readyReplicas": 1, "availableReplicas": 1}
+            harness, DEPLOYMENT, "web", {**ready, "readyReplicas": 1, "availableReplicas": 1}
         )
         now = "2026-01-01T00:00:00Z"
         kinds = ("SuccessCriteriaMet", "Complete")
         done = [{"type": each, "status": "True", "lastTransitionTime": now} for each in kinds]
         status = {"conditions": done, "succeeded": 1, "startTime": now, "completionTime": now}
-        await patched(stage, JOB_KIND, "once", status)
+        await patched(harness, JOB_KIND, "once", status)
 
-    async with deployed(folder, *manifests, meanwhile=play) as stage:
-        yield stage
+    async with deployed(folder, *manifests, meanwhile=play) as harness:
+        yield harness
 
 
-async def patched(stage: Stage, kind: GroupVersionKind, name: str, status: Manifest) -> None:
+async def patched(
+    harness: InstanceHarness, kind: GroupVersionKind, name: str, status: Manifest
+) -> None:
     """Write a status as soon as the object is there."""
     await eventually_succeeds(
-        lambda: stage.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE),
+        lambda: harness.client.patch_status(kind, name, {"status": status}, namespace=NAMESPACE),
         despite=NotFound,
     )
 
@@ -328,38 +330,38 @@ async def test_each_kind_that_is_watched_is_noticed_and_repaired(tmp_path: Path)
         BUILTIN[kind].plural for kind in map(kind_of, ALL_KINDS)
     }
 
-    async def play(stage: Stage) -> None:
+    async def play(harness: InstanceHarness) -> None:
         for manifest in ALL_KINDS:
             if manifest["kind"] in READY:
-                await patched(stage, kind_of(manifest), "web", READY[manifest["kind"]])
+                await patched(harness, kind_of(manifest), "web", READY[manifest["kind"]])
 
-    async with deployed(tmp_path, *ALL_KINDS, meanwhile=play) as stage:
+    async with deployed(tmp_path, *ALL_KINDS, meanwhile=play) as harness:
         for manifest in ALL_KINDS:
-            await removed(stage, kind_of(manifest))
+            await removed(harness, kind_of(manifest))
         for manifest in ALL_KINDS:
             await eventually_succeeds(
-                partial(stage.client.get, kind_of(manifest), "web", namespace=NAMESPACE),
+                partial(harness.client.get, kind_of(manifest), "web", namespace=NAMESPACE),
                 despite=NotFound,
             )
-        await play(stage)
+        await play(harness)
 
 
-async def removed(stage: Stage, kind: GroupVersionKind) -> None:
+async def removed(harness: InstanceHarness, kind: GroupVersionKind) -> None:
     """Delete an object; no controller is there that would take its finalizers away."""
-    await stage.client.patch(kind, "web", {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
-    await stage.client.delete(kind, "web", namespace=NAMESPACE, propagation="Background")
+    await harness.client.patch(kind, "web", {"metadata": {"finalizers": None}}, namespace=NAMESPACE)
+    await harness.client.delete(kind, "web", namespace=NAMESPACE, propagation="Background")
 
 
 async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
-    async with deployed(tmp_path, config_map("web", a="1")) as stage:
+    async with deployed(tmp_path, config_map("web", a="1")) as harness:
 
         async def edited() -> int:
-            if await data_of(stage, "web") == {"a": "1"}:
-                await edit(stage, "web", data={"a": "theirs"})
-            return await runs(stage)
+            if await data_of(harness, "web") == {"a": "1"}:
+                await edit(harness, "web", data={"a": "theirs"})
+            return await runs(harness)
 
         await eventually(edited, lambda count: count >= 4)
-        status = (await stage.read("InstanceKubernetes")).status
+        status = (await harness.read("InstanceKubernetes")).status
         made = [status.run, *status.history]
         waits = [
             (later.created_at - earlier.finished_at).total_seconds()
@@ -371,18 +373,18 @@ async def test_another_writer_is_not_fought_in_a_loop(tmp_path: Path) -> None:
 
 
 async def test_what_cannot_be_read_as_a_record_begins_no_run(tmp_path: Path) -> None:
-    async with deployed(tmp_path, config_map("web", a="1")) as stage:
-        [inventory] = await stage.client.list(CONFIG_MAP, NAMESPACE, labels=INVENTORY)
+    async with deployed(tmp_path, config_map("web", a="1")) as harness:
+        [inventory] = await harness.client.list(CONFIG_MAP, NAMESPACE, labels=INVENTORY)
         name, fields = inventory["metadata"]["name"], inventory["data"]["fields.json"]
-        before = stage.mark()
+        before = harness.mark()
         for nonsense in ("", "{", "[[1]]", '[["","ConfigMap"]]', "null", "[7]"):
-            await edit(stage, name, data={"fields.json": nonsense})
-        await stage.idle()
+            await edit(harness, name, data={"fields.json": nonsense})
+        await harness.idle()
         other = {"annotations": {RUN_ID: "kubernetes-000000000000"}}
-        await edit(stage, name, data={"fields.json": fields}, metadata=other)
-        await stage.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
-        await stage.idle()
-        assert stage.writes(before) == []  # the record of another run, perhaps in another cluster
+        await edit(harness, name, data={"fields.json": fields}, metadata=other)
+        await harness.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        await harness.idle()
+        assert harness.writes(before) == []  # the record of another run, perhaps in another cluster
 
 
 async def test_in_another_cluster_drift_is_repaired_within_the_period(
@@ -393,7 +395,7 @@ async def test_in_another_cluster_drift_is_repaired_within_the_period(
         Environment(tls=True, users=("admin",)) as cluster,
         deployed(
             tmp_path, config_map("web", a="1"), cluster=cluster, busy=True, driftPeriod="1s"
-        ) as stage,
+        ) as harness,
     ):
         client = cluster.client("admin")
         await client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
@@ -405,7 +407,7 @@ async def test_in_another_cluster_drift_is_repaired_within_the_period(
             return False
 
         await eventually_holds(is_restored, timeout=TIMEOUT)
-        repaired = await stage.until(
+        repaired = await harness.until(
             "InstanceKubernetes", lambda found: found.status.succeeded.slot
         )
         assert repaired.status.succeeded.slot

@@ -11,7 +11,7 @@ from apis.cloud import FleetRollout
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import find_condition
 from tests.cloud.instance.harness import instance
-from tests.cloud.instance.local_stage import local_stage
+from tests.cloud.instance.local_harness import local_harness
 
 
 @pytest.mark.criterion("ISSUE15-8-TERRAFORM-DRIFT")
@@ -19,19 +19,19 @@ async def test_infrastructure_that_was_changed_is_reported_and_applied_on_reques
     tmp_path: Path,
 ) -> None:
     """Wait for a time of a schedule that has one each minute."""
-    async with local_stage(tmp_path, environment={}) as stage:
-        await stage.environment.install_crds(FleetRollout, ChangeFreeze)
+    async with local_harness(tmp_path, environment={}) as harness:
+        await harness.environment.install_crds(FleetRollout, ChangeFreeze)
         detection = {"schedule": "* * * * *", "action": "Report"}
         built = {"terraform": {"module": {"source": "./none"}}}
-        await stage.apply(instance(infrastructure=built, driftDetection=detection))
-        await stage.until(
+        await harness.apply(instance(infrastructure=built, driftDetection=detection))
+        await harness.until(
             "InstanceTerraform", lambda one: one is not None and one.status.phase == "Ready"
         )
         [state] = (tmp_path / "states").rglob("terraform.tfstate")
         before = json.loads(state.read_text())
         state.write_text(json.dumps({**before, "digest": "changed by hand"}))
 
-        found = await stage.until(
+        found = await harness.until(
             "InstanceTerraform",
             lambda one: find_condition(one.status.conditions, "Drifted") is not None,
             timeout=300.0,
@@ -44,11 +44,11 @@ async def test_infrastructure_that_was_changed_is_reported_and_applied_on_reques
         assert json.loads(state.read_text())["digest"] == "changed by hand"
         assert found.status.phase == "Ready"
 
-        await stage.annotate(kind="InstanceTerraform", reconcile="1")
-        await stage.until(
+        await harness.annotate(kind="InstanceTerraform", reconcile="1")
+        await harness.until(
             "InstanceTerraform",
             lambda one: find_condition(one.status.conditions, "Drifted") is None,
         )
         assert json.loads(state.read_text()) == before
-        found = await stage.there("InstanceTerraform")
+        found = await harness.there("InstanceTerraform")
         assert found.metadata.generation == 1  # a schedule is no input

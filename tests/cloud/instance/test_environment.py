@@ -12,25 +12,25 @@ import pytest
 
 from ctrlruntime.api import Resource
 from tests.cloud.instance.harness import instance
-from tests.cloud.instance.local_stage import LocalStage, local_stage
+from tests.cloud.instance.local_harness import LocalHarness, local_harness
 
 pytestmark = pytest.mark.criterion("H-B10")
 
 SECRET = "s3cr3t-of-the-cloud"
 IN_FILE = "t0ken-in-the-file"
 MODULE = {"source": "./none", "outputs": ["address"]}
-Make = Callable[..., AbstractAsyncContextManager["LocalStage"]]
+Make = Callable[..., AbstractAsyncContextManager["LocalHarness"]]
 
 
 @pytest.fixture
 def make(tmp_path: Path) -> Make:
-    """A stage whose runs have a file with credentials."""
+    """A harness whose runs have a file with credentials."""
     credentials = tmp_path / "credentials"
     credentials.write_text(f"# of the cloud\n\nFROM_FILE={IN_FILE}\n")
 
-    def start(**environment: str) -> AbstractAsyncContextManager[LocalStage]:
+    def start(**environment: str) -> AbstractAsyncContextManager[LocalHarness]:
         runs = {"environment_file": credentials}
-        return local_stage(tmp_path, runs=runs, environment=environment)
+        return local_harness(tmp_path, runs=runs, environment=environment)
 
     return start
 
@@ -47,11 +47,11 @@ VARIABLES = {"secretRef": {"name": "variables"}, "prefix": "TF_VAR_"}
 @pytest.fixture
 async def seen(make: Make, tmp_path: Path) -> AsyncIterator[dict[str, str]]:
     """What the binary was given."""
-    async with make() as stage:
-        await stage.give_secret("cloud", GOOGLE_CREDENTIALS=SECRET)
-        await stage.give_secret("variables", size="3")
-        await stage.apply(with_secret(CLOUD, VARIABLES))
-        found = await stage.until("InstanceTerraform", is_ready, timeout=90)
+    async with make() as harness:
+        await harness.give_secret("cloud", GOOGLE_CREDENTIALS=SECRET)
+        await harness.give_secret("variables", size="3")
+        await harness.apply(with_secret(CLOUD, VARIABLES))
+        found = await harness.until("InstanceTerraform", is_ready, timeout=90)
         assert found.status.outputs == {"address": "<address>"}
         yield json.loads((tmp_path / "mark").read_text())
         assert_unseen(tmp_path, json.dumps(found.to_manifest()))
@@ -64,28 +64,28 @@ async def test_h_b10_secrets_and_the_file_become_variables(seen: dict[str, str])
 
 
 async def test_h_b10_what_terraform_prints_of_them_is_hidden(make: Make, tmp_path: Path) -> None:
-    async with make(STAND_IN="leak") as stage:
-        await stage.give_secret("cloud", GOOGLE_CREDENTIALS=SECRET)
-        await stage.apply(with_secret(CLOUD))
-        found = await stage.until("InstanceTerraform", has_failed, timeout=90)
+    async with make(STAND_IN="leak") as harness:
+        await harness.give_secret("cloud", GOOGLE_CREDENTIALS=SECRET)
+        await harness.apply(with_secret(CLOUD))
+        found = await harness.until("InstanceTerraform", has_failed, timeout=90)
         assert "Invalid credentials: *** and ***" in found.status.run.message
-        owner = await stage.there("Instance")
+        owner = await harness.there("Instance")
         assert_unseen(tmp_path, json.dumps([found.to_manifest(), owner.to_manifest()]))
 
 
 async def test_h_b10_a_missing_secret_is_named(make: Make) -> None:
-    async with make() as stage:
-        await stage.apply(with_secret(CLOUD))
-        found = await stage.until("InstanceTerraform", has_failed, timeout=90)
+    async with make() as harness:
+        await harness.apply(with_secret(CLOUD))
+        found = await harness.until("InstanceTerraform", has_failed, timeout=90)
         assert found.status.run.outcome == "Rejected"
         assert "not given the Secret 'cloud'" in found.status.run.message
 
 
 async def test_h_b10_a_key_that_is_no_variable_is_named(make: Make) -> None:
-    async with make() as stage:
-        await stage.give_secret("cloud", **{"key.json": SECRET})
-        await stage.apply(with_secret(CLOUD))
-        found = await stage.until("InstanceTerraform", has_failed, timeout=90)
+    async with make() as harness:
+        await harness.give_secret("cloud", **{"key.json": SECRET})
+        await harness.apply(with_secret(CLOUD))
+        found = await harness.until("InstanceTerraform", has_failed, timeout=90)
         assert "key 'key.json' of Secret 'cloud' cannot be a variable" in found.status.run.message
 
 

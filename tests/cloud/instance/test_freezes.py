@@ -12,7 +12,7 @@ from apis.cloud import Instance, Waiting
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import instance
 from tests.support.freezes import freeze_until, frozen
 from tests.support.waiting import eventually
@@ -25,25 +25,25 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-async def stage(theatre: Theatre) -> Theatre:
-    """A theatre whose server serves ChangeFreezes from now on, with one instance."""
-    await theatre.environment.install_crds(ChangeFreeze)
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    return theatre
+async def harness(e2e_harness: E2EHarness) -> E2EHarness:
+    """A e2e_harness whose server serves ChangeFreezes from now on, with one instance."""
+    await e2e_harness.environment.install_crds(ChangeFreeze)
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    return e2e_harness
 
 
-def writes(stage: Theatre, since: Mark) -> list[LogEntry]:
+def writes(harness: E2EHarness, since: Mark) -> list[LogEntry]:
     """What the manager wrote since then; events are sent in the background."""
-    return [item for item in stage.writes(since) if not item.resource.startswith("events")]
+    return [item for item in harness.writes(since) if not item.resource.startswith("events")]
 
 
 def held(found: Resource[Any, Any] | None) -> Waiting | None:
     return found.status.waiting if isinstance(found, Instance) else None
 
 
-async def waits(stage: Theatre, reason: str) -> Waiting:
-    found = await stage.until(
+async def waits(harness: E2EHarness, reason: str) -> Waiting:
+    found = await harness.until(
         "Instance", lambda item: (waiting := held(item)) is not None and waiting.reason == reason
     )
     waiting = held(found)
@@ -51,125 +51,127 @@ async def waits(stage: Theatre, reason: str) -> Waiting:
     return waiting
 
 
-async def test_an_upgrade_waits_and_a_new_instance_is_built(stage: Theatre) -> None:
-    async with frozen(stage.client, reason="Audit") as freeze:
-        await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
-        await stage.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-        waiting = await waits(stage, "Frozen")
+async def test_an_upgrade_waits_and_a_new_instance_is_built(harness: E2EHarness) -> None:
+    async with frozen(harness.client, reason="Audit") as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        waiting = await waits(harness, "Frozen")
         assert freeze in waiting.message
         assert "Audit" in waiting.message
-        found = await stage.read("Instance")
+        found = await harness.read("Instance")
         assert found.status.phase == "Waiting"
         assert freeze in found.status.message
         condition = find_condition(found.status.conditions, "ChangesHeld")
         assert condition is not None
         assert (condition.status, condition.reason) == ("True", "Frozen")
-        await freeze_until(stage.client, freeze, lambda each: each.status.held.cloud == 1)
+        await freeze_until(harness.client, freeze, lambda each: each.status.held.cloud == 1)
 
-        await stage.apply(instance("src-2"))
-        await stage.phase("Ready", "src-2")
-        assert stage.elsewhere.tasks() == [*FIRST, *FIRST]
-        mark = stage.mark()
-        await stage.idle()
-        assert writes(stage, mark) == []
+        await harness.apply(instance("src-2"))
+        await harness.phase("Ready", "src-2")
+        assert harness.elsewhere.tasks() == [*FIRST, *FIRST]
+        mark = harness.mark()
+        await harness.idle()
+        assert writes(harness, mark) == []
 
-        await stage.stop_manager()
-        await stage.start_manager()
-        await stage.idle()
-        assert writes(stage, mark) == [], "a restart changes nothing"
+        await harness.stop_manager()
+        await harness.start_manager()
+        await harness.idle()
+        assert writes(harness, mark) == [], "a restart changes nothing"
         began = time.monotonic()
-    ready = await stage.until("Instance", lambda item: item.status.version == "5.2.0")
+    ready = await harness.until("Instance", lambda item: item.status.version == "5.2.0")
     assert time.monotonic() - began < SECONDS
-    ready = await stage.phase("Ready")
+    ready = await harness.phase("Ready")
     condition = find_condition(ready.status.conditions, "ChangesHeld")
     assert condition is not None
     assert condition.status == "False"
-    assert stage.elsewhere.tasks()[6:] == ["upgrade", "kubernetes", "invariants"]
+    assert harness.elsewhere.tasks()[6:] == ["upgrade", "kubernetes", "invariants"]
 
 
 async def test_changed_infrastructure_waits_and_unchanged_inputs_are_carried_out_again(
-    stage: Theatre,
+    harness: E2EHarness,
 ) -> None:
-    await stage.edit("Instance", {"invariantsPeriod": "1s"})
-    await eventually(lambda: stage.elsewhere.tasks().count("invariants") > 2)
-    async with frozen(stage.client) as freeze:
-        await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
+    await harness.edit("Instance", {"invariantsPeriod": "1s"})
+    await eventually(lambda: harness.elsewhere.tasks().count("invariants") > 2)
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         pool = {"blue": {"machineType": "n2-standard-16"}}
-        await stage.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
-        await waits(stage, "Frozen")
-        known = stage.elsewhere.tasks().count("invariants")
-        await eventually(lambda: stage.elsewhere.tasks().count("invariants") > known + 1)
-        assert stage.elsewhere.tasks().count("terraform") == 1
-    await eventually(lambda: stage.elsewhere.tasks().count("terraform") == 2)
-    await stage.phase("Ready")
+        await harness.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+        await waits(harness, "Frozen")
+        known = harness.elsewhere.tasks().count("invariants")
+        await eventually(lambda: harness.elsewhere.tasks().count("invariants") > known + 1)
+        assert harness.elsewhere.tasks().count("terraform") == 1
+    await eventually(lambda: harness.elsewhere.tasks().count("terraform") == 2)
+    await harness.phase("Ready")
 
 
-async def test_nothing_is_torn_down_in_a_freeze(stage: Theatre) -> None:
-    async with frozen(stage.client) as freeze:
-        await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
-        await stage.delete()
-        await stage.until("Instance", lambda item: "ChangeFreeze" in item.status.message)
-        assert stage.elsewhere.tasks() == FIRST
-    await stage.gone("Instance")
-    assert "-terraform" in stage.elsewhere.tasks()
+async def test_nothing_is_torn_down_in_a_freeze(harness: E2EHarness) -> None:
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.delete()
+        await harness.until("Instance", lambda item: "ChangeFreeze" in item.status.message)
+        assert harness.elsewhere.tasks() == FIRST
+    await harness.gone("Instance")
+    assert "-terraform" in harness.elsewhere.tasks()
 
 
-async def test_an_exempt_instance_is_changed(stage: Theatre) -> None:
-    async with frozen(stage.client, systems=["Cloud"]) as freeze:
-        await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
-        await stage.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-        await waits(stage, "Frozen")
+async def test_an_exempt_instance_is_changed(harness: E2EHarness) -> None:
+    async with frozen(harness.client, systems=["Cloud"]) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await waits(harness, "Frozen")
         exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
         patch = {"metadata": {"annotations": exempt}}
-        await stage.client.patch(Instance, "src-1", patch, namespace="default")
-        found = await stage.until("Instance", lambda item: item.status.version == "5.2.0")
+        await harness.client.patch(Instance, "src-1", patch, namespace="default")
+        found = await harness.until("Instance", lambda item: item.status.version == "5.2.0")
         assert found.status.waiting is None
 
 
-async def test_a_run_under_way_ends_and_its_successor_waits(stage: Theatre) -> None:
-    stage.elsewhere.held.add("terraform")
+async def test_a_run_under_way_ends_and_its_successor_waits(harness: E2EHarness) -> None:
+    harness.elsewhere.held.add("terraform")
     pool = {"blue": {"machineType": "n2-standard-16"}}
-    await stage.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
-    await stage.until("Instance", lambda item: item.status.task.startswith("terraform-"))
-    async with frozen(stage.client) as freeze:
-        await freeze_until(stage.client, freeze, lambda each: each.status.phase == "Active")
+    await harness.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+    await harness.until("Instance", lambda item: item.status.task.startswith("terraform-"))
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         pool = {"blue": {"machineType": "n2-standard-32"}}
-        await stage.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
-        await stage.idle()
-        run = (await stage.read("InstanceTerraform")).status.run
+        await harness.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+        await harness.idle()
+        run = (await harness.read("InstanceTerraform")).status.run
         assert run.interrupt_at is None, "what would follow it waits, so it is awaited"
-        stage.elsewhere.end("terraform")
-        await waits(stage, "Frozen")
-        assert stage.elsewhere.tasks().count("terraform") == 2
-    await eventually(lambda: stage.elsewhere.tasks().count("terraform") == 3)
+        harness.elsewhere.end("terraform")
+        await waits(harness, "Frozen")
+        assert harness.elsewhere.tasks().count("terraform") == 2
+    await eventually(lambda: harness.elsewhere.tasks().count("terraform") == 3)
 
 
-async def test_outside_of_its_own_window_an_instance_waits_for_the_opening(stage: Theatre) -> None:
+async def test_outside_of_its_own_window_an_instance_waits_for_the_opening(
+    harness: E2EHarness,
+) -> None:
     month = (datetime.now(UTC) + timedelta(days=90)).month
     window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
-    await stage.edit("Instance", {"maintenanceWindows": [window], "sourcegraphVersion": "5.2.0"})
-    waiting = await waits(stage, "Window")
+    await harness.edit("Instance", {"maintenanceWindows": [window], "sourcegraphVersion": "5.2.0"})
+    waiting = await waits(harness, "Window")
     assert waiting.until is not None
     assert waiting.until > datetime.now(UTC)
     assert waiting.until.astimezone(UTC).hour == (1 if waiting.until.month in range(4, 11) else 2)
-    assert stage.elsewhere.tasks() == FIRST
+    assert harness.elsewhere.tasks() == FIRST
     always = {"schedule": "* * * * *", "duration": "5m"}
-    await stage.edit("Instance", {"maintenanceWindows": [always]})
-    await stage.until("Instance", lambda item: item.status.version == "5.2.0")
+    await harness.edit("Instance", {"maintenanceWindows": [always]})
+    await harness.until("Instance", lambda item: item.status.version == "5.2.0")
 
 
-async def test_a_window_that_cannot_be_used_is_named(stage: Theatre) -> None:
+async def test_a_window_that_cannot_be_used_is_named(harness: E2EHarness) -> None:
     bad = {"schedule": "0 3 * * *", "duration": "2h", "timeZone": "Mars/Olympus"}
-    await stage.edit("Instance", {"maintenanceWindows": [bad]})
-    found = await stage.phase("Failed")
+    await harness.edit("Instance", {"maintenanceWindows": [bad]})
+    found = await harness.phase("Failed")
     assert "spec.maintenanceWindows[0].timeZone" in found.status.message
 
 
-async def test_a_freeze_of_another_system_holds_nothing_here(stage: Theatre) -> None:
-    async with frozen(stage.client, systems=["Tenancy"]) as freeze:
+async def test_a_freeze_of_another_system_holds_nothing_here(harness: E2EHarness) -> None:
+    async with frozen(harness.client, systems=["Tenancy"]) as freeze:
         active = await freeze_until(
-            stage.client, freeze, lambda each: each.status.phase == "Active"
+            harness.client, freeze, lambda each: each.status.phase == "Active"
         )
         assert active.status.held.cloud == 0
-        await stage.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-        await stage.until("Instance", lambda item: item.status.version == "5.2.0")
+        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await harness.until("Instance", lambda item: item.status.version == "5.2.0")

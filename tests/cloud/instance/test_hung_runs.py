@@ -11,9 +11,9 @@ from apis.cloud import TaskRun
 from ctrlruntime.api import Resource
 from internal.cloud.pace import Pace
 from manager.controllers.cloud_options import CloudOptions
-from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import instance
-from tests.cloud.instance.local_stage import LocalStage, local_stage
+from tests.cloud.instance.local_harness import LocalHarness, local_harness
 from tests.cloud.run_processes import processes_of
 from tests.support.waiting import eventually
 
@@ -24,13 +24,13 @@ SLOW = {"STAND_IN": "slow"}
 TERRAFORM = {"terraform": {"module": {"source": "./none"}}}
 
 
-async def hangs(stage: LocalStage, folder: Path) -> Resource[Any, Any]:
+async def hangs(harness: LocalHarness, folder: Path) -> Resource[Any, Any]:
     """The InstanceTerraform, once its binary applies and goes on doing so."""
-    await stage.apply(instance(infrastructure=TERRAFORM))
+    await harness.apply(instance(infrastructure=TERRAFORM))
     await eventually(
         lambda: any("half" in path.read_text() for path in folder.glob("runs/*/*/result"))
     )
-    return await stage.there("InstanceTerraform")
+    return await harness.there("InstanceTerraform")
 
 
 def run_of(found: Resource[Any, Any], run_id: str) -> TaskRun | None:
@@ -40,40 +40,40 @@ def run_of(found: Resource[Any, Any], run_id: str) -> TaskRun | None:
 
 @pytest.mark.parametrize("cause", ["spec", "retry"])
 async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path, cause: str) -> None:
-    async with local_stage(tmp_path, pace=PACE, environment=SLOW) as stage:
-        before = (await hangs(stage, tmp_path)).status.run
+    async with local_harness(tmp_path, pace=PACE, environment=SLOW) as harness:
+        before = (await hangs(harness, tmp_path)).status.run
         if cause == "spec":
-            await stage.edit("Instance", {"domain": "new.example.com"})
+            await harness.edit("Instance", {"domain": "new.example.com"})
         else:
-            await stage.annotate(retry="now")
+            await harness.annotate(retry="now")
 
         def ended(found: Resource[Any, Any]) -> bool:
             run = run_of(found, before.run_id)
             return run is not None and run.state == "Done"
 
-        found = await stage.until("InstanceTerraform", ended, timeout=120)
+        found = await harness.until("InstanceTerraform", ended, timeout=120)
         ended_run = run_of(found, before.run_id)
         assert ended_run is not None
         assert ended_run.outcome == "Cancelled"
         [log] = [path.read_text() for path in logs_of(tmp_path, before.run_id)]
         assert "cancelled" in log, "the task ended in good order, after its binary"
-        await stage.until(
+        await harness.until(
             "InstanceTerraform", lambda found: found.status.run.run_id != before.run_id, timeout=60
         )
 
 
 async def test_h_b9_a_deletion_interrupts_and_then_tears_down(tmp_path: Path) -> None:
-    async with local_stage(tmp_path, pace=PACE, environment=SLOW) as stage:
-        before = (await hangs(stage, tmp_path)).status.run
-        await stage.delete()
-        await stage.gone("Instance", timeout=120)
+    async with local_harness(tmp_path, pace=PACE, environment=SLOW) as harness:
+        before = (await hangs(harness, tmp_path)).status.run
+        await harness.delete()
+        await harness.gone("Instance", timeout=120)
         assert not logs_of(tmp_path, before.run_id), "its folder is gone"
 
 
 async def test_a_run_outlives_its_manager_but_not_its_stage(tmp_path: Path) -> None:
-    async with local_stage(tmp_path, environment=SLOW) as stage:
-        await hangs(stage, tmp_path)
-        await stage.stop_manager()
+    async with local_harness(tmp_path, environment=SLOW) as harness:
+        await hangs(harness, tmp_path)
+        await harness.stop_manager()
         commands = list(processes_of(tmp_path).values())
         assert len(commands) == 3, commands  # supervisor, task, binary
     assert not processes_of(tmp_path)
@@ -82,28 +82,30 @@ async def test_a_run_outlives_its_manager_but_not_its_stage(tmp_path: Path) -> N
 async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted(
     tmp_path: Path,
 ) -> None:
-    async with Theatre.start(tmp_path, options=CloudOptions(pace=PACE)) as theatre:
-        await theatre.apply(instance())
-        await theatre.phase("Ready")
-        theatre.elsewhere.held.add("upgrade")
-        await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-        await theatre.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
-        name = await theatre.upgrade("5.2.0")
-        await theatre.until(
+    async with E2EHarness.start(tmp_path, options=CloudOptions(pace=PACE)) as e2e_harness:
+        await e2e_harness.apply(instance())
+        await e2e_harness.phase("Ready")
+        e2e_harness.elsewhere.held.add("upgrade")
+        await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await e2e_harness.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
+        name = await e2e_harness.upgrade("5.2.0")
+        await e2e_harness.until(
             "UpgradeInstanceTask",
             lambda found: found.status.run is not None and found.status.run.state == "Started",
             name,
         )
-        theatre.elsewhere.held.clear()  # the run goes on; later ones end at once
-        await theatre.edit("Instance", {"sourcegraphVersion": "5.3.0"})
-        ready = await theatre.until(
+        e2e_harness.elsewhere.held.clear()  # the run goes on; later ones end at once
+        await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+        ready = await e2e_harness.until(
             "Instance", lambda found: found.status.version == "5.3.0", timeout=120
         )
         assert ready.spec.sourcegraph_version == "5.3.0"
-        before = (await theatre.there("UpgradeInstanceTask", name)).status
+        before = (await e2e_harness.there("UpgradeInstanceTask", name)).status
         assert before.run.outcome == "Cancelled"
         assert before.phase == "Superseded"
-        assert [task for task in theatre.elsewhere.tasks() if task == "upgrade"] == ["upgrade"] * 2
+        assert [task for task in e2e_harness.elsewhere.tasks() if task == "upgrade"] == [
+            "upgrade"
+        ] * 2
 
 
 def logs_of(folder: Path, run_id: str) -> list[Path]:

@@ -17,88 +17,90 @@ from internal.cloud.labels import BUNDLE, DELETION_PROTECTION, INSTANCE
 from internal.cloud.subresources import pvc
 from internal.cloud.subresources.pvc import SELDOM
 from internal.cloud.taskdriver.writes import SECRET
-from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, instance, ready_of
 
 
 @pytest.mark.criterion("SG-03")
-async def test_from_apply_to_ready_within_the_budget(theatre: Theatre) -> None:
-    theatre.elsewhere.outputs["terraform"] = {"ip": "10.0.0.1"}
-    start = theatre.mark()
-    await theatre.apply(instance())
-    ready = await theatre.phase("Ready")
-    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
+async def test_from_apply_to_ready_within_the_budget(e2e_harness: E2EHarness) -> None:
+    e2e_harness.elsewhere.outputs["terraform"] = {"ip": "10.0.0.1"}
+    start = e2e_harness.mark()
+    await e2e_harness.apply(instance())
+    ready = await e2e_harness.phase("Ready")
+    assert e2e_harness.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
     assert ready_of(ready) == "True"
-    await theatre.idle()
-    writes = theatre.writes(start)
+    await e2e_harness.idle()
+    writes = e2e_harness.writes(start)
     own = [item for item in writes if item.resource.startswith("instances.")]
     own += [item for item in writes if item.resource.startswith("instances/")]
     assert len(own) <= 9, own
     assert len(writes) <= 40, writes
 
-    at_rest = theatre.mark()
-    await theatre.stop_manager()
-    await theatre.start_manager()
-    await theatre.idle()
-    assert theatre.writes(at_rest) == []
-    assert len(theatre.elsewhere.started) == 3
+    at_rest = e2e_harness.mark()
+    await e2e_harness.stop_manager()
+    await e2e_harness.start_manager()
+    await e2e_harness.idle()
+    assert e2e_harness.writes(at_rest) == []
+    assert len(e2e_harness.elsewhere.started) == 3
 
 
 @pytest.mark.criterion("SG-05")
-async def test_a_machine_type_runs_terraform_only(theatre: Theatre) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
+async def test_a_machine_type_runs_terraform_only(e2e_harness: E2EHarness) -> None:
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
     pool = {"blue": {"machineType": "n2-standard-16"}}
-    await theatre.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
-    await theatre.phase("Ready")
-    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants", "terraform"]
+    await e2e_harness.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+    await e2e_harness.phase("Ready")
+    assert e2e_harness.elsewhere.tasks() == ["terraform", "kubernetes", "invariants", "terraform"]
 
 
 @pytest.mark.criterion("SG-72")
-async def test_a_version_is_upgraded_to_before_the_workload_follows(theatre: Theatre) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    theatre.elsewhere.held.add("upgrade")
-    await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-    await theatre.upgrade("5.2.0")
-    await theatre.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
-    assert (await theatre.read("InstanceKubernetes")).spec.version == "5.1.0"
-    theatre.elsewhere.end("upgrade")
-    ready = await theatre.phase("Ready")
+async def test_a_version_is_upgraded_to_before_the_workload_follows(
+    e2e_harness: E2EHarness,
+) -> None:
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    e2e_harness.elsewhere.held.add("upgrade")
+    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await e2e_harness.upgrade("5.2.0")
+    await e2e_harness.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
+    assert (await e2e_harness.read("InstanceKubernetes")).spec.version == "5.1.0"
+    e2e_harness.elsewhere.end("upgrade")
+    ready = await e2e_harness.phase("Ready")
     assert ready.status.version == "5.2.0"
-    assert (await theatre.read("InstanceKubernetes")).spec.version == "5.2.0"
-    assert theatre.elsewhere.tasks()[3:] == ["upgrade", "kubernetes", "invariants"]
+    assert (await e2e_harness.read("InstanceKubernetes")).spec.version == "5.2.0"
+    assert e2e_harness.elsewhere.tasks()[3:] == ["upgrade", "kubernetes", "invariants"]
 
 
 @pytest.mark.criterion("H-R3")
-async def test_marks_of_an_upgrade_that_has_ended_come_back(theatre: Theatre) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    await theatre.edit("Instance", {"sourcegraphVersion": "5.2.0"})
-    name = await theatre.upgrade("5.2.0")
-    await theatre.until("Instance", lambda found: found.status.version == "5.2.0")
-    await theatre.idle()
+async def test_marks_of_an_upgrade_that_has_ended_come_back(e2e_harness: E2EHarness) -> None:
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    name = await e2e_harness.upgrade("5.2.0")
+    await e2e_harness.until("Instance", lambda found: found.status.version == "5.2.0")
+    await e2e_harness.idle()
     upgrades = UpgradeInstanceTask.mapping()
-    before = await marks_of(theatre, upgrades, name)
+    before = await marks_of(e2e_harness, upgrades, name)
     for edit in (
         {"labels": {INSTANCE: None}},
         {"annotations": {OWNER: None, OWNER_UID: "another"}},
         {"annotations": {DELETION_PROTECTION: "another"}},
         {"ownerReferences": None},
     ):
-        await edited(theatre, upgrades, name, edit)
-        await eventually_equal(theatre, upgrades, name, before)
-    assert theatre.elsewhere.tasks().count("upgrade") == 1
+        await edited(e2e_harness, upgrades, name, edit)
+        await eventually_equal(e2e_harness, upgrades, name, before)
+    assert e2e_harness.elsewhere.tasks().count("upgrade") == 1
 
 
 @pytest.mark.criterion("H-R3")
-async def test_marks_of_the_secret_with_outputs_come_back(theatre: Theatre) -> None:
-    theatre.elsewhere.secret_outputs["terraform"] = {"password": "hidden"}
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    await theatre.idle()
+async def test_marks_of_the_secret_with_outputs_come_back(e2e_harness: E2EHarness) -> None:
+    e2e_harness.elsewhere.secret_outputs["terraform"] = {"password": "hidden"}
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    await e2e_harness.idle()
     name = "src-1-outputs"
-    before = await marks_of(theatre, SECRET, name)
+    before = await marks_of(e2e_harness, SECRET, name)
     assert before["labels"] == {INSTANCE: "src-1"}
     for edit in (
         {"labels": {INSTANCE: None}},
@@ -106,50 +108,50 @@ async def test_marks_of_the_secret_with_outputs_come_back(theatre: Theatre) -> N
         {"annotations": {OWNER: None, OWNER_UID: "another"}},
         {"ownerReferences": None},
     ):
-        await edited(theatre, SECRET, name, edit)
-        await eventually_equal(theatre, SECRET, name, before)
-    found = await theatre.client.get(SECRET, name, namespace=NAMESPACE)
+        await edited(e2e_harness, SECRET, name, edit)
+        await eventually_equal(e2e_harness, SECRET, name, before)
+    found = await e2e_harness.client.get(SECRET, name, namespace=NAMESPACE)
     assert found["data"] == {"password": base64.b64encode(b"hidden").decode()}
-    assert theatre.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
+    assert e2e_harness.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]
 
 
 async def edited(
-    theatre: Theatre, kind: UntypedKindRef, name: str, metadata: dict[str, Any]
+    e2e_harness: E2EHarness, kind: UntypedKindRef, name: str, metadata: dict[str, Any]
 ) -> None:
     """Make an edit as people do."""
     patch = {"metadata": metadata}
-    await theatre.client.patch(kind, name, patch, namespace=NAMESPACE, field_manager="people")
+    await e2e_harness.client.patch(kind, name, patch, namespace=NAMESPACE, field_manager="people")
 
 
-async def marks_of(theatre: Theatre, kind: UntypedKindRef, name: str) -> dict[str, Any]:
+async def marks_of(e2e_harness: E2EHarness, kind: UntypedKindRef, name: str) -> dict[str, Any]:
     """What is kept of an object's metadata, and that it is the same object."""
-    found: Any = await theatre.client.get(kind, name, namespace=NAMESPACE)
+    found: Any = await e2e_harness.client.get(kind, name, namespace=NAMESPACE)
     fields = ("uid", "labels", "annotations", "ownerReferences", "deletionTimestamp")
     return {field: found["metadata"].get(field) for field in fields}
 
 
 async def eventually_equal(
-    theatre: Theatre, kind: UntypedKindRef, name: str, wanted: dict[str, Any]
+    e2e_harness: E2EHarness, kind: UntypedKindRef, name: str, wanted: dict[str, Any]
 ) -> None:
     """Wait until an object has these marks."""
 
     async def is_equal() -> bool:
-        return await marks_of(theatre, kind, name) == wanted
+        return await marks_of(e2e_harness, kind, name) == wanted
 
     await eventually_holds(is_equal, timeout=60.0)
 
 
 @pytest.mark.criterion("SG-75")
-async def test_teardown_goes_backwards(theatre: Theatre) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    await theatre.delete()
-    await theatre.gone("Instance")
-    assert theatre.elsewhere.tasks()[3:] == ["-invariants", "-kubernetes", "-terraform"]
-    assert theatre.elsewhere.runs == {}
+async def test_teardown_goes_backwards(e2e_harness: E2EHarness) -> None:
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    await e2e_harness.delete()
+    await e2e_harness.gone("Instance")
+    assert e2e_harness.elsewhere.tasks()[3:] == ["-invariants", "-kubernetes", "-terraform"]
+    assert e2e_harness.elsewhere.runs == {}
 
 
-async def test_a_bundle_of_config_maps_is_given_to_the_task(theatre: Theatre) -> None:
+async def test_a_bundle_of_config_maps_is_given_to_the_task(e2e_harness: E2EHarness) -> None:
     """With its texts as they are; another text is another run."""
     bundle = {"configMapNames": ["web"]}
     manifest = {
@@ -158,44 +160,49 @@ async def test_a_bundle_of_config_maps_is_given_to_the_task(theatre: Theatre) ->
         "metadata": {"name": "web", "namespace": NAMESPACE, "labels": {BUNDLE: "true"}},
         "data": {"web.yaml": "first"},
     }
-    await theatre.client.create(manifest)
-    await theatre.apply(instance(cluster={"bundle": bundle}))
-    await theatre.phase("Ready")
+    await e2e_harness.client.create(manifest)
+    await e2e_harness.apply(instance(cluster={"bundle": bundle}))
+    await e2e_harness.phase("Ready")
     patch = {"data": {"web.yaml": "second"}}
-    await theatre.client.patch(
+    await e2e_harness.client.patch(
         GroupVersionKind("", "v1", "ConfigMap"), "web", patch, namespace=NAMESPACE
     )
 
-    await theatre.until(
+    await e2e_harness.until(
         "InstanceKubernetes",
         lambda found: found.status.succeeded.inputs_version.startswith("2-"),
     )
     given = [
         item.input.config_maps
-        for item in theatre.elsewhere.started
+        for item in e2e_harness.elsewhere.started
         if item.input.task == "kubernetes"
     ]
     assert given == [{"web": {"web.yaml": "first"}}, {"web": {"web.yaml": "second"}}]
-    await theatre.phase("Ready")
-    others = [item for item in theatre.elsewhere.started if item.input.task != "kubernetes"]
+    await e2e_harness.phase("Ready")
+    others = [item for item in e2e_harness.elsewhere.started if item.input.task != "kubernetes"]
     assert all(item.input.config_maps == {} for item in others)
 
 
-async def test_what_is_found_of_disks_starts_nothing_else(theatre: Theatre) -> None:
+async def test_what_is_found_of_disks_starts_nothing_else(e2e_harness: E2EHarness) -> None:
     """Looks come again and again, and find something else each time."""
-    theatre.elsewhere.outputs["resize"] = {"fullest": "40", "size.data": "12Gi"}
+    e2e_harness.elsewhere.outputs["resize"] = {"fullest": "40", "size.data": "12Gi"}
     disks = {"maxSize": "100Gi", "usage": {"url": "http://127.0.0.1:9/usage"}}
-    await theatre.apply(instance(cluster={"disks": disks}))
-    await theatre.until(
+    await e2e_harness.apply(instance(cluster={"disks": disks}))
+    await e2e_harness.until(
         "InstanceKubernetesPVC", lambda found: found is not None and found.status.phase == "Ready"
     )
-    ready = await theatre.phase("Ready")
-    await theatre.idle()
-    assert sorted(theatre.elsewhere.tasks()) == ["invariants", "kubernetes", "resize", "terraform"]
+    ready = await e2e_harness.phase("Ready")
+    await e2e_harness.idle()
+    assert sorted(e2e_harness.elsewhere.tasks()) == [
+        "invariants",
+        "kubernetes",
+        "resize",
+        "terraform",
+    ]
     assert ready.status.outputs == {}
-    looked = await theatre.read("InstanceKubernetesPVC")
+    looked = await e2e_harness.read("InstanceKubernetesPVC")
     assert isinstance(looked, InstanceKubernetesPVC)
-    assert looked.status.outputs == theatre.elsewhere.outputs["resize"]
+    assert looked.status.outputs == e2e_harness.elsewhere.outputs["resize"]
     assert pvc.period(looked) == SELDOM
     looked.spec.period = timedelta(minutes=5)
     assert pvc.period(looked) == 300

@@ -15,9 +15,9 @@ from apis.cloud import InstanceTerraform, WaitingReason
 from ctrlruntime.api import find_condition
 from manager.cli import main
 from manager.controllers.cloud_options import CloudOptions
-from tests.cloud.instance.e2e_harness import Theatre
-from tests.cloud.instance.harness import Stage, instance
-from tests.cloud.instance.local_stage import local_stage
+from tests.cloud.instance.e2e_harness import E2EHarness
+from tests.cloud.instance.harness import InstanceHarness, instance
+from tests.cloud.instance.local_harness import local_harness
 from tests.cloud.test_plan_command import in_file, run_plan
 from tests.support.waiting import eventually
 
@@ -49,85 +49,85 @@ def types_path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def theatre(tmp_path: Path, types_path: Path) -> AsyncIterator[Theatre]:
+async def e2e_harness(tmp_path: Path, types_path: Path) -> AsyncIterator[E2EHarness]:
     options = CloudOptions(terraform_types_file=types_path)
-    async with Theatre.start(tmp_path, options=options) as made:
+    async with E2EHarness.start(tmp_path, options=options) as made:
         yield made
 
 
-def built(theatre: Theatre) -> list[tuple[str, str]]:
+def built(e2e_harness: E2EHarness) -> list[tuple[str, str]]:
     """Return instance and module source of each run of Terraform, in order."""
-    runs = [item.input for item in theatre.elsewhere.started if item.input.task == "terraform"]
+    runs = [item.input for item in e2e_harness.elsewhere.started if item.input.task == "terraform"]
     settings = [(item.instance, item.spec["infrastructure"]["terraform"]) for item in runs]
     return [(name, each.get("module", {}).get("source", "")) for name, each in settings]
 
 
-async def change_type(theatre: Theatre, kind: str | None) -> None:
-    await theatre.edit("Instance", {"infrastructure": {"terraform": {"type": kind}}})
+async def change_type(e2e_harness: E2EHarness, kind: str | None) -> None:
+    await e2e_harness.edit("Instance", {"infrastructure": {"terraform": {"type": kind}}})
 
 
 @pytest.mark.criterion("TT-MAP")
-async def test_instances_of_two_types_are_built_by_two_modules(theatre: Theatre) -> None:
+async def test_instances_of_two_types_are_built_by_two_modules(e2e_harness: E2EHarness) -> None:
     for name, kind in (("src-1", "small"), ("src-2", "large"), ("src-3", None)):
-        await theatre.apply(typed(name, kind))
+        await e2e_harness.apply(typed(name, kind))
     for name in ("src-1", "src-2", "src-3"):
-        await theatre.phase("Ready", name)
-    assert sorted(built(theatre)) == [
+        await e2e_harness.phase("Ready", name)
+    assert sorted(built(e2e_harness)) == [
         ("src-1", "./modules/small"),
         ("src-2", "./modules/large"),
         ("src-3", ""),
     ]
-    child = await theatre.read("InstanceTerraform", "src-2")
+    child = await e2e_harness.read("InstanceTerraform", "src-2")
     assert child.spec.infrastructure.terraform.module.inputs == {"replicas": 3}
-    await theatre.idle()
-    start = theatre.mark()
-    await theatre.stop_manager()
-    await theatre.start_manager()
-    await theatre.idle()
-    assert theatre.writes(start) == []
-    assert len(built(theatre)) == 3
+    await e2e_harness.idle()
+    start = e2e_harness.mark()
+    await e2e_harness.stop_manager()
+    await e2e_harness.start_manager()
+    await e2e_harness.idle()
+    assert e2e_harness.writes(start) == []
+    assert len(built(e2e_harness)) == 3
 
 
 @pytest.mark.criterion("TT-UNKNOWN")
 async def test_an_unknown_type_is_a_condition_and_goes_once_the_type_is_there(
-    theatre: Theatre, types_path: Path
+    e2e_harness: E2EHarness, types_path: Path
 ) -> None:
-    await theatre.apply(typed("src-1", "huge"))
-    failed = await theatre.phase("Failed")
+    await e2e_harness.apply(typed("src-1", "huge"))
+    failed = await e2e_harness.phase("Failed")
     condition = find_condition(failed.status.conditions, "Ready")
     assert condition is not None
     assert (condition.status, condition.reason) == ("False", "UnknownTerraformType")
     assert "no type 'huge'" in condition.message
     assert "hcp, large, small" in condition.message
-    assert await theatre.get("InstanceTerraform") is None
+    assert await e2e_harness.get("InstanceTerraform") is None
     write(types_path, huge=LARGE)
-    await theatre.phase("Ready")
-    assert built(theatre) == [("src-1", "./modules/large")]
+    await e2e_harness.phase("Ready")
+    assert built(e2e_harness) == [("src-1", "./modules/large")]
 
 
 @pytest.mark.criterion("TT-UNKNOWN")
 async def test_a_type_that_is_removed_changes_nothing_that_was_built(
-    theatre: Theatre, types_path: Path
+    e2e_harness: E2EHarness, types_path: Path
 ) -> None:
-    await theatre.apply(typed("src-1", "small"))
-    await theatre.phase("Ready")
+    await e2e_harness.apply(typed("src-1", "small"))
+    await e2e_harness.phase("Ready")
     write(types_path, large=LARGE)
-    await theatre.phase("Failed")
-    child = await theatre.read("InstanceTerraform")
+    await e2e_harness.phase("Failed")
+    child = await e2e_harness.read("InstanceTerraform")
     assert child.spec.infrastructure.terraform.module.source == "./modules/small"
-    assert built(theatre) == [("src-1", "./modules/small")]
-    await theatre.delete()
-    await theatre.gone("Instance")
-    assert theatre.elsewhere.tasks()[-1] == "-terraform", "what is torn down is on record"
+    assert built(e2e_harness) == [("src-1", "./modules/small")]
+    await e2e_harness.delete()
+    await e2e_harness.gone("Instance")
+    assert e2e_harness.elsewhere.tasks()[-1] == "-terraform", "what is torn down is on record"
 
 
 @pytest.mark.criterion("TT-FILE")
 async def test_a_changed_module_runs_for_the_instances_of_its_type(
-    theatre: Theatre, types_path: Path
+    e2e_harness: E2EHarness, types_path: Path
 ) -> None:
     for name, kind in (("src-1", "small"), ("src-2", "large")):
-        await theatre.apply(typed(name, kind))
-        await theatre.phase("Ready", name)
+        await e2e_harness.apply(typed(name, kind))
+        await e2e_harness.phase("Ready", name)
     write(types_path, small={"module": {}})
     newer = {"module": {"source": "./modules/small", "version": "1.1.0"}}
     write(types_path, small=newer, large=LARGE)
@@ -137,30 +137,30 @@ async def test_a_changed_module_runs_for_the_instances_of_its_type(
         module = None if settings is None else settings.module
         return module is not None and module.version == "1.1.0"
 
-    await theatre.until("InstanceTerraform", has_newer)
-    await eventually(lambda: len(built(theatre)) > 2)
-    await theatre.phase("Ready")
-    await theatre.idle()
-    assert built(theatre)[2:] == [("src-1", "./modules/small")]
+    await e2e_harness.until("InstanceTerraform", has_newer)
+    await eventually(lambda: len(built(e2e_harness)) > 2)
+    await e2e_harness.phase("Ready")
+    await e2e_harness.idle()
+    assert built(e2e_harness)[2:] == [("src-1", "./modules/small")]
 
 
 @pytest.mark.criterion("TT-CHANGE")
 async def test_another_type_with_its_state_elsewhere_is_refused_and_can_be_taken_back(
-    theatre: Theatre,
+    e2e_harness: E2EHarness,
 ) -> None:
-    await theatre.apply(typed("src-1", "small"))
-    await theatre.phase("Ready")
-    await change_type(theatre, "hcp")
-    failed = await theatre.phase("Failed")
+    await e2e_harness.apply(typed("src-1", "small"))
+    await e2e_harness.phase("Ready")
+    await change_type(e2e_harness, "hcp")
+    failed = await e2e_harness.phase("Failed")
     assert "https://app.terraform.io/acme/default-src-1" in failed.status.message
     assert "take the change of spec.infrastructure.terraform back" in failed.status.message
-    child = await theatre.read("InstanceTerraform")
+    child = await e2e_harness.read("InstanceTerraform")
     assert child.spec.infrastructure.terraform.type == "small"
-    await theatre.edit("InstanceTerraform", {"domain": "by-hand.example.com"})
-    await theatre.idle()
-    await change_type(theatre, "small")
-    await theatre.phase("Ready")
-    assert built(theatre) == [("src-1", "./modules/small")]
+    await e2e_harness.edit("InstanceTerraform", {"domain": "by-hand.example.com"})
+    await e2e_harness.idle()
+    await change_type(e2e_harness, "small")
+    await e2e_harness.phase("Ready")
+    assert built(e2e_harness) == [("src-1", "./modules/small")]
 
 
 @pytest.mark.criterion("TT-CHANGE")
@@ -168,21 +168,21 @@ async def test_another_type_is_planned_and_not_applied_while_it_would_replace_so
     tmp_path: Path, types_path: Path
 ) -> None:
     protected = {"debug": {"enableDeletionProtection": True}}
-    async with local_stage(
+    async with local_harness(
         tmp_path, environment={"STAND_IN": "replace"}, terraform_types_file=types_path
-    ) as stage:
-        await stage.apply(typed("src-1", "small", **protected))
-        await stage.until("InstanceTerraform", lambda found: is_phase(found, "Ready"))
-        await stage.edit("Instance", {"infrastructure": {"terraform": {"type": "large"}}})
-        failed = await stage.until("InstanceTerraform", lambda found: is_phase(found, "Failed"))
+    ) as harness:
+        await harness.apply(typed("src-1", "small", **protected))
+        await harness.until("InstanceTerraform", lambda found: is_phase(found, "Ready"))
+        await harness.edit("Instance", {"infrastructure": {"terraform": {"type": "large"}}})
+        failed = await harness.until("InstanceTerraform", lambda found: is_phase(found, "Failed"))
         assert "replace module.instance.thing.0. Nothing was applied" in failed.status.message
-        await stage.edit("Instance", {"debug": {"enableDeletionProtection": False}})
-        await stage.annotate(retry="1")
-        waiting = await stage.until("InstanceTerraform", lambda found: is_phase(found, "Waiting"))
+        await harness.edit("Instance", {"debug": {"enableDeletionProtection": False}})
+        await harness.annotate(retry="1")
+        waiting = await harness.until("InstanceTerraform", lambda found: is_phase(found, "Waiting"))
         assert waiting.status.waiting.reason is WaitingReason.APPROVAL
         digest = waiting.status.plan.digest
-        await stage.annotate(kind="InstanceTerraform", approved_plan=digest)
-        await stage.until("InstanceTerraform", lambda found: is_phase(found, "Ready"))
+        await harness.annotate(kind="InstanceTerraform", approved_plan=digest)
+        await harness.until("InstanceTerraform", lambda found: is_phase(found, "Ready"))
 
 
 def is_phase(found: InstanceTerraform | None, phase: str) -> bool:
@@ -191,13 +191,13 @@ def is_phase(found: InstanceTerraform | None, phase: str) -> bool:
 
 @pytest.mark.criterion("TT-PLAN")
 async def test_a_plan_has_the_module_of_the_type(
-    stage: Stage, tmp_path: Path, types_path: Path
+    harness: InstanceHarness, tmp_path: Path, types_path: Path
 ) -> None:
     changed = in_file(tmp_path, typed("src-1", "small"))
-    planned = await run_plan(stage.environment, "-f", changed)
+    planned = await run_plan(harness.environment, "-f", changed)
     assert "no type 'small'" in planned.output
     given = ("--terraform-types-file", str(types_path))
-    planned = await run_plan(stage.environment, "-f", changed, *given)
+    planned = await run_plan(harness.environment, "-f", changed, *given)
     (group,) = planned.groups("InstanceTerraform")
     assert "./modules/small" in json.dumps(group)
     assert "no type" not in planned.output

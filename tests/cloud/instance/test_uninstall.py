@@ -15,7 +15,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.envtest.users import administrator
 from tests.backends import SharedServer
-from tests.cloud.instance.e2e_harness import Theatre
+from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import BY_NAME, KINDS, instance
 from tests.limits import CRD_SECONDS
 
@@ -29,56 +29,58 @@ pytestmark = pytest.mark.criterion("H-A9")
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
-async def theatre(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Theatre]:
+async def e2e_harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[E2EHarness]:
     """The rights of the manager are those of its role on the embedded server."""
     if request.param == "embedded":
-        async with Theatre.start(tmp_path) as made:
+        async with E2EHarness.start(tmp_path) as made:
             yield made
         return
     server: SharedServer = request.getfixturevalue("real_server")
     users = (administrator("envtest"), administrator("manager"))
     async with server.environment(users=users, proxy=True, folder=tmp_path) as environment:
         await environment.install_crds(*KINDS)
-        theatre = Theatre(environment, tmp_path)
-        await theatre.start_manager()
+        e2e_harness = E2EHarness(environment, tmp_path)
+        await e2e_harness.start_manager()
         try:
-            yield theatre
-            await reinstall(theatre)
-            await delete_crds(theatre, ALL)
+            yield e2e_harness
+            await reinstall(e2e_harness)
+            await delete_crds(e2e_harness, ALL)
         finally:
-            await theatre.stop_manager()
+            await e2e_harness.stop_manager()
 
 
 def crd(kind: str) -> str:
     return f"{BY_NAME[kind].mapping().plural}.{GROUP}"
 
 
-async def delete_crds(theatre: Theatre, kinds: Iterable[str], *, approved: bool = False) -> None:
+async def delete_crds(
+    e2e_harness: E2EHarness, kinds: Iterable[str], *, approved: bool = False
+) -> None:
     """`kubectl delete crd`, and wait until they are gone."""
     names = [crd(kind) for kind in kinds]
     if approved:
         patch = {"metadata": {"annotations": {f"{GROUP}/approve-deletion": "true"}}}
         for name in names:
-            await theatre.client.patch(CRD, name, patch, type=PatchType.MERGE)
+            await e2e_harness.client.patch(CRD, name, patch, type=PatchType.MERGE)
     for name in names:
-        await theatre.client.delete(CRD, name)
+        await e2e_harness.client.delete(CRD, name)
     for name in names:
         try:
-            await eventually_gone(theatre.client, CRD, name, timeout=CRD_SECONDS)
+            await eventually_gone(e2e_harness.client, CRD, name, timeout=CRD_SECONDS)
         except AssertionError as error:
-            error.add_note((theatre.folder / "manager.log").read_text()[-20_000:])
+            error.add_note((e2e_harness.folder / "manager.log").read_text()[-20_000:])
             raise
 
 
-async def reinstall(theatre: Theatre) -> None:
+async def reinstall(e2e_harness: E2EHarness) -> None:
     """`kubectl apply -f install.yaml`, and a manager that was restarted."""
-    await theatre.stop_manager()
-    await theatre.environment.install_crds(*KINDS)
-    await theatre.start_manager()
+    await e2e_harness.stop_manager()
+    await e2e_harness.environment.install_crds(*KINDS)
+    await e2e_harness.start_manager()
 
 
-def teardowns(theatre: Theatre) -> list[str]:
-    return [task for task in theatre.elsewhere.tasks() if task.startswith("-")]
+def teardowns(e2e_harness: E2EHarness) -> list[str]:
+    return [task for task in e2e_harness.elsewhere.tasks() if task.startswith("-")]
 
 
 @pytest.mark.parametrize(
@@ -87,62 +89,64 @@ def teardowns(theatre: Theatre) -> list[str]:
     ids=["all", "instances", "subresources"],
 )
 async def test_h_a9_deleting_the_crds_tears_nothing_down(
-    theatre: Theatre, kinds: tuple[str, ...]
+    e2e_harness: E2EHarness, kinds: tuple[str, ...]
 ) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    await delete_crds(theatre, kinds)
-    await reinstall(theatre)
-    await theatre.apply(instance())
-    await theatre.there("InstanceTerraform", timeout=TIMEOUT)
-    await theatre.phase("Ready")
-    assert teardowns(theatre) == []
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    await delete_crds(e2e_harness, kinds)
+    await reinstall(e2e_harness)
+    await e2e_harness.apply(instance())
+    await e2e_harness.there("InstanceTerraform", timeout=TIMEOUT)
+    await e2e_harness.phase("Ready")
+    assert teardowns(e2e_harness) == []
 
 
-async def test_h_a9_with_the_approval_everything_is_torn_down(theatre: Theatre) -> None:
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    await delete_crds(theatre, ALL, approved=True)
-    assert sorted(teardowns(theatre)) == ["-invariants", "-kubernetes", "-terraform"]
+async def test_h_a9_with_the_approval_everything_is_torn_down(e2e_harness: E2EHarness) -> None:
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    await delete_crds(e2e_harness, ALL, approved=True)
+    assert sorted(teardowns(e2e_harness)) == ["-invariants", "-kubernetes", "-terraform"]
 
 
-async def test_h_a9_a_teardown_under_way_is_the_last(theatre: Theatre) -> None:
+async def test_h_a9_a_teardown_under_way_is_the_last(e2e_harness: E2EHarness) -> None:
     """Somebody deleted the Instance before: what is under way is awaited, and nothing follows."""
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    theatre.elsewhere.held.add("invariants")
-    await theatre.delete()
-    await theatre.until(
-        "InstanceInvariants", lambda _found: teardowns(theatre) == ["-invariants"], timeout=TIMEOUT
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    e2e_harness.elsewhere.held.add("invariants")
+    await e2e_harness.delete()
+    await e2e_harness.until(
+        "InstanceInvariants",
+        lambda _found: teardowns(e2e_harness) == ["-invariants"],
+        timeout=TIMEOUT,
     )
-    deletion = asyncio.create_task(delete_crds(theatre, ALL))
-    await theatre.gone("InstanceTerraform", timeout=TIMEOUT)
-    theatre.elsewhere.end("invariants")
+    deletion = asyncio.create_task(delete_crds(e2e_harness, ALL))
+    await e2e_harness.gone("InstanceTerraform", timeout=TIMEOUT)
+    e2e_harness.elsewhere.end("invariants")
     await deletion
-    assert teardowns(theatre) == ["-invariants"]
+    assert teardowns(e2e_harness) == ["-invariants"]
 
 
-async def test_h_a9_what_was_held_is_released(theatre: Theatre) -> None:
+async def test_h_a9_what_was_held_is_released(e2e_harness: E2EHarness) -> None:
     """A protected Instance that was deleted waits for approval; its CRD that goes must not."""
-    await theatre.apply(instance(**PROTECTED))
-    await theatre.phase("Ready")
-    await theatre.delete()
-    await theatre.phase("Deleting")
-    await theatre.delete(kind="InstanceTerraform")
-    await theatre.until(
+    await e2e_harness.apply(instance(**PROTECTED))
+    await e2e_harness.phase("Ready")
+    await e2e_harness.delete()
+    await e2e_harness.phase("Deleting")
+    await e2e_harness.delete(kind="InstanceTerraform")
+    await e2e_harness.until(
         "InstanceTerraform", lambda found: "held back" in found.status.message, timeout=TIMEOUT
     )
-    await theatre.idle()
-    await delete_crds(theatre, ["Instance"])
-    await theatre.gone("InstanceTerraform", timeout=TIMEOUT)
-    assert theatre.elsewhere.tasks() == TASKS
+    await e2e_harness.idle()
+    await delete_crds(e2e_harness, ["Instance"])
+    await e2e_harness.gone("InstanceTerraform", timeout=TIMEOUT)
+    assert e2e_harness.elsewhere.tasks() == TASKS
 
 
 async def test_h_a9_a_kind_that_went_before_the_first_task_blocks_no_other(
-    theatre: Theatre,
+    e2e_harness: E2EHarness,
 ) -> None:
     """The limiter reads every kind once, before the first task: a CRD that is gone has no objects."""
-    await delete_crds(theatre, ["UpgradeInstanceTask"])
-    await theatre.apply(instance())
-    await theatre.phase("Ready")
-    assert theatre.elsewhere.tasks() == TASKS
+    await delete_crds(e2e_harness, ["UpgradeInstanceTask"])
+    await e2e_harness.apply(instance())
+    await e2e_harness.phase("Ready")
+    assert e2e_harness.elsewhere.tasks() == TASKS

@@ -1,4 +1,4 @@
-"""Bulk upgrades: who gets a version at which stage."""
+"""Bulk upgrades: who gets a version at which harness."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ def fleet(size: int, version: str = "5.1.0") -> list[Instance]:
     ]
 
 
-def at(stage: int, instances: list[Instance], to: str = "5.2.0") -> list[str]:
-    wave = plan(instances, to, MONTHLY[stage - 1].percent)
+def at(harness: int, instances: list[Instance], to: str = "5.2.0") -> list[str]:
+    wave = plan(instances, to, MONTHLY[harness - 1].percent)
     return [item.metadata.name or "" for item in wave.upgrade]
 
 
 @pytest.mark.criterion("SG-73")
 def test_the_public_stages_of_a_release() -> None:
-    counts = [plan(fleet(20), "5.2.0", stage.percent).counts for stage in MONTHLY]
+    counts = [plan(fleet(20), "5.2.0", harness.percent).counts for harness in MONTHLY]
     assert [each["internal"] for each in counts] == [(20, 20)] * 5
     assert [each["trial"][0] for each in counts] == [0, 0, 6, 20, 20]
     assert [each["production"][0] for each in counts] == [0, 0, 2, 8, 20]
-    patches = [plan(fleet(20), "5.2.1", stage.percent).counts for stage in PATCH]
+    patches = [plan(fleet(20), "5.2.1", harness.percent).counts for harness in PATCH]
     assert [each["production"][0] for each in patches] == [0, 2, 8, 20]
 
 
@@ -68,11 +68,11 @@ def test_a_stage_contains_the_ones_before_whatever_the_order(
 ) -> None:
     instances = fleet(size)
     before: set[str] = set()
-    for stage in range(1, len(MONTHLY) + 1):
+    for harness in range(1, len(MONTHLY) + 1):
         shuffled = list(instances)
         order.shuffle(shuffled)
-        chosen = at(stage, shuffled)
-        assert chosen == at(stage, instances)
+        chosen = at(harness, shuffled)
+        assert chosen == at(harness, instances)
         assert before <= set(chosen)
         before = set(chosen)
     assert len(before) == len(instances)
@@ -85,7 +85,7 @@ def test_a_new_patch_restarts_at_an_earlier_stage() -> None:
     for item in instances:
         if item.metadata.name in third:
             item.spec.sourcegraph_version = "5.2.0"
-    assert at(3, instances) == []  # the same stage again does nothing
+    assert at(3, instances) == []  # the same harness again does nothing
     again = at(1, instances, to="5.2.1")
     assert again == sorted(again)
     assert {name.rsplit("-", 1)[0] for name in again} == {"src-internal"}
@@ -126,7 +126,7 @@ def test_h_b7_canaries_are_healthy_and_not_paused() -> None:
 
 @pytest.mark.criterion("H-B7")
 def test_h_b7_those_that_have_the_version_count_first_whatever_their_state() -> None:
-    """The second call of a stage draws nobody else while the first canary is upgraded."""
+    """The second call of a harness draws nobody else while the first canary is upgraded."""
     fleet_now = [instance(f"src-{n}", "production") for n in range(10)]
     [canary] = plan(fleet_now, "5.2.0", {"production": 10}).upgrade
     canary.spec.sourcegraph_version = "5.2.0"

@@ -29,7 +29,7 @@ from manager.controllers.cloud_options import CloudOptions
 from tests.backends import SharedServer
 from tests.cloud.lifecycle.watch_recorder import Chronicle
 from tests.cloud.rbac import SUITE
-from tests.cloud.servers.hcp import Clock, HCPServer, Run, World
+from tests.cloud.servers.hcp import Clock, FakeState, HCPServer, Run
 from tests.cloud.servers.hcp.server import TOKEN
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
@@ -38,7 +38,7 @@ from tests.envtest.kubectl.runner import Kubectl
 from tests.limits import CRD_SECONDS
 from tests.rbac import audited
 from tests.support.manager_harness import make_manager
-from tests.tenancy.shared_server import Ground
+from tests.tenancy.shared_server import InstalledServer
 
 KINDS = find_kinds(load(("apis.cloud",)))
 NAME = "src-1"
@@ -80,7 +80,7 @@ class PassingClock(Clock):
         return datetime.now(UTC)
 
 
-class SwiftWorld(World):
+class SwiftState(FakeState):
     """Runs get as far as they can by themselves each time they are asked for."""
 
     def advance(self, run: Run) -> None:
@@ -113,15 +113,15 @@ class Application:
             "GET /version": lambda _asked: Say(json={"version": self.version}),
         }
         for name, answer in say.items():
-            self.site.answers[name] = self._told(answer)
+            self.site.answers[name] = self._recorded(answer)
 
-    def _told(self, answer: Callable[[Asked], Say]) -> Callable[[Asked], Say]:
-        def tell(asked: Asked) -> Say:
+    def _recorded(self, answer: Callable[[Asked], Say]) -> Callable[[Asked], Say]:
+        def answer_of(asked: Asked) -> Say:
             self.story.append((f"{asked.method} {asked.path}", time.time()))
             said: Say = answer(asked)
             return said
 
-        return tell
+        return answer_of
 
     def _put(self, asked: Asked) -> Say:
         self.settings = asked.body
@@ -175,7 +175,7 @@ class Scenery:
     async def set_up(cls, server: SharedServer, folder: Path) -> AsyncIterator[Scenery]:
         """A namespace on the real server with all around it; nothing of it stays."""
         namespace = f"lifecycle-{secrets.token_hex(4)}"
-        managers = await Ground(server).users(["manager"])
+        managers = await InstalledServer(server).users(["manager"])
         environment = server.environment(
             users=("people", CUSTOMER, *managers),
             tls=True,
@@ -185,10 +185,10 @@ class Scenery:
             folder=folder,
         )
         hcp = HCPServer(PassingClock())
-        hcp.world = SwiftWorld(hcp.clock)
-        hcp.world.upload_looks = hcp.world.output_looks = 0
+        hcp.fake_state = SwiftState(hcp.clock)
+        hcp.fake_state.upload_looks = hcp.fake_state.output_looks = 0
         async with environment, hcp, Site() as site, _place(environment, namespace) as since:
-            hcp.world.values["kubeconfig"] = inline(environment.kubeconfig(CUSTOMER))
+            hcp.fake_state.values["kubeconfig"] = inline(environment.kubeconfig(CUSTOMER))
             application = Application(site, environment)
             application.open()
             client = environment.client("envtest")

@@ -132,7 +132,7 @@ async def the_last_is_torn_down_first(scenery: Scenery) -> None:
     events = told(*CHAIN, "InstanceTerraform", *UPGRADED)
     await events_are(scenery, [*events, *torn_down])
     assert scenery.application.settings == {}
-    assert scenery.hcp.world.workspaces == {}
+    assert scenery.hcp.fake_state.workspaces == {}
     await nothing_is_left(scenery)
 
 
@@ -175,7 +175,7 @@ def runs(scenery: Scenery) -> dict[str, int]:
 
 def machines(scenery: Scenery) -> list[str]:
     """What was asked of Terraform, run by run."""
-    asked = [run.version.document() for run in scenery.hcp.world.runs.values()]
+    asked = [run.version.document() for run in scenery.hcp.fake_state.runs.values()]
     return [each["module"]["instance"]["blue_machine_type"] for each in asked]
 
 

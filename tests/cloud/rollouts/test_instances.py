@@ -16,14 +16,14 @@ from internal.cloud.release_assignment import (
     format_assignment,
     recorded_assignment,
 )
-from tests.cloud.instance.harness import NAMESPACE, Stage, instance
+from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance
 
 pytestmark = pytest.mark.criterion("RO-FLEET-ASSIGN")
 
 
 @pytest.fixture
-async def stage(tmp_path: Path) -> AsyncIterator[Stage]:
-    async with Stage.start(tmp_path) as made:
+async def harness(tmp_path: Path) -> AsyncIterator[InstanceHarness]:
+    async with InstanceHarness.start(tmp_path) as made:
         yield made
 
 
@@ -36,18 +36,20 @@ def record(version: str, spec_version: str = "5.1.0") -> str:
     )
 
 
-async def assign(stage: Stage, value: str | None) -> None:
+async def assign(harness: InstanceHarness, value: str | None) -> None:
     patch = {"metadata": {"annotations": {RELEASE_ASSIGNMENT: value}}}
-    await stage.client.patch(Instance, "src-1", patch, namespace=NAMESPACE)
+    await harness.client.patch(Instance, "src-1", patch, namespace=NAMESPACE)
 
 
-async def test_an_assigned_version_is_upgraded_to_and_the_spec_stays(stage: Stage) -> None:
-    await stage.apply(instance())
-    await stage.roll_out()
-    await assign(stage, record("5.2.0"))
-    name = await stage.upgrade("5.2.0")
-    await stage.carry_out("UpgradeInstanceTask", name)
-    ready = await stage.roll_out()
+async def test_an_assigned_version_is_upgraded_to_and_the_spec_stays(
+    harness: InstanceHarness,
+) -> None:
+    await harness.apply(instance())
+    await harness.roll_out()
+    await assign(harness, record("5.2.0"))
+    name = await harness.upgrade("5.2.0")
+    await harness.carry_out("UpgradeInstanceTask", name)
+    ready = await harness.roll_out()
     assert ready.status.version == "5.2.0"
     assert ready.status.assigned_version.version == "5.2.0"
     assert ready.status.assigned_version.rollout == "monthly"
@@ -56,56 +58,58 @@ async def test_an_assigned_version_is_upgraded_to_and_the_spec_stays(stage: Stag
     assert ready.status.message == text
 
 
-async def test_a_tool_that_drops_the_annotation_downgrades_nothing(stage: Stage) -> None:
-    await stage.apply(instance())
-    await stage.roll_out()
-    await assign(stage, record("5.2.0"))
-    await stage.carry_out("UpgradeInstanceTask", await stage.upgrade("5.2.0"))
-    await stage.roll_out()
-    await assign(stage, None)
-    await stage.edit("Instance", {"managedSMTP": {"disabled": True}})
-    await stage.idle()
-    assert [item.spec.to_version for item in await stage.upgrades()] == ["5.2.0"]
-    found = await stage.read("Instance")
+async def test_a_tool_that_drops_the_annotation_downgrades_nothing(
+    harness: InstanceHarness,
+) -> None:
+    await harness.apply(instance())
+    await harness.roll_out()
+    await assign(harness, record("5.2.0"))
+    await harness.carry_out("UpgradeInstanceTask", await harness.upgrade("5.2.0"))
+    await harness.roll_out()
+    await assign(harness, None)
+    await harness.edit("Instance", {"managedSMTP": {"disabled": True}})
+    await harness.idle()
+    assert [item.spec.to_version for item in await harness.upgrades()] == ["5.2.0"]
+    found = await harness.read("Instance")
     assert found.status.assigned_version.version == "5.2.0"
 
 
 @pytest.mark.criterion("H-R3")
 @pytest.mark.parametrize("edited", [None, "changed-by-hand"], ids=["removed", "changed"])
 async def test_an_annotation_of_a_rollout_that_was_edited_is_restored(
-    stage: Stage, edited: str | None
+    harness: InstanceHarness, edited: str | None
 ) -> None:
-    await stage.apply(instance())
-    await stage.roll_out()
-    await assign(stage, record("5.2.0"))
-    await stage.carry_out("UpgradeInstanceTask", await stage.upgrade("5.2.0"))
-    before = (await stage.roll_out()).metadata.annotations[RELEASE_ASSIGNMENT]
-    await assign(stage, edited)
-    await stage.idle()
-    after = (await stage.read("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
+    await harness.apply(instance())
+    await harness.roll_out()
+    await assign(harness, record("5.2.0"))
+    await harness.carry_out("UpgradeInstanceTask", await harness.upgrade("5.2.0"))
+    before = (await harness.roll_out()).metadata.annotations[RELEASE_ASSIGNMENT]
+    await assign(harness, edited)
+    await harness.idle()
+    after = (await harness.read("Instance")).metadata.annotations[RELEASE_ASSIGNMENT]
     assert recorded_assignment({RELEASE_ASSIGNMENT: after}) == recorded_assignment(
         {RELEASE_ASSIGNMENT: before}
     )
-    assert len(await stage.upgrades()) == 1
+    assert len(await harness.upgrades()) == 1
 
 
-async def test_a_change_of_the_spec_wins(stage: Stage) -> None:
-    await stage.apply(instance())
-    await stage.roll_out()
-    await assign(stage, record("5.2.0"))
-    await stage.carry_out("UpgradeInstanceTask", await stage.upgrade("5.2.0"))
-    await stage.roll_out()
-    await stage.edit("Instance", {"sourcegraphVersion": "5.2.4"})
-    await stage.upgrade("5.2.4")
-    found = await stage.until("Instance", lambda found: found.status.assigned_version is None)
+async def test_a_change_of_the_spec_wins(harness: InstanceHarness) -> None:
+    await harness.apply(instance())
+    await harness.roll_out()
+    await assign(harness, record("5.2.0"))
+    await harness.carry_out("UpgradeInstanceTask", await harness.upgrade("5.2.0"))
+    await harness.roll_out()
+    await harness.edit("Instance", {"sourcegraphVersion": "5.2.4"})
+    await harness.upgrade("5.2.4")
+    found = await harness.until("Instance", lambda found: found.status.assigned_version is None)
     assert found.status.assigned_version is None
 
 
-async def test_an_assignment_that_cannot_be_read_is_ignored(stage: Stage) -> None:
-    await stage.apply(instance())
-    await stage.roll_out()
+async def test_an_assignment_that_cannot_be_read_is_ignored(harness: InstanceHarness) -> None:
+    await harness.apply(instance())
+    await harness.roll_out()
     for text in ("5.2.0", "{}", "[]", '{"rollout": "a", "version": "5.2.0", "change": 1}'):
-        await assign(stage, text)
-        await stage.idle()
-    assert not await stage.upgrades()
-    assert (await stage.read("Instance")).status.phase == "Ready"
+        await assign(harness, text)
+        await harness.idle()
+    assert not await harness.upgrades()
+    assert (await harness.read("Instance")).status.phase == "Ready"

@@ -19,11 +19,11 @@ PASS = timedelta(minutes=10)
 DAY = timedelta(days=1)
 
 
-def table(stages: object) -> list[dict[str, int]]:
-    """Return by stage how many instances of each type have the version at its end."""
+def table(harnesses: object) -> list[dict[str, int]]:
+    """Return by harness how many instances of each type have the version at its end."""
     return [
-        {kind: -(-COUNTS[kind] * share // 100) for kind, share in stage.percent.items()}
-        for stage in stages  # type: ignore[attr-defined]
+        {kind: -(-COUNTS[kind] * share // 100) for kind, share in harness.percent.items()}
+        for harness in harnesses  # type: ignore[attr-defined]
     ]
 
 
@@ -31,7 +31,7 @@ def table(stages: object) -> list[dict[str, int]]:
 def test_the_monthly_preset_reaches_the_counts_of_each_stage_on_its_days() -> None:
     run = FleetSimulation(sample("fleetrollout-monthly"), instances(COUNTS), BEGIN)
     seen = []
-    for days in (3, 5, 7, 9, 11):  # the ends of the stages 0-2, 3-4, 5-6, 7-8 and 9-10
+    for days in (3, 5, 7, 9, 11):  # the ends of the harnesses 0-2, 3-4, 5-6, 7-8 and 9-10
         run.run(BEGIN + days * DAY, PASS)
         seen.append(run.counts())
     assert seen == table(MONTHLY)

@@ -406,7 +406,7 @@ class TestNews:
         await running(provider, owner)
         told.clear()
         go.touch()
-        await told_the_end(provider, owner, told)
+        await end_reported(provider, owner, told)
 
     async def test_the_end_of_an_adopted_run_is_told(
         self, bench: Bench, owner: RunOwner, tmp_path: Path
@@ -421,7 +421,7 @@ class TestNews:
             await running(second, owner)
             told.clear()
             go.touch()
-            await told_the_end(second, owner, told)
+            await end_reported(second, owner, told)
         finally:
             await second.aclose()
 
@@ -443,7 +443,7 @@ async def running(provider: RunProvider, owner: RunOwner) -> None:
     await eventually_holds(is_running, timeout=PATIENCE)
 
 
-async def told_the_end(provider: RunProvider, owner: RunOwner, told: list[RunOwner]) -> None:
+async def end_reported(provider: RunProvider, owner: RunOwner, told: list[RunOwner]) -> None:
     """Whoever asks only when it was told something sees the end."""
 
     async def seen() -> bool:

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.cloud.taskdriver.harness import World
+from tests.cloud.taskdriver.harness import TaskDriverHarness
 
 
 @pytest.fixture
-async def world() -> AsyncIterator[World]:
-    async with World.start() as world:
-        yield world
+async def harness() -> AsyncIterator[TaskDriverHarness]:
+    async with TaskDriverHarness.start() as harness:
+        yield harness

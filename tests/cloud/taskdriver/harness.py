@@ -64,7 +64,7 @@ class Clock:
 
 
 @dataclass
-class World:
+class TaskDriverHarness:
     """What outlives a manager."""
 
     env: Environment
@@ -75,7 +75,7 @@ class World:
 
     @classmethod
     @asynccontextmanager
-    async def start(cls) -> AsyncIterator[World]:
+    async def start(cls) -> AsyncIterator[TaskDriverHarness]:
         clock = Clock()
         async with embedded("manager", "recorder") as env:
             await env.install_crds(*KINDS)
@@ -188,7 +188,7 @@ class StepOptions(TypedDict, total=False):
 class Life:
     """One manager."""
 
-    world: World
+    harness: TaskDriverHarness
     cache: Cache
     tools: Tools
     registry: CollectorRegistry
@@ -202,7 +202,7 @@ class Life:
         self, name: str = "acme", kind: type[Resource[Any, Any]] = InstanceTerraform
     ) -> Resource[Any, Any]:
         """The object from the cache, once that is as new as the server."""
-        newest = await self.world.read(name, kind)
+        newest = await self.harness.read(name, kind)
         version = newest.metadata.resource_version
 
         def current() -> bool:
@@ -232,7 +232,7 @@ class Life:
             due = progress.requeue_after
             if progress.gone or due is None or due >= AT_ONCE:
                 return progress
-            self.world.clock.advance(due)
+            self.harness.clock.advance(due)
         raise AssertionError("the driver never comes to rest")
 
     async def finish(
@@ -245,9 +245,9 @@ class Life:
         **changes: object,
     ) -> Progress:
         """The run under way ends; drive on."""
-        run = run_of((await self.world.read(name)).status)
-        self.world.outside.move(run.run_id, RunState.RUNNING)
-        self.world.outside.move(run.run_id, state, **changes)
+        run = run_of((await self.harness.read(name)).status)
+        self.harness.outside.move(run.run_id, RunState.RUNNING)
+        self.harness.outside.move(run.run_id, state, **changes)
         return await self.drive(name, definition=definition, period=period)
 
 

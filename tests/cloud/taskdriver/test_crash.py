@@ -17,7 +17,7 @@ from internal.cloud.labels import APPROVED_PLAN, REJECTED_PLAN
 from internal.cloud.runs import RunState
 from internal.cloud.tasks.plans import MadePlan, plan_output
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, TaskDriverHarness, run_of
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 TEARS_DOWN = replace(PLAIN, teardown=True, history=2)
@@ -29,7 +29,7 @@ WRITES = Match(user="manager", verb="write")
 class Story:
     """The life of one object, told whatever happens to the managers."""
 
-    world: World
+    harness: TaskDriverHarness
     name: str
     stack: AsyncExitStack = field(default_factory=AsyncExitStack)
     manager: Life | None = None
@@ -39,7 +39,7 @@ class Story:
         """Do a step; if the manager dies of it, a new one does it again."""
         for _ in range(6):
             if self.manager is None:
-                self.manager = await self.stack.enter_async_context(self.world.life())
+                self.manager = await self.stack.enter_async_context(self.harness.life())
             try:
                 await step(self.manager)
             except (TransportError, WriteOutcomeUnknown, Lost):
@@ -58,47 +58,47 @@ class Story:
         await self.survive(step)
 
     async def end(self, state: RunState, **changes: object) -> None:
-        run = run_of((await self.world.read(self.name)).status)
-        self.world.outside.move(run.run_id, RunState.RUNNING)
-        self.world.outside.move(run.run_id, state, **changes)
+        run = run_of((await self.harness.read(self.name)).status)
+        self.harness.outside.move(run.run_id, RunState.RUNNING)
+        self.harness.outside.move(run.run_id, state, **changes)
         await self.drive()
 
     async def is_there(self) -> bool:
-        found = await self.world.admin.list(InstanceTerraform, NAMESPACE)
+        found = await self.harness.admin.list(InstanceTerraform, NAMESPACE)
         return any(item.metadata.name == self.name for item in found)
 
-    async def tell(self) -> dict[str, Any]:
+    async def run_scenario(self) -> dict[str, Any]:
         """Created, carried out, changed, failed, tried again, changed, deleted. What is left of it."""
-        await self.world.make(self.name, spec={"domain": "a.example.com"})
+        await self.harness.make(self.name, spec={"domain": "a.example.com"})
         await self.drive()
         await self.end(RunState.SUCCEEDED, outputs={"a": "1"}, secret_outputs={"k": "hidden"})
-        await self.world.change(self.name, domain="b.example.com")
+        await self.harness.change(self.name, domain="b.example.com")
         await self.drive()
         await self.end(RunState.FAILED, message="no quota")
-        self.world.clock.advance(60)
+        self.harness.clock.advance(60)
         await self.drive()
         await self.end(RunState.SUCCEEDED, outputs={"a": "2"}, secret_outputs={"k": "other"})
-        resource = await self.world.read(self.name)
+        resource = await self.harness.read(self.name)
         uid = resource.metadata.uid
         left = {
             "outputs": resource.status.outputs,
             "ready": resource.status.phase,
             "attempt": run_of(resource.status).attempt,
             "secret": (
-                await self.world.admin.get(SECRET, f"{self.name}-outputs", namespace=NAMESPACE)
+                await self.harness.admin.get(SECRET, f"{self.name}-outputs", namespace=NAMESPACE)
             )["data"],
             "steps": [(item.type, item.status) for item in resource.status.task_conditions],
-            "runs": [run.state for run in self.world.outside.of(uid)],
+            "runs": [run.state for run in self.harness.outside.of(uid)],
         }
-        await self.world.admin.delete(InstanceTerraform, self.name, namespace=NAMESPACE)
+        await self.harness.admin.delete(InstanceTerraform, self.name, namespace=NAMESPACE)
         await self.drive()
         await self.end(RunState.SUCCEEDED)
         await self.stack.aclose()
         left["gone"] = not await self.is_there()
-        left["runs at the end"] = self.world.outside.of(uid)
+        left["runs at the end"] = self.harness.outside.of(uid)
         left["begun"] = sorted(
-            self.world.outside.begun[run_id]
-            for run_id, request in self.world.outside.requests.items()
+            self.harness.outside.begun[run_id]
+            for run_id, request in self.harness.outside.requests.items()
             if request.input.owner.uid == uid
         )
         return left
@@ -115,29 +115,29 @@ class PlanStory(Story):
 
     async def decide(self, annotation: str) -> str:
         """Approve or reject the plan that waits. Returns its content."""
-        plan = (await self.world.read(self.name)).status.plan
+        plan = (await self.harness.read(self.name)).status.plan
         assert plan is not None
-        await self.world.annotate_all(self.name, {annotation: plan.digest})
+        await self.harness.annotate_all(self.name, {annotation: plan.digest})
         await self.drive()
         return plan.content
 
-    async def tell(self) -> dict[str, Any]:
+    async def run_scenario(self) -> dict[str, Any]:
         """Planned, approved, changed, planned, rejected. What is left of it."""
-        await self.world.make(self.name, spec={"domain": "a.example.com"})
+        await self.harness.make(self.name, spec={"domain": "a.example.com"})
         await self.drive()
         await self.end(RunState.SUCCEEDED, outputs=plan_output(MadePlan(content="one", add=1)))
         decided = [await self.decide(APPROVED_PLAN)]
         await self.end(RunState.SUCCEEDED, outputs={"a": "1"})
-        await self.world.change(self.name, domain="b.example.com")
+        await self.harness.change(self.name, domain="b.example.com")
         await self.drive()
         await self.end(RunState.SUCCEEDED, outputs=plan_output(MadePlan(content="two", destroy=1)))
         decided.append(await self.decide(REJECTED_PLAN))
         await self.end(RunState.FAILED, retryable=False)
-        resource = await self.world.read(self.name)
+        resource = await self.harness.read(self.name)
         await self.stack.aclose()
         requests = [
             request
-            for request in self.world.outside.requests.values()
+            for request in self.harness.outside.requests.values()
             if request.input.owner.uid == resource.metadata.uid
         ]
         taken = [item.input.plan for item in requests]
@@ -148,23 +148,25 @@ class PlanStory(Story):
             "phase": resource.status.phase,
             "plan": resource.status.plan,
             "decisions": [plan and (plan.content, plan.decision) for plan in taken],
-            "begun": [self.world.outside.begun[item.run_id] for item in requests],
+            "begun": [self.harness.outside.begun[item.run_id] for item in requests],
         }
 
 
 async def check(
-    world: World, fault: Callable[[int], Callable[[], bool]], story_of: type[Story] = Story
+    harness: TaskDriverHarness,
+    fault: Callable[[int], Callable[[], bool]],
+    story_of: type[Story] = Story,
 ) -> int:
     """Tell the story with the n-th effect going wrong, for every n. Returns how many there were."""
-    expected = await story_of(world, "reference").tell()
+    expected = await story_of(harness, "reference").run_scenario()
     assert expected["gone"]
     assert expected["begun"] == [1, 1, 1, 1]
     number = 0
     while True:
         number += 1
         fired = fault(number)
-        story = story_of(world, f"acme-{number}")
-        assert await story.tell() == expected, f"with a fault at effect {number}"
+        story = story_of(harness, f"acme-{number}")
+        assert await story.run_scenario() == expected, f"with a fault at effect {number}"
         if not fired():
             return number - 1
         assert story.deaths >= 1
@@ -175,20 +177,20 @@ async def check(
 @pytest.mark.parametrize("story_of", [Story, PlanStory])
 @pytest.mark.parametrize("action", [Cut(), LoseReply()], ids=["before", "after"])
 async def test_a_manager_that_dies_at_a_write_to_the_server(
-    world: World, action: Cut | LoseReply, story_of: type[Story]
+    harness: TaskDriverHarness, action: Cut | LoseReply, story_of: type[Story]
 ) -> None:
     def fault(nth: int) -> Callable[[], bool]:
-        rule = world.env.proxy.add(action, WRITES, nth=nth)
+        rule = harness.env.proxy.add(action, WRITES, nth=nth)
 
         def fired() -> bool:
             done = rule.fired > 0
-            world.env.proxy.remove(rule)
+            harness.env.proxy.remove(rule)
             return done
 
         return fired
 
-    assert await check(world, fault, story_of) == {Story: 11, PlanStory: 8}[story_of]
-    assert world.outside.most_live == 1
+    assert await check(harness, fault, story_of) == {Story: 11, PlanStory: 8}[story_of]
+    assert harness.outside.most_live == 1
 
 
 @pytest.mark.timeout(1800)
@@ -196,76 +198,80 @@ async def test_a_manager_that_dies_at_a_write_to_the_server(
 @pytest.mark.parametrize("story_of", [Story, PlanStory])
 @pytest.mark.parametrize("kind", ["fail", "lose"])
 async def test_a_manager_that_dies_at_an_effect_outside(
-    world: World, kind: str, story_of: type[Story]
+    harness: TaskDriverHarness, kind: str, story_of: type[Story]
 ) -> None:
     def fault(nth: int) -> Callable[[], bool]:
-        world.outside.fault = (nth, kind)
+        harness.outside.fault = (nth, kind)
 
         def fired() -> bool:
-            done = world.outside.fault is None
-            world.outside.fault = None
+            done = harness.outside.fault is None
+            harness.outside.fault = None
             return done
 
         return fired
 
-    assert await check(world, fault, story_of) >= {Story: 7, PlanStory: 4}[story_of]
-    assert world.outside.most_live == 1
+    assert await check(harness, fault, story_of) >= {Story: 7, PlanStory: 4}[story_of]
+    assert harness.outside.most_live == 1
 
 
 @pytest.mark.criterion("SG-27")
-async def test_the_intent_is_on_record_before_the_run_exists(world: World) -> None:
-    await world.make()
-    world.outside.fail.add("start")
-    async with world.life() as life:
+async def test_the_intent_is_on_record_before_the_run_exists(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    harness.outside.fail.add("start")
+    async with harness.life() as life:
         with pytest.raises(Lost):
             await life.drive()
-    run = run_of((await world.read()).status)
+    run = run_of((await harness.read()).status)
     assert run.state is TaskState.CREATING
     assert run.deadline is not None
-    assert not world.outside.runs
-    async with world.life() as life:
+    assert not harness.outside.runs
+    async with harness.life() as life:
         await life.drive()
-    assert list(world.outside.begun) == [run.run_id]
+    assert list(harness.outside.begun) == [run.run_id]
 
 
-async def test_nothing_is_started_while_its_intent_cannot_be_written(world: World) -> None:
-    await world.make()
-    world.env.proxy.add(Cut(), WRITES, times=None)
+async def test_nothing_is_started_while_its_intent_cannot_be_written(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    harness.env.proxy.add(Cut(), WRITES, times=None)
     for _ in range(3):
-        async with world.life() as life:
+        async with harness.life() as life:
             with pytest.raises((TransportError, WriteOutcomeUnknown)):
                 await life.drive()
-    assert world.outside.calls["start"] == 0
+    assert harness.outside.calls["start"] == 0
 
 
-async def test_who_may_not_lead_does_nothing_outside(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
-        world.refused = "leader election lost"
+async def test_who_may_not_lead_does_nothing_outside(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
+        harness.refused = "leader election lost"
         with pytest.raises(RuntimeError, match="leader election lost"):
             await life.drive()
-        assert world.outside.calls["start"] == 0
-        assert run_of((await world.read()).status).state is TaskState.CREATING
-    world.refused = ""
-    async with world.life() as successor:
+        assert harness.outside.calls["start"] == 0
+        assert run_of((await harness.read()).status).state is TaskState.CREATING
+    harness.refused = ""
+    async with harness.life() as successor:
         await successor.drive()
-        assert len(world.outside.live()) == 1
+        assert len(harness.outside.live()) == 1
 
 
-async def test_a_decision_on_an_older_state_is_refused_by_the_server(world: World) -> None:
+async def test_a_decision_on_an_older_state_is_refused_by_the_server(
+    harness: TaskDriverHarness,
+) -> None:
     """Two managers during a hand-over: the second decides on what it saw before the first acted."""
-    await world.make()
-    async with world.life() as first, world.life() as second:
+    await harness.make()
+    async with harness.life() as first, harness.life() as second:
         old = await second.seen()
         await first.drive()
-        started = run_of((await world.read()).status).run_id
+        started = run_of((await harness.read()).status).run_id
         await first.finish(RunState.FAILED, retryable=False)
-        mark = world.outside.calls["start"]
+        mark = harness.outside.calls["start"]
         progress = await second.step(resource=old)
         assert progress.requeue_after is not None
         assert progress.requeue_after < 1
-        assert world.outside.calls["start"] == mark
-        left = run_of((await world.read()).status)
+        assert harness.outside.calls["start"] == mark
+        left = run_of((await harness.read()).status)
         assert (left.run_id, left.state) == (started, TaskState.DONE), "nothing is overwritten"
         seen = second.cache.get(InstanceTerraform, "acme", namespace=NAMESPACE)
         assert seen is not None

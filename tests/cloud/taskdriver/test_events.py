@@ -16,13 +16,13 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.tracing import Tracing
 from internal.cloud.runs import RunState
 from internal.cloud.tasks.task import Concurrency
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, TaskDriverHarness, run_of
 
 EVENT = BUILTIN[GroupVersionKind("events.k8s.io", "v1", "Event")]
 
 
-async def events(world: World) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = await world.admin.list(EVENT, NAMESPACE)
+async def events(harness: TaskDriverHarness) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = await harness.admin.list(EVENT, NAMESPACE)
     return sorted(found, key=lambda item: item["metadata"]["name"])
 
 
@@ -31,15 +31,15 @@ def value(registry: CollectorRegistry, name: str, **labels: str) -> float:
 
 
 @pytest.mark.criterion("SG-61")
-async def test_one_event_for_each_step(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_one_event_for_each_step(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
         await life.drive()
         await life.finish()
         await life.drive()
-    run = run_of((await world.read()).status)
-    told = await events(world)
+    run = run_of((await harness.read()).status)
+    told = await events(harness)
     about = f"inputsVersion: {run.inputs_version}"
     known = f"{about}, runID: {run.run_id}"
     assert [item["note"] for item in told] == [
@@ -56,37 +56,37 @@ async def test_one_event_for_each_step(world: World) -> None:
 
 
 @pytest.mark.criterion("SG-61")
-async def test_a_failure_is_a_warning(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_a_failure_is_a_warning(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
         await life.finish(RunState.FAILED, message="no quota")
-    last = (await events(world))[-1]
+    last = (await events(harness))[-1]
     assert last["type"] == "Warning"
     assert last["note"].startswith("Done=False: Task failed: no quota")
 
 
 @pytest.mark.criterion("SG-60")
-async def test_every_type_of_task_has_the_same_metrics(world: World) -> None:
+async def test_every_type_of_task_has_the_same_metrics(harness: TaskDriverHarness) -> None:
     definitions = [
         replace(PLAIN, name=name, concurrency=Concurrency(limit=1))
         for name in ("terraform", "kubernetes")
     ]
-    async with world.life() as life:
+    async with harness.life() as life:
         for definition in definitions:
             names = [f"{definition.name}-{number}" for number in (1, 2)]
             for name in names:
-                await world.make(name)
+                await harness.make(name)
                 await life.drive(name, definition=definition)
             given = {"task": definition.name}
             registry = life.registry
             assert value(registry, "cloud_task_running", **given) == 1
             assert value(registry, "cloud_task_waiting", **given) == 1
-            world.clock.advance(10)
+            harness.clock.advance(10)
             await life.finish(RunState.FAILED, names[0], definition=definition)
             await life.drive(names[1], definition=definition)
             await life.finish(RunState.SUCCEEDED, names[1], definition=definition)
-            world.clock.advance(60)
+            harness.clock.advance(60)
             await life.drive(names[0], definition=definition)
             assert value(registry, "cloud_task_dispatched_total", **given) == 3
             assert value(registry, "cloud_task_retries_total", **given) == 1
@@ -97,7 +97,7 @@ async def test_every_type_of_task_has_the_same_metrics(world: World) -> None:
             assert value(registry, "cloud_task_running", **given) == 1
             assert value(registry, "cloud_task_waiting", **given) == 0
             assert value(registry, "cloud_task_objects", **given, phase="Retrying") == 0
-            await world.admin.delete(InstanceTerraform, names[0], namespace=NAMESPACE)
+            await harness.admin.delete(InstanceTerraform, names[0], namespace=NAMESPACE)
             await life.finish(RunState.FAILED, names[0], definition=definition)
             assert value(registry, "cloud_task_running", **given) == 0
         series = {
@@ -109,19 +109,21 @@ async def test_every_type_of_task_has_the_same_metrics(world: World) -> None:
 
 
 @pytest.mark.criterion("SG-60")
-async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(world: World) -> None:
+async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(
+    harness: TaskDriverHarness,
+) -> None:
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     tracing = Tracing(provider)
-    await world.make()
-    async with world.life(tracing=tracing) as life:
+    await harness.make()
+    async with harness.life(tracing=tracing) as life:
         with tracing.reconcile("reconcile", [], {}):
             await life.drive()
-        world.clock.advance(100)
+        harness.clock.advance(100)
         with tracing.reconcile("reconcile", [], {}):
             await life.finish(RunState.FAILED, message="no quota")
-    run = run_of((await world.read()).status)
+    run = run_of((await harness.read()).status)
     ended: list[Any] = list(exporter.get_finished_spans())
     spans = {span.name: span for span in ended}
     first = next(span for span in ended if span.name == "reconcile")
@@ -131,31 +133,31 @@ async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(world: World) -
     assert whole.context.trace_id == first.context.trace_id, "the trace that started it"
     assert (whole.end_time - whole.start_time) / 1e9 >= 100
     assert not whole.status.is_ok
-    request = world.outside.requests[run.run_id].input
+    request = harness.outside.requests[run.run_id].input
     assert f"{first.context.trace_id:032x}" in request.traceparent, "and the task goes on with it"
 
 
 @pytest.mark.criterion("H-B8")
 async def test_h_b8_what_a_run_says_while_it_is_under_way_is_recorded_now_and_then(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    await world.make()
-    async with world.life(told=True) as life:
+    await harness.make()
+    async with harness.life(told=True) as life:
         await life.drive()
-        run_id = run_of((await world.read()).status).run_id
-        world.outside.move(run_id, RunState.RUNNING, message="planning")
+        run_id = run_of((await harness.read()).status).run_id
+        harness.outside.move(run_id, RunState.RUNNING, message="planning")
         await life.drive()
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (run_of(status).message, status.message) == ("planning", "Planning")
 
-        mark = world.env.proxy.log.mark()
+        mark = harness.env.proxy.log.mark()
         for number in range(20):
-            world.clock.advance(1)
-            world.outside.move(run_id, RunState.RUNNING, message=f"applying: {number} done")
+            harness.clock.advance(1)
+            harness.outside.move(run_id, RunState.RUNNING, message=f"applying: {number} done")
             await life.drive()
-        assert world.env.proxy.log.since(mark).select(user="manager").writes == 0
-        world.clock.advance(life.tools.pace.progress)
+        assert harness.env.proxy.log.since(mark).select(user="manager").writes == 0
+        harness.clock.advance(life.tools.pace.progress)
         await life.drive()
-        assert run_of((await world.read()).status).message == "applying: 19 done"
+        assert run_of((await harness.read()).status).message == "applying: 19 done"
         await life.finish(message="2 added")
-    assert run_of((await world.read()).status).message == "2 added"
+    assert run_of((await harness.read()).status).message == "2 added"

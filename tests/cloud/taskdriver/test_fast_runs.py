@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from apis.cloud import Phase
-from tests.cloud.taskdriver.harness import World
+from tests.cloud.taskdriver.harness import TaskDriverHarness
 
 
 @pytest.mark.criterion("SG-23")
-async def test_a_run_that_is_over_at_once_is_recorded_at_once(world: World) -> None:
+async def test_a_run_that_is_over_at_once_is_recorded_at_once(harness: TaskDriverHarness) -> None:
     """Its provider reports changes of runs, and an end before the start returned is none."""
-    world.outside.immediate = True
-    await world.make()
-    async with world.life(told=True) as life:
+    harness.outside.immediate = True
+    await harness.make()
+    async with harness.life(told=True) as life:
         await life.drive()
-    assert (await world.read()).status.phase is Phase.READY
+    assert (await harness.read()).status.phase is Phase.READY

@@ -11,19 +11,21 @@ from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.taskdriver.deps import shared
 from internal.cloud.taskdriver.record import owner_of
 from tests.cloud.runs.benches import request_of
-from tests.cloud.taskdriver.harness import World, run_of
+from tests.cloud.taskdriver.harness import TaskDriverHarness, run_of
 
 
 @pytest.mark.criterion("SG-23")
-async def test_a_folder_that_a_killed_manager_left_is_started(world: World, tmp_path: Path) -> None:
+async def test_a_folder_that_a_killed_manager_left_is_started(
+    harness: TaskDriverHarness, tmp_path: Path
+) -> None:
     """Its run is on record, and no process of it will ever end: nothing would wake the driver."""
-    owner = owner_of(await world.make())
-    world.refused = "killed before it started the run"
-    async with world.life() as life:
+    owner = owner_of(await harness.make())
+    harness.refused = "killed before it started the run"
+    async with harness.life() as life:
         with pytest.raises(RuntimeError, match="killed"):
             await life.drive()
-    world.refused = ""
-    run_id = run_of((await world.read()).status).run_id
+    harness.refused = ""
+    run_id = run_of((await harness.read()).status).run_id
 
     options = LocalOptions(folder=tmp_path / "runs", command=(sys.executable, "-c", ""), grace=5)
     provider = LocalRuns(options)
@@ -32,7 +34,7 @@ async def test_a_folder_that_a_killed_manager_left_is_started(world: World, tmp_
     folder.make(provider._plan(request, folder), await provider._files(request))
     assert not folder.has_started()
     try:
-        async with world.life(open_runs=shared(provider), told=True) as life:
+        async with harness.life(open_runs=shared(provider), told=True) as life:
             await life.drive()
         assert folder.has_started()
     finally:

@@ -31,7 +31,7 @@ from internal.cloud.taskdriver.plan_approval import AWAITS_APPROVAL
 from internal.cloud.tasks.plans import MadePlan, plan_output
 from internal.cloud.tasks.task import DRIFT
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import PLAIN, Life, StepOptions, World, run_of
+from tests.cloud.taskdriver.harness import PLAIN, Life, StepOptions, TaskDriverHarness, run_of
 from tests.cloud.taskdriver.test_drift_checks import DAILY
 
 CRITERION = "ISSUE14-2-TERRAFORM-APPROVAL"
@@ -51,8 +51,10 @@ OUTPUTS = {"ip": "10.0.0.1"}
 class Scene:
     """One object and its manager."""
 
-    def __init__(self, world: World, life: Life, **options: Unpack[StepOptions]) -> None:
-        self.world = world
+    def __init__(
+        self, harness: TaskDriverHarness, life: Life, **options: Unpack[StepOptions]
+    ) -> None:
+        self.harness = harness
         self.life = life
         self.options: StepOptions = {"terraform_runs": MANUAL, **options}
 
@@ -62,36 +64,36 @@ class Scene:
     async def end(
         self, outputs: dict[str, str], state: RunState = RunState.SUCCEEDED, **changes: object
     ) -> Progress:
-        run = run_of((await self.world.read()).status)
-        self.world.outside.move(run.run_id, RunState.RUNNING)
-        self.world.outside.move(run.run_id, state, outputs=outputs, **changes)
+        run = run_of((await self.harness.read()).status)
+        self.harness.outside.move(run.run_id, RunState.RUNNING)
+        self.harness.outside.move(run.run_id, state, outputs=outputs, **changes)
         return await self.drive()
 
     async def plan_waits(self, made: MadePlan = PLAN) -> PlannedChange:
         """Drive a new object until its plan waits."""
-        await self.world.make()
+        await self.harness.make()
         await self.drive()
         await self.end(plan_output(made))
         return await self.plan()
 
     async def plan(self) -> PlannedChange:
-        found = (await self.world.read()).status.plan
+        found = (await self.harness.read()).status.plan
         assert found is not None
         return found
 
     async def approve(self, digest: str) -> Progress:
-        await self.world.annotate_all("acme", {APPROVED_PLAN: digest})
+        await self.harness.annotate_all("acme", {APPROVED_PLAN: digest})
         return await self.drive()
 
     async def condition(self) -> Condition | None:
-        return find_condition((await self.world.read()).status.conditions, AWAITS_APPROVAL)
+        return find_condition((await self.harness.read()).status.conditions, AWAITS_APPROVAL)
 
     def inputs(self) -> list[RunInput]:
-        return [item.input for item in self.world.outside.requests.values()]
+        return [item.input for item in self.harness.outside.requests.values()]
 
     async def events(self) -> list[str]:
         kind = GroupVersionKind("events.k8s.io", "v1", "Event")
-        found = await self.world.admin.list(kind, "default")
+        found = await self.harness.admin.list(kind, "default")
         return [each["note"] for each in found if each["reason"] == AWAITS_APPROVAL]
 
 
@@ -101,12 +103,12 @@ def decisions(scene: Scene) -> list[PlanDecision | None]:
 
 @pytest.mark.criterion(CRITERION)
 async def test_a_plan_waits_with_its_summary_and_its_approval_starts_the_run_that_applies_it(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits(DESTROYS)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (plan.add, plan.change, plan.destroy, plan.replace) == (1, 0, 2, 1)
         assert plan.destroys == ["destroy a.b", "replace c.d"]
         assert status.phase is Phase.WAITING
@@ -131,7 +133,7 @@ async def test_a_plan_waits_with_its_summary_and_its_approval_starts_the_run_tha
         assert (second.plan.content, second.plan.run_id) == ("run-2", first.run_id)
         assert second.plan.decision is PlanDecision.APPROVED
         await scene.end(OUTPUTS)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.outputs, status.plan) == (Phase.READY, OUTPUTS, None)
         await scene.drive()
         assert len(scene.inputs()) == 2
@@ -140,10 +142,10 @@ async def test_a_plan_waits_with_its_summary_and_its_approval_starts_the_run_tha
 
 @pytest.mark.criterion(CRITERION)
 async def test_the_approval_of_another_digest_applies_nothing_and_the_condition_says_so(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         await scene.approve("0123456789abcdef")
         found = await scene.condition()
@@ -154,13 +156,15 @@ async def test_the_approval_of_another_digest_applies_nothing_and_the_condition_
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_an_equal_plan_that_is_made_later_needs_an_approval_of_its_own(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_an_equal_plan_that_is_made_later_needs_an_approval_of_its_own(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
         await scene.end(OUTPUTS)
-        await world.annotate_all("acme", {RECONCILE: "1"})
+        await harness.annotate_all("acme", {RECONCILE: "1"})
         await scene.drive()
         await scene.end(plan_output(PLAN))
         again = await scene.plan()
@@ -171,10 +175,10 @@ async def test_an_equal_plan_that_is_made_later_needs_an_approval_of_its_own(wor
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_newer_plan_supersedes_the_approved_one(world: World) -> None:
+async def test_a_newer_plan_supersedes_the_approved_one(harness: TaskDriverHarness) -> None:
     """The run that was to apply an approved plan found another one."""
-    async with world.life() as life:
-        scene = Scene(world, life)
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
         await scene.end(plan_output(DESTROYS))
@@ -188,13 +192,13 @@ async def test_a_newer_plan_supersedes_the_approved_one(world: World) -> None:
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_newer_inputs_supersede_the_plan_that_waits(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_newer_inputs_supersede_the_plan_that_waits(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
-        await world.change(domain="b.example.com")
+        await harness.change(domain="b.example.com")
         await scene.drive()
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.plan, status.phase) == (None, Phase.RUNNING)
         assert await scene.condition() is None
         await scene.approve(plan.digest)
@@ -204,32 +208,34 @@ async def test_newer_inputs_supersede_the_plan_that_waits(world: World) -> None:
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_rejected_plan_is_given_up_until_the_inputs_change(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_rejected_plan_is_given_up_until_the_inputs_change(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         both = {APPROVED_PLAN: plan.digest, REJECTED_PLAN: plan.digest}
-        await world.annotate_all("acme", both)
+        await harness.annotate_all("acme", both)
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.REJECTED]
         await scene.end({}, RunState.FAILED, retryable=False, message="the plan was rejected")
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.plan, status.waiting) == (Phase.FAILED, None, None)
         assert run_of(status).outcome is TaskOutcome.REJECTED
         assert await scene.condition() is None
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         assert len(scene.inputs()) == 2
-        await world.change(domain="b.example.com")
+        await harness.change(domain="b.example.com")
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.REJECTED, None]
 
 
-async def test_a_retry_plans_again(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_retry_plans_again(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
-        await world.annotate_all("acme", {RETRY: "1"})
+        await harness.annotate_all("acme", {RETRY: "1"})
         await scene.drive()
         await scene.end(plan_output(PLAN))
         assert decisions(scene) == [None, None]
@@ -237,14 +243,16 @@ async def test_a_retry_plans_again(world: World) -> None:
         assert (await scene.plan()).digest != plan.digest
 
 
-async def test_a_plan_that_waits_is_looked_at_every_hour_and_stays_the_same(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_plan_that_waits_is_looked_at_every_hour_and_stays_the_same(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         assert (await scene.drive()).requeue_after == pytest.approx(3600.0, abs=60)
-        world.clock.advance(3600.0)
+        harness.clock.advance(3600.0)
         await scene.drive()
-        assert (await world.read()).status.phase is Phase.RUNNING
+        assert (await harness.read()).status.phase is Phase.RUNNING
         assert (await scene.condition()) is not None
         looked = scene.inputs()[-1].plan
         assert looked is not None
@@ -257,66 +265,70 @@ async def test_a_plan_that_waits_is_looked_at_every_hour_and_stays_the_same(worl
         assert decisions(scene) == [None, None, PlanDecision.APPROVED]
 
 
-async def test_a_plan_that_was_applied_elsewhere_counts_as_carried_out(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_plan_that_was_applied_elsewhere_counts_as_carried_out(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         await scene.plan_waits()
-        world.clock.advance(3600.0)
+        harness.clock.advance(3600.0)
         await scene.drive()
         await scene.end(OUTPUTS)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.plan) == (Phase.READY, None)
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_plan_that_was_discarded_elsewhere_is_given_up(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_plan_that_was_discarded_elsewhere_is_given_up(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         await scene.plan_waits()
-        world.clock.advance(3600.0)
+        harness.clock.advance(3600.0)
         await scene.drive()
         await scene.end({}, RunState.FAILED, retryable=False, message="was discarded by a person")
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.plan) == (Phase.FAILED, None)
         assert "was discarded by a person" in status.message
 
 
-async def test_a_failed_look_leaves_the_plan_waiting(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_failed_look_leaves_the_plan_waiting(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
-        world.clock.advance(3600.0)
+        harness.clock.advance(3600.0)
         await scene.drive()
         await scene.end({}, RunState.FAILED, message="HCP Terraform does not answer")
         await scene.approve(plan.digest)
         assert decisions(scene) == [None, None, PlanDecision.APPROVED]
 
 
-async def test_an_approved_run_that_failed_is_tried_again_with_the_same_plan(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_an_approved_run_that_failed_is_tried_again_with_the_same_plan(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
         await scene.end({}, RunState.FAILED, message="no network")
-        assert (await world.read()).status.phase is Phase.RETRYING
+        assert (await harness.read()).status.phase is Phase.RETRYING
         assert len(scene.inputs()) == 2
-        world.clock.advance(30.0)
+        harness.clock.advance(30.0)
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.APPROVED, PlanDecision.APPROVED]
         await scene.end(OUTPUTS)
-        assert (await world.read()).status.phase is Phase.READY
+        assert (await harness.read()).status.phase is Phase.READY
 
 
 @pytest.mark.criterion(CRITERION)
 @HOLDS
 async def test_a_hold_stops_an_approved_plan_and_not_the_planning(
-    world: World, hold: Waiting
+    harness: TaskDriverHarness, hold: Waiting
 ) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, hold=hold)
+    async with harness.life() as life:
+        scene = Scene(harness, life, hold=hold)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert status.waiting is not None
         assert status.waiting.reason.value == hold.reason.value
         assert len(scene.inputs()) == 1
@@ -326,28 +338,32 @@ async def test_a_hold_stops_an_approved_plan_and_not_the_planning(
 
 
 @HOLDS
-async def test_a_hold_stops_a_run_that_may_apply_its_plan(world: World, hold: Waiting) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, hold=hold, terraform_runs=None)
-        await world.make()
+async def test_a_hold_stops_a_run_that_may_apply_its_plan(
+    harness: TaskDriverHarness, hold: Waiting
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, hold=hold, terraform_runs=None)
+        await harness.make()
         await scene.drive()
         assert scene.inputs() == []
 
 
-async def test_an_approval_that_is_taken_back_during_a_freeze_starts_nothing(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, hold=FROZEN)
+async def test_an_approval_that_is_taken_back_during_a_freeze_starts_nothing(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, hold=FROZEN)
         plan = await scene.plan_waits()
         await scene.approve(plan.digest)
-        await world.annotate_all("acme", {REJECTED_PLAN: plan.digest})
+        await harness.annotate_all("acme", {REJECTED_PLAN: plan.digest})
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.REJECTED]
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_operation_plan_runs_only_the_plan(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=ONLY)
+async def test_operation_plan_runs_only_the_plan(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=ONLY)
         plan = await scene.plan_waits()
         assert [item.operation for item in scene.inputs()] == [TaskOperation.PLAN]
         found = await scene.condition()
@@ -356,40 +372,44 @@ async def test_operation_plan_runs_only_the_plan(world: World) -> None:
         assert "set spec.terraformRuns.operation of the Instance to Apply" in found.message
         progress = await scene.approve(plan.digest)
         assert progress.requeue_after is None
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         assert len(scene.inputs()) == 1
         scene.options["terraform_runs"] = None
         await scene.drive()
         await scene.end(OUTPUTS)
         assert [item.operation.value for item in scene.inputs()] == ["Plan", "Apply"]
-        assert (await world.read()).status.phase is Phase.READY
+        assert (await harness.read()).status.phase is Phase.READY
         assert await scene.condition() is None
 
 
-async def test_operation_plan_with_nothing_to_change_is_no_success(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=ONLY)
-        await world.make()
+async def test_operation_plan_with_nothing_to_change_is_no_success(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=ONLY)
+        await harness.make()
         await scene.drive()
         await scene.end({DRIFT: ""})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert status.succeeded is None
         assert status.plan is not None
         assert "0 to add, 0 to change, 0 to destroy" in status.message
 
 
-async def test_a_requested_run_with_operation_plan_reports_drift(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=None)
-        await world.make()
+async def test_a_requested_run_with_operation_plan_reports_drift(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=None)
+        await harness.make()
         await scene.drive()
         await scene.end(OUTPUTS)
         scene.options["terraform_runs"] = ONLY
-        await world.annotate_all("acme", {RECONCILE: "1"})
+        await harness.annotate_all("acme", {RECONCILE: "1"})
         await scene.drive()
         await scene.end({DRIFT: "1 to add", **plan_output(PLAN)})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert [item.operation.value for item in scene.inputs()] == ["Apply", "Plan"]
         found = find_condition(status.conditions, DRIFTED)
         assert found is not None
@@ -399,42 +419,44 @@ async def test_a_requested_run_with_operation_plan_reports_drift(world: World) -
 
 @pytest.mark.criterion(CRITERION)
 async def test_a_repair_of_drift_waits_for_its_approval_and_the_object_stays_ready(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=None, drift_check=REPAIR)
-        await world.make()
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=None, drift_check=REPAIR)
+        await harness.make()
         await scene.drive()
         await scene.end(OUTPUTS)
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         await scene.end(plan_output(DESTROYS))
-        plan, status = await scene.plan(), (await world.read()).status
+        plan, status = await scene.plan(), (await harness.read()).status
         ready = find_condition(status.conditions, "Ready")
         assert ready is not None
         assert (ready.status, plan.operation) == ("True", TaskOperation.REPAIR)
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.approve(plan.digest)
         assert [item.operation.value for item in scene.inputs()] == ["Apply", "Repair", "Repair"]
         await scene.end({"ip": "10.0.0.2"})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.outputs) == (Phase.READY, {"ip": "10.0.0.2"})
         assert status.plan is None
 
 
-async def test_a_rejected_repair_leaves_the_object_ready_and_drifted(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=None, drift_check=REPAIR)
-        await world.make()
+async def test_a_rejected_repair_leaves_the_object_ready_and_drifted(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=None, drift_check=REPAIR)
+        await harness.make()
         await scene.drive()
         await scene.end(OUTPUTS)
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         await scene.end(plan_output(DESTROYS))
-        await world.annotate_all("acme", {REJECTED_PLAN: (await scene.plan()).digest})
+        await harness.annotate_all("acme", {REJECTED_PLAN: (await scene.plan()).digest})
         await scene.drive()
         await scene.end({DRIFT: "2 to destroy"})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert find_condition(status.conditions, DRIFTED) is not None
         assert (status.phase, status.plan) == (Phase.READY, None)
         await scene.drive()
@@ -442,60 +464,66 @@ async def test_a_rejected_repair_leaves_the_object_ready_and_drifted(world: Worl
 
 
 async def test_without_the_manual_approval_a_plan_that_destroys_nothing_goes_on(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         await scene.plan_waits()
         scene.options["terraform_runs"] = None
         await scene.drive()
         assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
-async def test_a_deletion_does_not_wait_for_the_plan(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, definition=replace(PLAIN, teardown=True))
+async def test_a_deletion_does_not_wait_for_the_plan(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, definition=replace(PLAIN, teardown=True))
         await scene.plan_waits()
-        await world.admin.delete(InstanceTerraform, "acme", namespace="default")
+        await harness.admin.delete(InstanceTerraform, "acme", namespace="default")
         await scene.drive()
         assert await scene.condition() is None
         assert [item.operation.value for item in scene.inputs()] == ["Apply", "Teardown"]
 
 
-async def test_after_a_restart_the_plan_still_waits_and_its_approval_counts(world: World) -> None:
-    async with world.life() as life:
-        plan = await Scene(world, life).plan_waits()
-    async with world.life() as restarted:
-        scene = Scene(world, restarted)
+async def test_after_a_restart_the_plan_still_waits_and_its_approval_counts(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        plan = await Scene(harness, life).plan_waits()
+    async with harness.life() as restarted:
+        scene = Scene(harness, restarted)
         await scene.drive()
         assert len(scene.inputs()) == 1
         await scene.approve(plan.digest)
         assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
-async def test_a_lost_status_finds_the_plan_again_under_the_same_digest(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_lost_status_finds_the_plan_again_under_the_same_digest(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
-        await world.forge(None)
+        await harness.forge(None)
         await scene.drive()
         assert (await scene.plan()).digest == plan.digest
         assert len(scene.inputs()) == 1
 
 
-async def test_a_plan_that_was_written_by_hand_is_not_believed(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_a_plan_that_was_written_by_hand_is_not_believed(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         await scene.plan_waits()
-        await world.forge({"plan": {"content": "run-9"}})
+        await harness.forge({"plan": {"content": "run-9"}})
         await scene.drive()
         assert decisions(scene) == [None, None]
         assert scene.inputs()[-1].plan is None
 
 
-async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life)
+async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
         await scene.drive()
 
@@ -509,54 +537,58 @@ async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(world: W
 
 
 async def test_an_approval_that_is_taken_back_before_the_run_exists_cancels_it(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
     """The intent is on record, the provider does not answer, and the person changes their mind."""
-    async with world.life() as life:
-        scene = Scene(world, life)
+    async with harness.life() as life:
+        scene = Scene(harness, life)
         plan = await scene.plan_waits()
-        world.outside.fail.add("start")
+        harness.outside.fail.add("start")
         with pytest.raises(Lost):
             await scene.approve(plan.digest)
-        intent = run_of((await world.read()).status)
+        intent = run_of((await harness.read()).status)
         assert (intent.plan_decision, intent.state) == (PlanDecision.APPROVED, TaskState.CREATING)
-        await world.annotate_all("acme", {APPROVED_PLAN: None})
+        await harness.annotate_all("acme", {APPROVED_PLAN: None})
         await scene.drive()
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert run_of(status).outcome is TaskOutcome.CANCELLED
         assert decisions(scene) == [None]
         assert (await scene.plan()).digest == plan.digest
         assert await scene.condition() is not None
-        world.clock.advance(30.0)
+        harness.clock.advance(30.0)
         await scene.approve(plan.digest)
         assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
-async def test_with_operation_plan_drift_is_reported_and_not_repaired(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, terraform_runs=None, drift_check=REPAIR)
-        await world.make()
+async def test_with_operation_plan_drift_is_reported_and_not_repaired(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, terraform_runs=None, drift_check=REPAIR)
+        await harness.make()
         await scene.drive()
         await scene.end(OUTPUTS)
         scene.options["terraform_runs"] = ONLY
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         assert [item.operation.value for item in scene.inputs()] == ["Apply", "Plan"]
         await scene.end({DRIFT: "1 to add", **plan_output(PLAN)})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert (status.phase, status.plan) == (Phase.READY, None)
         await scene.drive()
         assert len(scene.inputs()) == 2
 
 
-async def test_manual_approval_holds_a_repair_that_destroys_nothing(world: World) -> None:
-    async with world.life() as life:
-        scene = Scene(world, life, drift_check=REPAIR, terraform_runs=None)
-        await world.make()
+async def test_manual_approval_holds_a_repair_that_destroys_nothing(
+    harness: TaskDriverHarness,
+) -> None:
+    async with harness.life() as life:
+        scene = Scene(harness, life, drift_check=REPAIR, terraform_runs=None)
+        await harness.make()
         await scene.drive()
         await scene.end(OUTPUTS)
         scene.options["terraform_runs"] = MANUAL
-        world.clock.advance(86400.0)
+        harness.clock.advance(86400.0)
         await scene.drive()
         await scene.end(plan_output(PLAN))
         plan = await scene.plan()

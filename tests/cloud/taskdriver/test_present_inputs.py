@@ -17,7 +17,7 @@ from internal.cloud.instance.walk import is_ready_for
 from internal.cloud.labels import PAUSED, is_paused, pausing_annotation
 from internal.cloud.runs import RunState
 from internal.cloud.taskdriver import inputs_of, is_ready
-from tests.cloud.taskdriver.harness import World, run_of
+from tests.cloud.taskdriver.harness import TaskDriverHarness, run_of
 
 pytestmark = pytest.mark.criterion("H-B11")
 
@@ -116,47 +116,49 @@ def test_h_b11_an_object_that_is_being_deleted_is_not_ready() -> None:
     assert not is_ready(found, once=True)
 
 
-async def test_h_b11_ready_falls_while_a_run_for_other_inputs_is_under_way(world: World) -> None:
+async def test_h_b11_ready_falls_while_a_run_for_other_inputs_is_under_way(
+    harness: TaskDriverHarness,
+) -> None:
     """The spec goes away and comes back: what the run in between changed is not what is wanted."""
-    await world.make(spec={"domain": "a.example.com"})
-    async with world.life() as life:
+    await harness.make(spec={"domain": "a.example.com"})
+    async with harness.life() as life:
         await life.drive()
         await life.finish()
-        assert is_ready(await world.read())
-        await world.change(domain="b.example.com")
+        assert is_ready(await harness.read())
+        await harness.change(domain="b.example.com")
         await life.drive()
-        world.outside.move(run_of((await world.read()).status).run_id, RunState.RUNNING)
-        await world.change(domain="a.example.com")
+        harness.outside.move(run_of((await harness.read()).status).run_id, RunState.RUNNING)
+        await harness.change(domain="a.example.com")
         await life.drive()
-        between = await world.read()
+        between = await harness.read()
         condition = find_condition(between.status.conditions, "Ready")
         assert condition is not None
         assert condition.status == "False", "the run for b may have changed everything"
         assert not is_ready(between)
         await life.finish()
         await life.finish()
-        assert is_ready(await world.read())
+        assert is_ready(await harness.read())
 
 
 async def test_h_b11_a_failed_period_is_not_ready_again_before_an_attempt_succeeds(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    await world.make()
-    async with world.life() as life:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive(period=3600.0)
         await life.finish(period=3600.0)
-        assert is_ready(await world.read())
-        world.clock.advance(3601)
+        assert is_ready(await harness.read())
+        harness.clock.advance(3601)
         await life.drive(period=3600.0)
-        assert is_ready(await world.read()), "the next period is under way"
+        assert is_ready(await harness.read()), "the next period is under way"
         await life.finish(RunState.FAILED, retryable=True, message="no answer", period=3600.0)
-        assert not is_ready(await world.read())
-        world.clock.advance(timedelta(minutes=5).total_seconds())
+        assert not is_ready(await harness.read())
+        harness.clock.advance(timedelta(minutes=5).total_seconds())
         await life.drive(period=3600.0)
-        assert run_of((await world.read()).status).state is not TaskState.DONE
-        assert not is_ready(await world.read()), "attempt 2 has not succeeded yet"
+        assert run_of((await harness.read()).status).state is not TaskState.DONE
+        assert not is_ready(await harness.read()), "attempt 2 has not succeeded yet"
         await life.finish(period=3600.0)
-        assert is_ready(await world.read())
+        assert is_ready(await harness.read())
 
 
 @pytest.mark.parametrize("annotation", [PAUSED, LIBRARY_PAUSED])
@@ -168,12 +170,12 @@ def test_h_b11_paused_by_either_annotation(annotation: str, value: str, expected
 
 @pytest.mark.parametrize("annotation", [PAUSED, LIBRARY_PAUSED])
 async def test_h_b11_the_message_names_the_annotation_that_pauses(
-    world: World, annotation: str
+    harness: TaskDriverHarness, annotation: str
 ) -> None:
-    await world.make(annotations={annotation: "true"})
-    async with world.life() as life:
+    await harness.make(annotations={annotation: "true"})
+    async with harness.life() as life:
         await life.drive()
-    message = (await world.read()).status.message
+    message = (await harness.read()).status.message
     assert message == f"Paused by the annotation {annotation}. Remove it to go on."
 
 

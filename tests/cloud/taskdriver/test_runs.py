@@ -15,24 +15,26 @@ from internal.cloud.runs import RunState
 from internal.cloud.taskdriver import inputs_of, is_ready
 from internal.cloud.tasks.task import Supersede
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of, states
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, TaskDriverHarness, run_of, states
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 CANCELS = replace(PLAIN, supersede=Supersede.CANCEL)
 
 
 @pytest.mark.criterion("SG-26")
-async def test_the_states_come_in_order_with_inputs_version_and_run(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_the_states_come_in_order_with_inputs_version_and_run(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
-        run_id = run_of((await world.read()).status).run_id
-        world.clock.advance(5)
+        run_id = run_of((await harness.read()).status).run_id
+        harness.clock.advance(5)
         await life.drive()
-        world.outside.move(run_id, RunState.RUNNING)
+        harness.outside.move(run_id, RunState.RUNNING)
         await life.drive()
         await life.finish(message="2 resources applied")
-    status = (await world.read()).status
+    status = (await harness.read()).status
     assert states(status.task_conditions) == ["Pending", "Creating", "Created", "Started", "Done"]
     told = {item.type: item for item in status.task_conditions}
     assert [told[state].message for state in TaskState] == [
@@ -50,70 +52,74 @@ async def test_the_states_come_in_order_with_inputs_version_and_run(world: World
 
 
 @pytest.mark.criterion("SG-20")
-async def test_the_same_inputs_are_dispatched_once_and_rest_costs_nothing(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_the_same_inputs_are_dispatched_once_and_rest_costs_nothing(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
         await life.finish()
-        assert sum(world.outside.begun.values()) == 1
+        assert sum(harness.outside.begun.values()) == 1
         resource = await life.seen()
-        mark, calls = world.env.proxy.log.mark(), world.outside.calls.total()
-        opened = world.outside.opened
+        mark, calls = harness.env.proxy.log.mark(), harness.outside.calls.total()
+        opened = harness.outside.opened
         for _ in range(5):
-            world.clock.advance(3600)
+            harness.clock.advance(3600)
             progress = await life.step(resource=resource)
             assert progress.requeue_after is None
-        requests = world.env.proxy.log.since(mark).select(user="manager")
+        requests = harness.env.proxy.log.since(mark).select(user="manager")
         assert (requests.writes, requests.reads) == (0, 0)
-        assert (world.outside.calls.total(), world.outside.opened) == (calls, opened)
+        assert (harness.outside.calls.total(), harness.outside.opened) == (calls, opened)
 
 
 @pytest.mark.criterion("SG-21")
-async def test_annotations_make_a_new_run_and_labels_or_status_do_not(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_annotations_make_a_new_run_and_labels_or_status_do_not(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
         await life.finish()
         labels = {"metadata": {"labels": {"instance-type": "trial"}}}
-        await world.admin.patch(type(await world.read()), "acme", labels, namespace=NAMESPACE)
-        await world.forge({"message": "edited"})
+        await harness.admin.patch(type(await harness.read()), "acme", labels, namespace=NAMESPACE)
+        await harness.forge({"message": "edited"})
         await life.drive()
-        assert sum(world.outside.begun.values()) == 1
-        await world.annotate_all("acme", {CLOUDSQL_MODE: "bluePrimary"})
+        assert sum(harness.outside.begun.values()) == 1
+        await harness.annotate_all("acme", {CLOUDSQL_MODE: "bluePrimary"})
         await life.drive()
-        assert sum(world.outside.begun.values()) == 2
+        assert sum(harness.outside.begun.values()) == 2
         await life.finish()
-        await world.annotate_all("acme", {CLOUDSQL_MODE: None})
+        await harness.annotate_all("acme", {CLOUDSQL_MODE: None})
         await life.drive()
-        run = run_of((await world.read()).status)
+        run = run_of((await harness.read()).status)
         assert run.attempt == 2, "the inputs of before are carried out again, not taken as done"
-        assert sum(world.outside.begun.values()) == 3
+        assert sum(harness.outside.begun.values()) == 3
 
 
 @pytest.mark.criterion("SG-23")
 @pytest.mark.criterion("SG-24")
 async def test_a_pass_hands_back_a_result_when_there_is_one_and_has_written_it(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    await world.make()
-    async with world.life() as life:
+    await harness.make()
+    async with harness.life() as life:
         progress = await life.drive()
         assert progress.finished is None
         progress = await life.finish(RunState.FAILED, message="no quota")
         assert progress.finished is not None
         assert progress.finished.outcome is TaskOutcome.FAILED
-        assert progress.status == (await world.read()).status, "nothing is left to the caller"
+        assert progress.status == (await harness.read()).status, "nothing is left to the caller"
 
 
 @pytest.mark.criterion("SG-25")
-async def test_conditions_are_newest_first_and_capped(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_conditions_are_newest_first_and_capped(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         for number in range(6):
-            await world.change(domain=f"d{number}.example.com")
+            await harness.change(domain=f"d{number}.example.com")
             await life.drive()
             await life.finish()
-    status = (await world.read()).status
+    status = (await harness.read()).status
     assert len(status.task_conditions) == 20
     times = [item.last_transition_time for item in status.task_conditions]
     assert times == sorted(times, reverse=True)
@@ -121,185 +127,195 @@ async def test_conditions_are_newest_first_and_capped(world: World) -> None:
     assert len(status.history) == PLAIN.history - 1
 
 
-async def test_a_quick_run_costs_four_writes_or_fewer(world: World) -> None:
-    await world.make()
-    async with world.life(told=True) as life:
-        mark = world.env.proxy.log.mark()
+async def test_a_quick_run_costs_four_writes_or_fewer(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life(told=True) as life:
+        mark = harness.env.proxy.log.mark()
         await life.drive()
-        run_id = run_of((await world.read()).status).run_id
+        run_id = run_of((await harness.read()).status).run_id
         await life.drive()  # it exists, but it will begin in a moment
-        world.outside.move(run_id, RunState.RUNNING)
+        harness.outside.move(run_id, RunState.RUNNING)
         await life.drive()
         await life.finish()
         await life.tools.recorder.flush(10.0)
-        requests = world.env.proxy.log.since(mark)
+        requests = harness.env.proxy.log.since(mark)
         assert requests.select(user="manager").writes == 3
         assert requests.select(user="recorder").writes == 5
 
 
 @pytest.mark.criterion("SG-28")
-async def test_newer_inputs_wait_for_the_run_under_way(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_newer_inputs_wait_for_the_run_under_way(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
-        first = run_of((await world.read()).status).run_id
-        await world.change(domain="new.example.com")
+        first = run_of((await harness.read()).status).run_id
+        await harness.change(domain="new.example.com")
         await life.drive()
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert run_of(status).superseded
         assert "awaited" in status.message
-        assert [run.run_id for run in world.outside.live()] == [first]
+        assert [run.run_id for run in harness.outside.live()] == [first]
         await life.finish()
-        second = run_of((await world.read()).status)
+        second = run_of((await harness.read()).status)
         assert second.run_id != first
-        assert [run.run_id for run in world.outside.live()] == [second.run_id]
+        assert [run.run_id for run in harness.outside.live()] == [second.run_id]
         await life.finish()
-    assert world.outside.most_live == 1
-    assert is_ready(await world.read())
+    assert harness.outside.most_live == 1
+    assert is_ready(await harness.read())
 
 
 @pytest.mark.criterion("SG-28")
-async def test_newer_inputs_cancel_the_run_under_way_where_that_is_declared(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_newer_inputs_cancel_the_run_under_way_where_that_is_declared(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive(definition=CANCELS)
-        first = run_of((await world.read()).status).run_id
-        world.outside.heeds_cancel = False
-        await world.change(domain="new.example.com")
+        first = run_of((await harness.read()).status).run_id
+        harness.outside.heeds_cancel = False
+        await harness.change(domain="new.example.com")
         await life.drive(definition=CANCELS)
         await life.drive(definition=CANCELS)
-        assert set(world.outside.cancelled) == {first}, "asked, and asked again"
-        assert len(world.outside.live()) == 1, "none is started beside it"
-        world.outside.move(first, RunState.CANCELLED)
+        assert set(harness.outside.cancelled) == {first}, "asked, and asked again"
+        assert len(harness.outside.live()) == 1, "none is started beside it"
+        harness.outside.move(first, RunState.CANCELLED)
         await life.drive(definition=CANCELS)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert status.history[0].outcome is TaskOutcome.CANCELLED
         assert run_of(status).attempt == 1
-        assert len(world.outside.live()) == 1
+        assert len(harness.outside.live()) == 1
         await life.finish(definition=CANCELS)
-    assert world.outside.most_live == 1
+    assert harness.outside.most_live == 1
 
 
 @pytest.mark.criterion("SG-30")
 async def test_a_run_deleted_behind_our_back_is_noticed_and_counts_as_an_attempt(
-    world: World,
+    harness: TaskDriverHarness,
 ) -> None:
-    await world.make()
-    async with world.life() as life:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
-        first = run_of((await world.read()).status)
-        world.outside.move(first.run_id, RunState.RUNNING)
+        first = run_of((await harness.read()).status)
+        harness.outside.move(first.run_id, RunState.RUNNING)
         await life.drive()
-        world.outside.vanish(first.run_id)
+        harness.outside.vanish(first.run_id)
         await life.drive()
-        lost = run_of((await world.read()).status)
+        lost = run_of((await harness.read()).status)
         assert (lost.outcome, lost.attempt) == (TaskOutcome.LOST, 1)
-        world.clock.advance(PLAIN.retries.base)
+        harness.clock.advance(PLAIN.retries.base)
         await life.drive()
-        assert run_of((await world.read()).status).attempt == 2
-    assert list(world.outside.begun.values()) == [1, 1]
+        assert run_of((await harness.read()).status).attempt == 2
+    assert list(harness.outside.begun.values()) == [1, 1]
 
 
 @pytest.mark.criterion("SG-31")
-async def test_outputs_survive_many_passes_and_lives(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_outputs_survive_many_passes_and_lives(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive()
         await life.finish(
             outputs={"b": "2", "a": "1"}, secret_outputs={"kubeconfig": "hidden", "token": "t"}
         )
     for _ in range(2):
-        async with world.life() as life:
+        async with harness.life() as life:
             for _ in range(3):
                 await life.drive()
-    resource = await world.read()
+    resource = await harness.read()
     assert resource.status.outputs == {"a": "1", "b": "2"}
     assert resource.status.outputs_secret_name == "acme-outputs"
     assert "hidden" not in resource.to_manifest().__repr__()
-    secret = await world.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
+    secret = await harness.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
     assert base64.b64decode(secret["data"]["kubeconfig"]) == b"hidden"
     (reference,) = secret["metadata"]["ownerReferences"]
     assert (reference["uid"], reference["controller"]) == (resource.metadata.uid, True)
-    async with world.life() as life:
-        await world.change(domain="new.example.com")
+    async with harness.life() as life:
+        await harness.change(domain="new.example.com")
         await life.drive()
-        assert world.outside.requests[run_of((await world.read()).status).run_id].input.outputs == {
+        assert harness.outside.requests[
+            run_of((await harness.read()).status).run_id
+        ].input.outputs == {
             "a": "1",
             "b": "2",
         }
         await life.finish(outputs={"a": "9"}, secret_outputs={"kubeconfig": "other"})
-    secret = await world.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
+    secret = await harness.admin.get(SECRET, "acme-outputs", namespace=NAMESPACE)
     assert set(secret["data"]) == {"kubeconfig"}
-    assert (await world.read()).status.outputs == {"a": "9"}
+    assert (await harness.read()).status.outputs == {"a": "9"}
 
 
-async def test_outputs_are_not_put_into_a_secret_of_someone_else(world: World) -> None:
-    await world.make()
+async def test_outputs_are_not_put_into_a_secret_of_someone_else(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
     foreign = {
         "apiVersion": "v1",
         "kind": "Secret",
         "metadata": {"name": "acme-outputs", "namespace": NAMESPACE},
     }
-    await world.admin.create(foreign)
-    async with world.life() as life:
+    await harness.admin.create(foreign)
+    async with harness.life() as life:
         await life.drive()
         await life.finish(secret_outputs={"kubeconfig": "hidden"})
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert "rename or delete it" in status.message
         assert not is_condition_true(status.conditions, "Ready")
-        await world.admin.delete(SECRET, "acme-outputs", namespace=NAMESPACE)
+        await harness.admin.delete(SECRET, "acme-outputs", namespace=NAMESPACE)
         await life.drive()
-    status = (await world.read()).status
+    status = (await harness.read()).status
     assert (status.phase, status.outputs_secret_name) == (Phase.READY, "acme-outputs")
-    assert list(world.outside.begun.values()) == [1]
+    assert list(harness.outside.begun.values()) == [1]
 
 
 @pytest.mark.criterion("SG-32")
 @pytest.mark.parametrize("broken", ["", "start", "get", "list", "cancel", "delete"])
-async def test_the_provider_is_closed_on_every_path(world: World, broken: str) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_the_provider_is_closed_on_every_path(
+    harness: TaskDriverHarness, broken: str
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         for number in range(6):
             if broken:
-                world.outside.fail.add(broken)
+                harness.outside.fail.add(broken)
             with contextlib.suppress(Lost):
                 await life.drive(definition=CANCELS)
-                run = run_of((await world.read()).status)
+                run = run_of((await harness.read()).status)
                 if number % 2:
-                    await world.change(domain=f"d{number}.example.com")
-                elif run.run_id in world.outside.runs:
+                    await harness.change(domain=f"d{number}.example.com")
+                elif run.run_id in harness.outside.runs:
                     await life.finish(definition=CANCELS)
-            assert world.outside.open == 0
-    assert world.outside.opened > 0
+            assert harness.outside.open == 0
+    assert harness.outside.opened > 0
 
 
-async def test_content_that_is_carried_out_already_is_adopted_without_a_run(world: World) -> None:
-    await world.make(spec={"domain": "a.example.com"})
-    async with world.life() as life:
+async def test_content_that_is_carried_out_already_is_adopted_without_a_run(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make(spec={"domain": "a.example.com"})
+    async with harness.life() as life:
         await life.drive()
         await life.finish()
-        await world.change(domain="b.example.com")
-        await world.change(domain="a.example.com")
-        assert not is_ready(await world.read()), "not yet seen"
+        await harness.change(domain="b.example.com")
+        await harness.change(domain="a.example.com")
+        assert not is_ready(await harness.read()), "not yet seen"
         await life.drive()
-    resource = await world.read()
+    resource = await harness.read()
     assert resource.metadata.generation == 3
     assert resource.status.succeeded is not None
     assert resource.status.succeeded.inputs_version == inputs_of(resource).version
     assert is_ready(resource)
-    assert sum(world.outside.begun.values()) == 1
+    assert sum(harness.outside.begun.values()) == 1
 
 
-async def test_a_later_run_for_other_inputs_is_undone(world: World) -> None:
-    await world.make(spec={"domain": "a.example.com"})
-    async with world.life() as life:
+async def test_a_later_run_for_other_inputs_is_undone(harness: TaskDriverHarness) -> None:
+    await harness.make(spec={"domain": "a.example.com"})
+    async with harness.life() as life:
         await life.drive()
         await life.finish()
-        await world.change(domain="b.example.com")
+        await harness.change(domain="b.example.com")
         await life.drive()
         await life.finish(RunState.FAILED, retryable=False)
-        await world.change(domain="a.example.com")
+        await harness.change(domain="a.example.com")
         await life.drive()
         await life.finish()
-    assert sum(world.outside.begun.values()) == 3
-    assert is_ready(await world.read())
+    assert sum(harness.outside.begun.values()) == 3
+    assert is_ready(await harness.read())

@@ -20,7 +20,7 @@ from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.taskdriver.inputs import spec_revision, typed
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, TaskDriverHarness, run_of
 
 ACME = Request("acme", namespace=NAMESPACE)
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
@@ -41,13 +41,17 @@ async def reconcile(
         result = await reconciler.reconcile(request)
         if result is None or not result.requeue_after or result.requeue_after >= 1.0:
             return result
-        life.world.clock.advance(result.requeue_after)
+        life.harness.clock.advance(result.requeue_after)
     raise AssertionError("it never comes to rest")
 
 
-async def instance(world: World, annotations: dict[str, str] | None = None) -> Resource[Any, Any]:
+async def instance(
+    harness: TaskDriverHarness, annotations: dict[str, str] | None = None
+) -> Resource[Any, Any]:
     spec = {"sourcegraphVersion": "5.3.0"}
-    return await world.make(kind=Instance, spec=spec, finalizers=(), annotations=annotations or {})
+    return await harness.make(
+        kind=Instance, spec=spec, finalizers=(), annotations=annotations or {}
+    )
 
 
 def owned(owner: Resource[Any, Any]) -> dict[str, Any]:
@@ -61,46 +65,46 @@ def owned(owner: Resource[Any, Any]) -> dict[str, Any]:
     return {"ownerReferences": [reference]}
 
 
-async def steer(world: World, life: Life, annotation: str, value: str | None) -> None:
+async def steer(harness: TaskDriverHarness, life: Life, annotation: str, value: str | None) -> None:
     patch = {"metadata": {"annotations": {annotation: value}}}
-    await world.admin.patch(Instance, "acme", patch, namespace=NAMESPACE)
+    await harness.admin.patch(Instance, "acme", patch, namespace=NAMESPACE)
     await life.seen("acme", Instance)
 
 
-def writes(world: World, mark: Mark) -> int:
-    return world.env.proxy.log.since(mark).select(user="manager").writes
+def writes(harness: TaskDriverHarness, mark: Mark) -> int:
+    return harness.env.proxy.log.since(mark).select(user="manager").writes
 
 
 @pytest.mark.criterion("SG-13")
-async def test_an_object_that_is_not_there_is_no_error(world: World) -> None:
-    async with world.life() as life:
-        mark = world.env.proxy.log.mark()
+async def test_an_object_that_is_not_there_is_no_error(harness: TaskDriverHarness) -> None:
+    async with harness.life() as life:
+        mark = harness.env.proxy.log.mark()
         assert await reconcile(life) is None
-        requests = world.env.proxy.log.since(mark).select(user="manager")
+        requests = harness.env.proxy.log.since(mark).select(user="manager")
         assert (requests.writes, requests.reads) == (0, 0)
-    assert not world.outside.calls
+    assert not harness.outside.calls
 
 
 @pytest.mark.criterion("H-B8")
-async def test_h_b8_a_task_of_an_unknown_instance_reports_that(world: World) -> None:
+async def test_h_b8_a_task_of_an_unknown_instance_reports_that(harness: TaskDriverHarness) -> None:
     spec = {"instanceName": "nobody", "toVersion": "5.4.0"}
-    await world.make("stray", kind=UpgradeInstanceTask, spec=spec, finalizers=())
-    await world.make("lost", finalizers=())
-    async with world.life() as life:
+    await harness.make("stray", kind=UpgradeInstanceTask, spec=spec, finalizers=())
+    await harness.make("lost", finalizers=())
+    async with harness.life() as life:
         for name, kind in (("stray", UpgradeInstanceTask), ("lost", InstanceTerraform)):
             await life.seen(name, kind)
             await reconcile(life, kind, Request(name, namespace=NAMESPACE))
-            mark = world.env.proxy.log.mark()
+            mark = harness.env.proxy.log.mark()
             await life.seen(name, kind)
             await reconcile(life, kind, Request(name, namespace=NAMESPACE))
-            assert writes(world, mark) == 0, "reported once"
-    stray = await world.read("stray", UpgradeInstanceTask)
+            assert writes(harness, mark) == 0, "reported once"
+    stray = await harness.read("stray", UpgradeInstanceTask)
     assert "Instance default/nobody does not exist" in stray.status.message
     assert reported(stray) == ("False", "InstanceUnknown", stray.metadata.generation)
-    assert reported(await world.read("lost"))[1] == "InstanceUnknown"
+    assert reported(await harness.read("lost"))[1] == "InstanceUnknown"
     assert not stray.metadata.finalizers, "nothing of it has to be cleaned up"
-    assert not world.outside.calls
-    events = await world.admin.list(EVENT, NAMESPACE)
+    assert not harness.outside.calls
+    events = await harness.admin.list(EVENT, NAMESPACE)
     assert sorted(item["reason"] for item in events) == ["InstanceUnknown", "InstanceUnknown"]
 
 
@@ -116,62 +120,64 @@ def reported(found: Resource[Any, Any]) -> tuple[str, str, int | None]:
 @pytest.mark.parametrize("kind", [UpgradeInstanceTask, InstanceTerraform])
 @pytest.mark.parametrize("owner", ["nothing", "no controller"])
 async def test_h_b6_what_its_instance_does_not_own_is_reported_and_not_run(
-    world: World, kind: type[Any], owner: str
+    harness: TaskDriverHarness, kind: type[Any], owner: str
 ) -> None:
-    acme = await instance(world)
+    acme = await instance(harness)
     spec = {"instanceName": "acme", "toVersion": "5.4.0"} if kind is UpgradeInstanceTask else {}
     metadata = {} if owner == "nothing" else owned(acme)
     for reference in metadata.get("ownerReferences", ()):
         reference["controller"] = False
-    await world.make(kind=kind, spec=spec, finalizers=(), **metadata)
-    async with world.life() as life:
+    await harness.make(kind=kind, spec=spec, finalizers=(), **metadata)
+    async with harness.life() as life:
         await life.seen("acme", kind)
         await reconcile(life, kind)
-        found = await world.read("acme", kind)
+        found = await harness.read("acme", kind)
         assert reported(found)[:2] == ("False", "NotOwned")
         assert "Change the Instance's spec instead" in found.status.message
-        assert not world.outside.calls
-        await world.admin.patch(kind, "acme", {"metadata": owned(acme)}, namespace=NAMESPACE)
+        assert not harness.outside.calls
+        await harness.admin.patch(kind, "acme", {"metadata": owned(acme)}, namespace=NAMESPACE)
         await life.seen("acme", kind)
         await reconcile(life, kind)
-    assert len(world.outside.begun) == 1, "its Instance owns it now"
+    assert len(harness.outside.begun) == 1, "its Instance owns it now"
 
 
 @pytest.mark.criterion("H-B6")
-async def test_h_b6_an_upgrade_that_is_superseded_is_not_paused(world: World) -> None:
-    acme = await instance(world)
+async def test_h_b6_an_upgrade_that_is_superseded_is_not_paused(harness: TaskDriverHarness) -> None:
+    acme = await instance(harness)
     spec = {"instanceName": "acme", "toVersion": "5.4.0"}
     for name in ("done", "failed", "unborn"):
-        await world.make(name, kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owned(acme))
-    async with world.life() as life:
+        await harness.make(name, kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owned(acme))
+    async with harness.life() as life:
         for name in ("done", "failed"):
             await reconcile_upgrade(life, name)
-            run = run_of((await world.read(name, UpgradeInstanceTask)).status)
+            run = run_of((await harness.read(name, UpgradeInstanceTask)).status)
             end = RunState.SUCCEEDED if name == "done" else RunState.FAILED
             supersede = {"metadata": {"annotations": {SUPERSEDED: "true", PAUSED: "true"}}}
-            await world.admin.patch(UpgradeInstanceTask, name, supersede, namespace=NAMESPACE)
+            await harness.admin.patch(UpgradeInstanceTask, name, supersede, namespace=NAMESPACE)
             await reconcile_upgrade(life, name)
-            running = await world.read(name, UpgradeInstanceTask)
+            running = await harness.read(name, UpgradeInstanceTask)
             assert running.status.phase is Phase.RUNNING
-            world.outside.move(run.run_id, end, retryable=True)
+            harness.outside.move(run.run_id, end, retryable=True)
             await reconcile_upgrade(life, name)
-        await world.admin.patch(UpgradeInstanceTask, "unborn", supersede, namespace=NAMESPACE)
+        await harness.admin.patch(UpgradeInstanceTask, "unborn", supersede, namespace=NAMESPACE)
         await reconcile_upgrade(life, "unborn")
         for name in ("failed", "unborn"):
             patch = {"metadata": {"annotations": {PAUSED: None, RETRY: "again"}}}
-            await world.admin.patch(UpgradeInstanceTask, name, patch, namespace=NAMESPACE)
-            world.clock.advance(7200)
+            await harness.admin.patch(UpgradeInstanceTask, name, patch, namespace=NAMESPACE)
+            harness.clock.advance(7200)
             await reconcile_upgrade(life, name)
         shown = life.registry.get_sample_value
         for phase in ("Paused", "Failed", "Retrying"):
             labels = {"task": "terraform", "phase": phase}
             assert shown("cloud_task_objects", labels) == 0, "no alert counts it"
-    found = {item.metadata.name: item for item in await world.admin.list(UpgradeInstanceTask)}
+    found = {item.metadata.name: item for item in await harness.admin.list(UpgradeInstanceTask)}
     assert {item.status.phase for item in found.values()} == {Phase.SUPERSEDED}
     assert reported(found["done"])[0] == "True"
     assert reported(found["failed"])[:2] == ("False", "Superseded")
     assert found["failed"].status.message.startswith("Task failed. Another version")
-    assert len(world.outside.begun) == 2, "no attempt follows, whatever becomes of the annotations"
+    assert len(harness.outside.begun) == 2, (
+        "no attempt follows, whatever becomes of the annotations"
+    )
 
 
 async def reconcile_upgrade(life: Life, name: str) -> None:
@@ -186,75 +192,77 @@ async def reconcile_upgrade(life: Life, name: str) -> None:
         result = await reconciler.reconcile(Request(name, namespace=NAMESPACE))
         if result is None or not result.requeue_after or result.requeue_after >= 1.0:
             return
-        life.world.clock.advance(result.requeue_after)
+        life.harness.clock.advance(result.requeue_after)
     raise AssertionError("it never becomes idle")
 
 
-async def test_an_object_of_its_instance_is_driven(world: World) -> None:
-    await world.make(**owned(await instance(world)), finalizers=())
-    async with world.life() as life:
+async def test_an_object_of_its_instance_is_driven(harness: TaskDriverHarness) -> None:
+    await harness.make(**owned(await instance(harness)), finalizers=())
+    async with harness.life() as life:
         await life.seen()
         result = await reconcile(life)
         assert result is not None
-        resource = await world.read()
+        resource = await harness.read()
         assert resource.metadata.finalizers == [RUNS_FINALIZER]
         run = run_of(resource.status)
-        assert world.outside.requests[run.run_id].input.instance == "acme"
+        assert harness.outside.requests[run.run_id].input.instance == "acme"
 
 
-async def test_an_upgrade_goes_without_its_instance_too(world: World) -> None:
-    owner = owned(await instance(world))
+async def test_an_upgrade_goes_without_its_instance_too(harness: TaskDriverHarness) -> None:
+    owner = owned(await instance(harness))
     spec = {"instanceName": "acme", "toVersion": "5.4.0"}
-    await world.make("good", kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owner)
+    await harness.make("good", kind=UpgradeInstanceTask, spec=spec, finalizers=(), **owner)
     stray = {**spec, "instanceName": "nobody"}
-    await world.make("stray", kind=UpgradeInstanceTask, spec=stray, finalizers=())
-    async with world.life() as life:
+    await harness.make("stray", kind=UpgradeInstanceTask, spec=stray, finalizers=())
+    async with harness.life() as life:
         for name in ("good", "stray"):
             await life.seen(name, UpgradeInstanceTask)
             await reconcile(life, UpgradeInstanceTask, Request(name, namespace=NAMESPACE))
-        good = await world.read("good", UpgradeInstanceTask)
-        other = await world.read("stray", UpgradeInstanceTask)
-        assert world.outside.requests[run_of(good.status).run_id].input.instance == "acme"
+        good = await harness.read("good", UpgradeInstanceTask)
+        other = await harness.read("stray", UpgradeInstanceTask)
+        assert harness.outside.requests[run_of(good.status).run_id].input.instance == "acme"
         assert other.status.run is None
-        await world.admin.delete(Instance, "acme", namespace=NAMESPACE)
-        await world.admin.delete(UpgradeInstanceTask, "good", namespace=NAMESPACE)
-        world.outside.move(run_of(good.status).run_id, RunState.SUCCEEDED)
+        await harness.admin.delete(Instance, "acme", namespace=NAMESPACE)
+        await harness.admin.delete(UpgradeInstanceTask, "good", namespace=NAMESPACE)
+        harness.outside.move(run_of(good.status).run_id, RunState.SUCCEEDED)
         await life.seen("good", UpgradeInstanceTask)
         await reconcile(life, UpgradeInstanceTask, Request("good", namespace=NAMESPACE))
-    left = await world.admin.list(UpgradeInstanceTask, NAMESPACE)
+    left = await harness.admin.list(UpgradeInstanceTask, NAMESPACE)
     assert [item.metadata.name for item in left] == ["stray"], "it goes without its instance too"
-    assert not world.outside.runs
+    assert not harness.outside.runs
 
 
 @pytest.mark.criterion("SG-70")
-async def test_while_the_instance_is_extracted_nothing_is_written_or_asked(world: World) -> None:
-    await world.make(**owned(await instance(world)))
-    async with world.life() as life:
+async def test_while_the_instance_is_extracted_nothing_is_written_or_asked(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make(**owned(await instance(harness)))
+    async with harness.life() as life:
         await life.seen()
         await reconcile(life)
-        run = run_of((await world.read()).status)
-        await steer(world, life, CONTROL_PLANE_MODE, "false")
-        world.outside.move(run.run_id, RunState.SUCCEEDED)
-        await world.change(domain="new.example.com")
+        run = run_of((await harness.read()).status)
+        await steer(harness, life, CONTROL_PLANE_MODE, "false")
+        harness.outside.move(run.run_id, RunState.SUCCEEDED)
+        await harness.change(domain="new.example.com")
         await life.seen()
-        mark, calls = world.env.proxy.log.mark(), world.outside.calls.total()
+        mark, calls = harness.env.proxy.log.mark(), harness.outside.calls.total()
         result = await reconcile(life)
         assert result is not None
         assert result.requeue_after is not None
         assert life.tools.limiter.holds(run_owner(life)), "its run may be under way still"  # type: ignore[attr-defined]
-        world.clock.advance(result.requeue_after)
+        harness.clock.advance(result.requeue_after)
         assert await reconcile(life) is None
         assert not life.tools.limiter.holds(run_owner(life))  # type: ignore[attr-defined]
-        assert (writes(world, mark), world.outside.calls.total()) == (0, calls)
-        await world.admin.patch(
+        assert (writes(harness, mark), harness.outside.calls.total()) == (0, calls)
+        await harness.admin.patch(
             InstanceTerraform, "acme", {"spec": {"domain": None}}, namespace=NAMESPACE
         )
-        await steer(world, life, CONTROL_PLANE_MODE, None)
+        await steer(harness, life, CONTROL_PLANE_MODE, None)
         await life.seen()
         await reconcile(life)
-    status = (await world.read()).status
+    status = (await harness.read()).status
     assert status.phase is Phase.READY, "on backfill what is unchanged is not run again"
-    assert len(world.outside.begun) == 1
+    assert len(harness.outside.begun) == 1
 
 
 def run_owner(life: Life) -> str:
@@ -263,52 +271,54 @@ def run_owner(life: Life) -> str:
     return entry.uid
 
 
-async def test_a_paused_instance_pauses_what_it_has(world: World) -> None:
-    await world.make(**owned(await instance(world, {PAUSED: "true"})))
-    async with world.life() as life:
+async def test_a_paused_instance_pauses_what_it_has(harness: TaskDriverHarness) -> None:
+    await harness.make(**owned(await instance(harness, {PAUSED: "true"})))
+    async with harness.life() as life:
         await life.seen()
         await reconcile(life)
-        assert (await world.read()).status.phase is Phase.PAUSED
-        await steer(world, life, PAUSED, None)
+        assert (await harness.read()).status.phase is Phase.PAUSED
+        await steer(harness, life, PAUSED, None)
         await life.seen()
         await reconcile(life)
-    assert run_of((await world.read()).status).state is TaskState.CREATING
+    assert run_of((await harness.read()).status).state is TaskState.CREATING
 
 
 @pytest.mark.criterion("SG-10")
-async def test_no_run_is_started_for_a_spec_that_was_edited_by_hand(world: World) -> None:
+async def test_no_run_is_started_for_a_spec_that_was_edited_by_hand(
+    harness: TaskDriverHarness,
+) -> None:
     spec = InstanceTerraform.from_manifest(
         {"metadata": {"name": "x"}, "spec": {"domain": "a.example.com"}}
     ).spec
-    owner = await instance(world)
-    await world.make(
+    owner = await instance(harness)
+    await harness.make(
         spec={"domain": "a.example.com"},
         annotations={REVISION: spec_revision(spec)},
         **owned(owner),
     )
-    async with world.life() as life:
+    async with harness.life() as life:
         await life.seen()
         await reconcile(life)
-        world.outside.move(run_of((await world.read()).status).run_id, RunState.SUCCEEDED)
+        harness.outside.move(run_of((await harness.read()).status).run_id, RunState.SUCCEEDED)
         await reconcile(life)
-        await world.change(domain="by-hand.example.com")
+        await harness.change(domain="by-hand.example.com")
         await life.seen()
         await reconcile(life)
-        assert "changed by hand" in (await world.read()).status.message
-        assert len(world.outside.begun) == 1
-        await world.change(domain="a.example.com")
+        assert "changed by hand" in (await harness.read()).status.message
+        assert len(harness.outside.begun) == 1
+        await harness.change(domain="a.example.com")
         await life.seen()
         await reconcile(life)
-    assert (await world.read()).status.phase is Phase.READY
-    assert len(world.outside.begun) == 1
+    assert (await harness.read()).status.phase is Phase.READY
+    assert len(harness.outside.begun) == 1
 
 
-async def test_a_status_that_cannot_be_read_counts_as_none(world: World) -> None:
-    await world.make(**owned(await instance(world)))
-    async with world.life() as life:
+async def test_a_status_that_cannot_be_read_counts_as_none(harness: TaskDriverHarness) -> None:
+    await harness.make(**owned(await instance(harness)))
+    async with harness.life() as life:
         await life.seen()
         await reconcile(life)
-        run = run_of((await world.read()).status)
+        run = run_of((await harness.read()).status)
         entry = life.cache.entry(InstanceTerraform, "acme", namespace=NAMESPACE)
         assert entry is not None
         spoilt = {**entry.decode(), "status": {"run": {"attempt": "many"}}}
@@ -317,4 +327,4 @@ async def test_a_status_that_cannot_be_read_counts_as_none(world: World) -> None
         assert read.status.run is None
         progress = await life.step(resource=read)
         assert progress.requeue_after is not None
-    assert list(world.outside.begun) == [run.run_id]
+    assert list(harness.outside.begun) == [run.run_id]

@@ -12,181 +12,187 @@ from internal.cloud.runs import RunState
 from internal.cloud.taskdriver.context import Leaving
 from internal.cloud.tasks.task import Supersede, TaskDefinition
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, World, run_of
+from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, TaskDriverHarness, run_of
 
 TEARS_DOWN = replace(PLAIN, teardown=True)
 CANCELS = replace(PLAIN, supersede=Supersede.CANCEL)
 
 
-async def delete(world: World) -> None:
-    await world.admin.delete(InstanceTerraform, "acme", namespace=NAMESPACE)
+async def delete(harness: TaskDriverHarness) -> None:
+    await harness.admin.delete(InstanceTerraform, "acme", namespace=NAMESPACE)
 
 
-async def is_there(world: World) -> bool:
-    return bool(await world.admin.list(InstanceTerraform, NAMESPACE))
+async def is_there(harness: TaskDriverHarness) -> bool:
+    return bool(await harness.admin.list(InstanceTerraform, NAMESPACE))
 
 
-async def some_runs(world: World, definition: TaskDefinition) -> str:
+async def some_runs(harness: TaskDriverHarness, definition: TaskDefinition) -> str:
     """An object with two runs that ended. Returns its UID."""
-    resource = await world.make()
-    async with world.life() as life:
+    resource = await harness.make()
+    async with harness.life() as life:
         await life.drive(definition=definition)
         await life.finish(definition=definition)
-        await world.change(domain="new.example.com")
+        await harness.change(domain="new.example.com")
         await life.drive(definition=definition)
         await life.finish(definition=definition)
-    assert len(world.outside.of(resource.metadata.uid)) == 2
+    assert len(harness.outside.of(resource.metadata.uid)) == 2
     return str(resource.metadata.uid)
 
 
 @pytest.mark.criterion("SG-50")
-async def test_past_runs_are_deleted_then_the_object_goes(world: World) -> None:
-    uid = await some_runs(world, PLAIN)
-    await delete(world)
-    async with world.life() as life:
+async def test_past_runs_are_deleted_then_the_object_goes(harness: TaskDriverHarness) -> None:
+    uid = await some_runs(harness, PLAIN)
+    await delete(harness)
+    async with harness.life() as life:
         progress = await life.step()
         assert not progress.gone
-        assert world.outside.of(uid) == []
-        assert await is_there(world), "not before the runs are gone"
+        assert harness.outside.of(uid) == []
+        assert await is_there(harness), "not before the runs are gone"
         progress = await life.drive()
         assert progress.gone
-    assert not await is_there(world)
+    assert not await is_there(harness)
 
 
 @pytest.mark.criterion("SG-51")
-async def test_runs_that_nobody_recorded_are_deleted_too(world: World) -> None:
-    uid = await some_runs(world, PLAIN)
-    world.outside.add(uid, "terraform-orphan", RunState.FAILED)
-    await world.forge(None)
-    await delete(world)
-    async with world.life() as life:
+async def test_runs_that_nobody_recorded_are_deleted_too(harness: TaskDriverHarness) -> None:
+    uid = await some_runs(harness, PLAIN)
+    harness.outside.add(uid, "terraform-orphan", RunState.FAILED)
+    await harness.forge(None)
+    await delete(harness)
+    async with harness.life() as life:
         assert (await life.drive()).gone
-    assert world.outside.of(uid) == []
+    assert harness.outside.of(uid) == []
 
 
 @pytest.mark.criterion("SG-52")
-async def test_runs_that_are_gone_already_are_no_obstacle(world: World) -> None:
-    uid = await some_runs(world, PLAIN)
-    await delete(world)
-    async with world.life() as life:
-        world.outside.lose.add("delete")
+async def test_runs_that_are_gone_already_are_no_obstacle(harness: TaskDriverHarness) -> None:
+    uid = await some_runs(harness, PLAIN)
+    await delete(harness)
+    async with harness.life() as life:
+        harness.outside.lose.add("delete")
         with pytest.raises(Lost):
             await life.step()
-        assert len(world.outside.of(uid)) == 1
-        world.outside.vanish(world.outside.of(uid)[0].run_id)
+        assert len(harness.outside.of(uid)) == 1
+        harness.outside.vanish(harness.outside.of(uid)[0].run_id)
         assert (await life.drive()).gone
-    assert not await is_there(world)
+    assert not await is_there(harness)
 
 
 @pytest.mark.criterion("SG-50")
-async def test_a_teardown_comes_first_and_runs_once(world: World) -> None:
-    uid = await some_runs(world, TEARS_DOWN)
-    await delete(world)
-    async with world.life() as life:
+async def test_a_teardown_comes_first_and_runs_once(harness: TaskDriverHarness) -> None:
+    uid = await some_runs(harness, TEARS_DOWN)
+    await delete(harness)
+    async with harness.life() as life:
         await life.drive(definition=TEARS_DOWN)
-        run = run_of((await world.read()).status)
+        run = run_of((await harness.read()).status)
         assert run.operation is TaskOperation.TEARDOWN
-        assert world.outside.requests[run.run_id].input.operation is TaskOperation.TEARDOWN
-        assert len(world.outside.of(uid)) == 3, "nothing is deleted before it has succeeded"
-        await world.annotate_all("acme", {CLOUDSQL_MODE: "blueOnly"})
+        assert harness.outside.requests[run.run_id].input.operation is TaskOperation.TEARDOWN
+        assert len(harness.outside.of(uid)) == 3, "nothing is deleted before it has succeeded"
+        await harness.annotate_all("acme", {CLOUDSQL_MODE: "blueOnly"})
         progress = await life.finish(definition=TEARS_DOWN)
         assert progress.gone
-    assert world.outside.of(uid) == []
-    operations = [request.input.operation for request in world.outside.requests.values()]
+    assert harness.outside.of(uid) == []
+    operations = [request.input.operation for request in harness.outside.requests.values()]
     assert operations.count(TaskOperation.TEARDOWN) == 1
 
 
-async def test_what_never_ran_is_not_torn_down(world: World) -> None:
-    await world.make()
-    await delete(world)
-    async with world.life() as life:
+async def test_what_never_ran_is_not_torn_down(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    await delete(harness)
+    async with harness.life() as life:
         assert (await life.drive(definition=TEARS_DOWN)).gone
-    assert not world.outside.begun
+    assert not harness.outside.begun
 
 
-async def test_a_teardown_whose_record_is_lost_is_still_made(world: World) -> None:
-    await some_runs(world, TEARS_DOWN)
-    await world.forge(None)
-    await delete(world)
-    async with world.life() as life:
+async def test_a_teardown_whose_record_is_lost_is_still_made(harness: TaskDriverHarness) -> None:
+    await some_runs(harness, TEARS_DOWN)
+    await harness.forge(None)
+    await delete(harness)
+    async with harness.life() as life:
         await life.drive(definition=TEARS_DOWN)
-        assert run_of((await world.read()).status).operation is TaskOperation.TEARDOWN
+        assert run_of((await harness.read()).status).operation is TaskOperation.TEARDOWN
 
 
-async def test_a_teardown_that_fails_is_tried_again_and_keeps_the_object(world: World) -> None:
-    await some_runs(world, TEARS_DOWN)
-    await delete(world)
-    async with world.life() as life:
+async def test_a_teardown_that_fails_is_tried_again_and_keeps_the_object(
+    harness: TaskDriverHarness,
+) -> None:
+    await some_runs(harness, TEARS_DOWN)
+    await delete(harness)
+    async with harness.life() as life:
         await life.drive(definition=TEARS_DOWN)
         for _ in range(3):
             await life.finish(RunState.FAILED, definition=TEARS_DOWN, message="a network is in use")
-            world.clock.advance(3600)
+            harness.clock.advance(3600)
             await life.drive(definition=TEARS_DOWN)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert run_of(status).outcome is TaskOutcome.FAILED
         assert "a network is in use" in status.message
         assert RETRY in status.message
-        assert await is_there(world)
-        await world.annotate_all("acme", {RETRY: "mended"})
+        assert await is_there(harness)
+        await harness.annotate_all("acme", {RETRY: "mended"})
         await life.drive(definition=TEARS_DOWN)
         assert (await life.finish(definition=TEARS_DOWN)).gone
 
 
-async def test_a_run_under_way_is_awaited_before_the_teardown(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_a_run_under_way_is_awaited_before_the_teardown(harness: TaskDriverHarness) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive(definition=TEARS_DOWN)
-        first = run_of((await world.read()).status).run_id
-        await delete(world)
+        first = run_of((await harness.read()).status).run_id
+        await delete(harness)
         await life.drive(definition=TEARS_DOWN)
-        assert [run.run_id for run in world.outside.live()] == [first]
+        assert [run.run_id for run in harness.outside.live()] == [first]
         await life.finish(definition=TEARS_DOWN, outputs={"project": "p1"})
-        run = run_of((await world.read()).status)
+        run = run_of((await harness.read()).status)
         assert run.operation is TaskOperation.TEARDOWN
-        assert world.outside.requests[run.run_id].input.outputs == {"project": "p1"}
+        assert harness.outside.requests[run.run_id].input.outputs == {"project": "p1"}
         assert (await life.finish(definition=TEARS_DOWN)).gone
-    assert world.outside.most_live == 1
+    assert harness.outside.most_live == 1
 
 
-async def test_a_run_under_way_is_cancelled_where_that_is_declared(world: World) -> None:
-    await world.make()
-    async with world.life() as life:
+async def test_a_run_under_way_is_cancelled_where_that_is_declared(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
         await life.drive(definition=CANCELS)
-        await delete(world)
+        await delete(harness)
         assert (await life.drive(definition=CANCELS)).gone or (
             await life.drive(definition=CANCELS)
         ).gone
-    assert len(world.outside.cancelled) == 1
-    assert not world.outside.runs
+    assert len(harness.outside.cancelled) == 1
+    assert not harness.outside.runs
 
 
-async def test_paused_keeps_a_teardown_from_starting(world: World) -> None:
-    await some_runs(world, TEARS_DOWN)
-    await world.annotate_all("acme", {PAUSED: "true"})
-    await delete(world)
-    async with world.life() as life:
+async def test_paused_keeps_a_teardown_from_starting(harness: TaskDriverHarness) -> None:
+    await some_runs(harness, TEARS_DOWN)
+    await harness.annotate_all("acme", {PAUSED: "true"})
+    await delete(harness)
+    async with harness.life() as life:
         await life.drive(definition=TEARS_DOWN)
-        status = (await world.read()).status
+        status = (await harness.read()).status
         assert run_of(status).operation is TaskOperation.APPLY
         assert PAUSED in status.message
-        await world.annotate_all("acme", {PAUSED: None})
+        await harness.annotate_all("acme", {PAUSED: None})
         await life.drive(definition=TEARS_DOWN)
         assert (await life.finish(definition=TEARS_DOWN)).gone
 
 
 @pytest.mark.criterion("H-A9")
-async def test_h_a9_a_teardown_on_record_is_not_started_once_the_crd_goes(world: World) -> None:
+async def test_h_a9_a_teardown_on_record_is_not_started_once_the_crd_goes(
+    harness: TaskDriverHarness,
+) -> None:
     """The intent was written, and the process ended before the run was started."""
-    await some_runs(world, TEARS_DOWN)
-    await delete(world)
-    world.refused = "not the leader"
-    async with world.life() as life:
+    await some_runs(harness, TEARS_DOWN)
+    await delete(harness)
+    harness.refused = "not the leader"
+    async with harness.life() as life:
         with pytest.raises(RuntimeError):
             await life.drive(definition=TEARS_DOWN)
-    assert run_of((await world.read()).status).operation is TaskOperation.TEARDOWN
-    world.refused = ""
-    async with world.life() as life:
+    assert run_of((await harness.read()).status).operation is TaskOperation.TEARDOWN
+    harness.refused = ""
+    async with harness.life() as life:
         progress = await life.drive(definition=TEARS_DOWN, leaving=Leaving.RELEASE)
         assert progress.gone
-    operations = [request.input.operation for request in world.outside.requests.values()]
+    operations = [request.input.operation for request in harness.outside.requests.values()]
     assert TaskOperation.TEARDOWN not in operations

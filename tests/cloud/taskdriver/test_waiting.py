@@ -13,7 +13,7 @@ from internal.cloud.runs import RunState
 from internal.cloud.taskdriver.summary import next_look, refreshed
 from internal.cloud.tasks.task import Concurrency
 from tests.cloud.taskdriver.fake_provider import Lost
-from tests.cloud.taskdriver.harness import PLAIN, Clock, World, run_of, states
+from tests.cloud.taskdriver.harness import PLAIN, Clock, TaskDriverHarness, run_of, states
 
 ONE = replace(PLAIN, concurrency=Concurrency(limit=1))
 NOW = Clock().now
@@ -53,14 +53,14 @@ def test_another_reason_is_written_and_looks_grow_rare() -> None:
 
 @pytest.mark.criterion("SG-40")
 @pytest.mark.criterion("SG-42")
-async def test_the_status_says_what_is_waited_for(world: World) -> None:
+async def test_the_status_says_what_is_waited_for(harness: TaskDriverHarness) -> None:
     for name in ("first", "second"):
-        await world.make(name)
-    async with world.life(told=True) as life:
+        await harness.make(name)
+    async with harness.life(told=True) as life:
         await life.drive("first", definition=ONE)
-        world.clock.advance(1)
+        harness.clock.advance(1)
         progress = await life.drive("second", definition=ONE)
-        status = (await world.read("second")).status
+        status = (await harness.read("second")).status
         assert (status.phase, status.run) == (Phase.WAITING, None)
         assert status.waiting is not None
         assert (status.waiting.reason, status.waiting.limit) == (WaitingReason.LIMIT, 1)
@@ -68,52 +68,54 @@ async def test_the_status_says_what_is_waited_for(world: World) -> None:
         assert status.waiting.since == status.waiting.as_of
         assert "at most 1 of terraform" in status.message
         assert progress.requeue_after == 30
-        mark = world.env.proxy.log.mark()
+        mark = harness.env.proxy.log.mark()
         for _ in range(4):
-            world.clock.advance(30)
+            harness.clock.advance(30)
             await life.step("second", definition=ONE)
-        assert world.env.proxy.log.since(mark).select(user="manager").writes == 0
-        assert world.outside.calls["list"] == 1, "nobody outside is asked by who only waits"
+        assert harness.env.proxy.log.since(mark).select(user="manager").writes == 0
+        assert harness.outside.calls["list"] == 1, "nobody outside is asked by who only waits"
         await life.finish(RunState.SUCCEEDED, "first", definition=ONE)
         assert [owner.name for owner in life.woken] == ["second"]
         await life.drive("second", definition=ONE)
         await life.finish(RunState.SUCCEEDED, "second", definition=ONE)
-    status = (await world.read("second")).status
+    status = (await harness.read("second")).status
     assert status.waiting is None
     assert states(status.task_conditions) == [item.value for item in TaskState]
-    assert world.outside.most_live == 1
+    assert harness.outside.most_live == 1
 
 
 @pytest.mark.criterion("SG-42")
 @pytest.mark.parametrize("broken", ["list", "write"])
-async def test_a_pass_that_fails_gives_its_place_back(world: World, broken: str) -> None:
+async def test_a_pass_that_fails_gives_its_place_back(
+    harness: TaskDriverHarness, broken: str
+) -> None:
     for name in ("first", "second"):
-        await world.make(name)
-    async with world.life() as life:
+        await harness.make(name)
+    async with harness.life() as life:
         if broken == "list":
-            world.outside.fail.add("list")
+            harness.outside.fail.add("list")
             with pytest.raises(Lost):
                 await life.step("first", definition=ONE)
         else:
             old = await life.seen("first")
-            await world.change("first", domain="new.example.com")
+            await harness.change("first", domain="new.example.com")
             progress = await life.step("first", definition=ONE, resource=old)
             assert progress.status.run is None
         ledger = life.tools.limiter
         assert isinstance(ledger, ConcurrencyLimiter)
         assert ledger.running("terraform") == 0
         await life.drive("second", definition=ONE)
-        assert run_of((await world.read("second")).status).state is TaskState.CREATING
+        assert run_of((await harness.read("second")).status).state is TaskState.CREATING
 
 
-async def test_who_no_longer_wants_to_run_leaves_the_queue(world: World) -> None:
+async def test_who_no_longer_wants_to_run_leaves_the_queue(harness: TaskDriverHarness) -> None:
     for name in ("first", "second", "third"):
-        await world.make(name)
-    async with world.life() as life:
+        await harness.make(name)
+    async with harness.life() as life:
         for name in ("first", "second", "third"):
             await life.drive(name, definition=ONE)
-            world.clock.advance(1)
+            harness.clock.advance(1)
         await life.drive("second", definition=ONE, paused_by="a test")
-        assert (await world.read("second")).status.waiting is None
+        assert (await harness.read("second")).status.waiting is None
         await life.finish(RunState.SUCCEEDED, "first", definition=ONE)
         assert [owner.name for owner in life.woken] == ["third"]

@@ -30,8 +30,8 @@ from tests.cosmos.fullnode.harness import (
     POD,
     SECRET,
     SERVICE,
+    NodeSetHarness,
     Place,
-    World,
     pods,
 )
 from tests.cosmos.real.availability_recorder import Watchman
@@ -56,11 +56,11 @@ class Scene:
     forkserver: ForkServer
     folder: Path
     place: Place
-    lives: CrashHarness = field(init=False)
+    crashes: CrashHarness = field(init=False)
 
     def __post_init__(self) -> None:
         written = Match(user="manager", verb="write")
-        self.lives = CrashHarness(self.environment.proxy, self.born, self.shown, written)
+        self.crashes = CrashHarness(self.environment.proxy, self.start_manager, self.shown, written)
 
     @classmethod
     @asynccontextmanager
@@ -77,7 +77,7 @@ class Scene:
             comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
             await env.install_crds(*KINDS, *SNAPSHOT_CRDS)
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
-            scene = cls(env, forkserver, folder, await World(env, folder, comet).place())
+            scene = cls(env, forkserver, folder, await NodeSetHarness(env, folder, comet).place())
             scene.time(BEGIN)
             yield scene
 
@@ -85,7 +85,7 @@ class Scene:
         """What the clock of the next managers says."""
         (self.folder / "time").write_text(moment.isoformat())
 
-    async def born(self) -> ChildProcess:
+    async def start_manager(self) -> ChildProcess:
         args = [str(self.environment.kubeconfig("manager")), str(self.folder / "time")]
         log = self.folder / "manager.log"
         return await self.forkserver.start(
@@ -208,7 +208,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
 
     async def live() -> list[Any]:
         async with Scene.start(tmp_path_factory.mktemp("calm")) as scene:
-            return await a_whole_life(scene, scene.lives.calm)
+            return await a_whole_life(scene, scene.crashes.calm)
 
     return asyncio.run(live())
 
@@ -223,9 +223,9 @@ async def test_a_manager_killed_at_every_write_comes_to_the_same_end(
     async with Scene.start(tmp_path) as scene:
 
         async def crash(holds: Holds) -> None:
-            await scene.lives.crash_until(holds, first=first)
+            await scene.crashes.crash_until(holds, first=first)
 
         seen = await a_whole_life(scene, crash)
-        assert scene.lives.kills > 20
+        assert scene.crashes.kills > 20
         assert seen == calm
         assert seen[-1]["snapshots"] == [f"{SCHEDULE}-202603011300"]

@@ -44,10 +44,10 @@ async def test_a_manager_killed_at_every_write_of_a_freeze_changes_no_node_that_
     tmp_path: Path, first: str
 ) -> None:
     async with Scene.start(tmp_path) as scene, contextlib.AsyncExitStack() as stack:
-        place, lives = scene.place, scene.lives
+        place, crashes = scene.place, scene.crashes
         await scene.environment.install_crds(ChangeFreeze)
         await place.apply(laid_over(node_set(scene), {"spec": {"replicas": 3}}))
-        await lives.calm(scene.complete)
+        await crashes.calm(scene.complete)
         before, disks = await place.uids(), await disks_of(scene)
         freeze = await stack.enter_async_context(frozen(place.client, systems=["Cosmos"]))
 
@@ -67,22 +67,22 @@ async def test_a_manager_killed_at_every_write_of_a_freeze_changes_no_node_that_
 
         # Two nodes fewer, and another image for all three: no Pod may go, and each counts once.
         await place.edit(replicas=1, podTemplate={"image": "gaia:v2"})
-        await lives.crash_until(held(3), first=first)
+        await crashes.crash_until(held(3), first=first)
         assert await place.uids() == before
         # A lost Pod comes back, and is the only one that is made.
         await place.client.delete(POD, f"{NAME}-0", namespace=place.namespace)
-        await lives.crash_until(held(2), first=first)
+        await crashes.crash_until(held(2), first=first)
         assert await images(scene) == {"hub-0": "gaia:v2", "hub-1": "gaia:v1", "hub-2": "gaia:v1"}
         kept = {name: uid for name, uid in (await place.uids()).items() if name != f"{NAME}-0"}
         assert kept.items() <= before.items()
         assert deleted_pods(scene) == {}
         assert await disks_of(scene) == disks
-        during = lives.kills
+        during = crashes.kills
         assert during >= 2
         # Afterwards all of it is done once, by managers that die as often.
         await stack.aclose()
-        await lives.crash_until(scene.complete, first=first)
-        assert lives.kills > during
+        await crashes.crash_until(scene.complete, first=first)
+        assert crashes.kills > during
         assert await images(scene) == {"hub-0": "gaia:v2"}
         assert deleted_pods(scene) == {"hub-0": 1, "hub-1": 1, "hub-2": 1}, "hub-0 has fewer peers"
 
@@ -95,11 +95,11 @@ async def test_a_manager_killed_at_every_write_keeps_to_the_halt_and_ends_it_onc
     tmp_path: Path, first: str
 ) -> None:
     async with Scene.start(tmp_path) as scene:
-        place, lives = scene.place, scene.lives
+        place, crashes = scene.place, scene.crashes
         strategy = {"maxUnavailable": 2, "haltOnFailures": 2}
         spec = {"replicas": 4, "strategy": strategy}
         await place.apply(laid_over(node_set(scene), {"spec": spec}))
-        await lives.calm(scene.complete)
+        await crashes.calm(scene.complete)
         before = await place.uids()
 
         async def halted() -> bool:
@@ -107,16 +107,16 @@ async def test_a_manager_killed_at_every_write_keeps_to_the_halt_and_ends_it_onc
             return found is not None and bool(found.status.rollout.halted)
 
         await place.edit(podTemplate={"image": "gaia:does-not-exist"})
-        await lives.crash_until(halted, first=first)
+        await crashes.crash_until(halted, first=first)
         after = await place.uids()
         assert len(after) == 4
         assert len(set(after.values()) & set(before.values())) == 2
         assert set(deleted_pods(scene).values()) == {1}
-        during = lives.kills
+        during = crashes.kills
         assert during > 2
         await place.edit(strategy={"maxUnavailable": 1}, podTemplate={"image": "gaia:v3"})
-        await lives.crash_until(scene.complete, first=first)
-        assert lives.kills > during
+        await crashes.crash_until(scene.complete, first=first)
+        assert crashes.kills > during
         assert sum(deleted_pods(scene).values()) == 2 + 4
         found = await place.get()
         assert found is not None

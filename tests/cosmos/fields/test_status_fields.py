@@ -9,8 +9,8 @@ import pytest
 
 from apis.cosmos import JobOutcome, SnapshotPhase
 from ctrlruntime.json import Json
-from tests.cosmos.fullnode.harness import CLAIM, POD, World
-from tests.cosmos.snapshots.harness import JOB, NAMESPACE, Stand
+from tests.cosmos.fullnode.harness import CLAIM, POD, NodeSetHarness
+from tests.cosmos.snapshots.harness import JOB, NAMESPACE, SnapshotsHarness
 
 from .reference import STATUS_FIELDS
 from .row import at
@@ -53,8 +53,8 @@ JOBS: Fields = {
 
 
 @pytest.fixture
-async def stand(tmp_path: Path) -> AsyncIterator[Stand]:
-    async with Stand.start(tmp_path) as made:
+async def harness(tmp_path: Path) -> AsyncIterator[SnapshotsHarness]:
+    async with SnapshotsHarness.start(tmp_path) as made:
         yield made
 
 
@@ -74,8 +74,8 @@ def test_the_tables_have_every_field_of_the_reference() -> None:
 
 @pytest.mark.criterion("COSMOS-A1-5")
 async def test_the_status_of_a_set_of_nodes(tmp_path: Path) -> None:
-    async with World.start(tmp_path) as world:
-        place = await world.place()
+    async with NodeSetHarness.start(tmp_path) as harness:
+        place = await harness.place()
         overrides = {"hub-0": {"externalAddress": "203.0.113.7:1"}}
         await place.apply(place.node_set(replicas=2, instanceOverrides=overrides))
         found = await place.settled()
@@ -98,17 +98,17 @@ async def test_the_status_of_a_set_of_nodes(tmp_path: Path) -> None:
 
 
 @pytest.mark.criterion("COSMOS-A1-6")
-async def test_the_status_of_a_schedule(stand: Stand) -> None:
-    await stand.schedule("nightly", deletePod=True)
-    stand.clock.step(minutes=10)
-    await stand.phase("nightly", SnapshotPhase.WAITING_FOR_POD_DELETION)
-    await stand.settle()
-    found = await stand.phase("nightly", SnapshotPhase.WAITING_FOR_SNAPSHOT_CREATION)
+async def test_the_status_of_a_schedule(harness: SnapshotsHarness) -> None:
+    await harness.schedule("nightly", deletePod=True)
+    harness.clock.step(minutes=10)
+    await harness.phase("nightly", SnapshotPhase.WAITING_FOR_POD_DELETION)
+    await harness.settle()
+    found = await harness.phase("nightly", SnapshotPhase.WAITING_FOR_SNAPSHOT_CREATION)
     assert wrong(found.status.to_wire(), SNAPSHOT) == {}
-    assert stand.csi is not None
-    stand.csi.default.ready_after = 0
-    stand.csi.tick()
-    ready = await stand.sees(
+    assert harness.csi is not None
+    harness.csi.default.ready_after = 0
+    harness.csi.tick()
+    ready = await harness.sees(
         "nightly",
         lambda found: at(found.status.to_wire(), "lastSnapshot.status.readyToUse") is True,
     )
@@ -116,17 +116,19 @@ async def test_the_status_of_a_schedule(stand: Stand) -> None:
 
 
 @pytest.mark.criterion("COSMOS-A1-7")
-async def test_the_status_of_a_job_and_the_snapshot_that_its_selector_finds(stand: Stand) -> None:
-    await stand.snapshot("copy", app="chain")
-    await stand.snapshot("another", size="9Gi", app="other")
-    await stand.stateful_job(selector={"app": "chain"})
-    found = await stand.job(
+async def test_the_status_of_a_job_and_the_snapshot_that_its_selector_finds(
+    harness: SnapshotsHarness,
+) -> None:
+    await harness.snapshot("copy", app="chain")
+    await harness.snapshot("another", size="9Gi", app="other")
+    await harness.stateful_job(selector={"app": "chain"})
+    found = await harness.job(
         "weekly",
         lambda job: [each.outcome for each in job.status.job_history] == [JobOutcome.RUNNING],
     )
     assert wrong(found.status.to_wire(), JOBS) == {}
     (record,) = found.status.job_history
     assert record.snapshot == "copy", "the newer one has other labels"
-    assert await stand.there(JOB, record.name)
-    claim = await stand.client.get(CLAIM, record.name, namespace=NAMESPACE)
+    assert await harness.there(JOB, record.name)
+    claim = await harness.client.get(CLAIM, record.name, namespace=NAMESPACE)
     assert at(claim, "spec.dataSource.name") == "copy"

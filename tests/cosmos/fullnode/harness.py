@@ -1,11 +1,11 @@
 """Sets of nodes on an embedded API server, with simulated machines and a Comet server that plays all nodes.
 
-    async with World.start(folder) as world:
-        place = await world.place()
+    async with NodeSetHarness.start(folder) as harness:
+        place = await harness.place()
         await place.apply(place.node_set())
         await place.phase("Complete")
 
-One world serves many tests, each in a namespace of its own.
+One harness serves many tests, each in a namespace of its own.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ OPTIONS = CosmosOptions(
 
 
 @dataclass(slots=True)
-class World(ManagerHarness):
+class NodeSetHarness(ManagerHarness):
     """What runs."""
 
     comet: CometNodes
@@ -92,12 +92,12 @@ class World(ManagerHarness):
             await grant(env, ["manager"], "cosmos")
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
-            world = cls(env, folder, comet, options)
-            await world.start_manager()
+            harness = cls(env, folder, comet, options)
+            await harness.start_manager()
             try:
-                yield world
+                yield harness
             finally:
-                await world.stop_manager()
+                await harness.stop_manager()
 
     async def add_controllers(self, manager: Manager) -> None:
         add_cosmos(manager, self.options)
@@ -114,20 +114,20 @@ class World(ManagerHarness):
 class Place:
     """One namespace, and the words of the tests."""
 
-    world: World
+    harness: NodeSetHarness
     namespace: str
 
     @property
     def client(self) -> Client:
-        return self.world.client
+        return self.harness.client
 
     def node(self, ordinal: int, name: str = NAME) -> CometNode:
         """What a node says."""
-        return self.world.comet.node(f"{name}-{ordinal}", self.namespace)
+        return self.harness.comet.node(f"{name}-{ordinal}", self.namespace)
 
     def node_set(self, name: str = NAME, **fields: object) -> dict[str, Any]:
         """A manifest of three nodes; `fields` of the spec are laid over, folder by folder."""
-        port = self.world.comet.port
+        port = self.harness.comet.port
         spec: dict[str, Any] = {
             "replicas": 3,
             "chain": {
@@ -242,10 +242,10 @@ class Place:
 
     def requests(self, since: Mark) -> list[LogEntry]:
         """What the manager asked since then of this namespace, watches aside."""
-        return [item for item in self.world.requests(since) if item.namespace == self.namespace]
+        return [item for item in self.harness.requests(since) if item.namespace == self.namespace]
 
     def writes(self, since: Mark) -> list[LogEntry]:
-        return [item for item in self.world.writes(since) if item.namespace == self.namespace]
+        return [item for item in self.harness.writes(since) if item.namespace == self.namespace]
 
     async def clear(self) -> None:
         """Delete all sets."""

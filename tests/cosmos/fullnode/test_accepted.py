@@ -19,7 +19,7 @@ from ctrlruntime.client.errors import Invalid
 from ctrlruntime.schedule import BadSchedule, parse
 from internal.cosmos.fullnode.checks import check_claims, check_increase, check_pods, check_strategy
 from internal.cosmos.invalid import InvalidSpec
-from tests.cosmos.fullnode.harness import NAME, SERVICE, Place, World, laid_over
+from tests.cosmos.fullnode.harness import NAME, SERVICE, NodeSetHarness, Place, laid_over
 
 T = TypeVar("T")
 
@@ -133,10 +133,10 @@ STORED: list[tuple[str, dict[str, Any]]] = [
 
 @marked
 async def test_h_c2_what_is_stored_is_an_error_by_path_and_other_steps_run(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """As objects are that were stored before the schema refused them. No Pod is touched."""
-    async with loosened(world, CosmosFullNode, STORED[-1][1]):
+    async with loosened(harness, CosmosFullNode, STORED[-1][1]):
         await place.apply(place.node_set())
         await place.settled()
         before = await place.uids()
@@ -160,8 +160,10 @@ async def test_h_c2_what_is_stored_is_an_error_by_path_and_other_steps_run(
 
 
 @marked
-async def test_h_c2_a_spec_that_cannot_be_read_touches_nothing(world: World, place: Place) -> None:
-    async with loosened(world, CosmosFullNode, {}):
+async def test_h_c2_a_spec_that_cannot_be_read_touches_nothing(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    async with loosened(harness, CosmosFullNode, {}):
         await place.apply(place.node_set())
         await place.settled()
         before = await place.uids()
@@ -183,7 +185,7 @@ async def test_h_c2_a_spec_that_cannot_be_read_touches_nothing(world: World, pla
 
 @marked
 async def test_h_c2_what_the_server_refuses_of_a_pod_is_no_passing_failure(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """It answers 500 to fields that it does not know: they stay unknown, and are not tried every three seconds."""
     manifest = place.node_set(podTemplate={"affinity": {"nodeAfinity": {}}})
@@ -221,7 +223,7 @@ OTHERS: list[tuple[Any, dict[str, Any], dict[str, Any], str, str]] = [
     ("kind", "good", "bad", "reason", "path"), OTHERS, ids=[str(n) for n in range(len(OTHERS))]
 )
 async def test_h_c2_schedules_are_refused_by_path(
-    world: World,
+    harness: NodeSetHarness,
     place: Place,
     kind: type[Resource[Any, Any]],
     good: dict[str, Any],
@@ -230,7 +232,7 @@ async def test_h_c2_schedules_are_refused_by_path(
     path: str,
 ) -> None:
     """Of the snapshots and of the Jobs, in the status."""
-    async with loosened(world, kind, {}):
+    async with loosened(harness, kind, {}):
         await place.client.create(
             {
                 "apiVersion": kind.gvk().api_version,
@@ -332,12 +334,12 @@ async def merge(place: Place, **spec: object) -> None:
 
 @asynccontextmanager
 async def loosened(
-    world: World, kind: type[Resource[Any, Any]], more: dict[str, Any]
+    harness: NodeSetHarness, kind: type[Resource[Any, Any]], more: dict[str, Any]
 ) -> AsyncIterator[None]:
     """The kind's schema without its checks, as an older release had it."""
     mapping = kind.mapping()
     name = f"{mapping.plural}.{mapping.gvk.group}"
-    before = await world.client.get(CRD, name)
+    before = await harness.client.get(CRD, name)
     crd = copy.deepcopy(before)
     for version in crd["spec"]["versions"]:
         schema = version["schema"]["openAPIV3Schema"]["properties"]
@@ -345,12 +347,12 @@ async def loosened(
         if more:
             pods = schema["spec"]["properties"]["additionalVersionedPods"]["items"]
             pods["properties"]["spec"] = OPEN
-    await world.client.update(crd)
+    await harness.client.update(crd)
     try:
         yield
     finally:
-        now = await world.client.get(CRD, name)
-        await world.client.update({**now, "spec": before["spec"]})
+        now = await harness.client.get(CRD, name)
+        await harness.client.update({**now, "spec": before["spec"]})
 
 
 def _loosen(schema: dict[str, Any], *, is_list_item: bool = False) -> None:

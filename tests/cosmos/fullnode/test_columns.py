@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 
 from apis.cosmos import CosmosFullNode
-from tests.cosmos.fullnode.harness import NAME, Place, World
+from tests.cosmos.fullnode.harness import NAME, NodeSetHarness, Place
 from tests.support.kubectl_columns import printed
 
 pytestmark = [
@@ -18,14 +18,14 @@ pytestmark = [
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def world(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[World]:
+async def harness(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[NodeSetHarness]:
     """A server with TLS: without it kubectl sends no token."""
-    async with World.start(tmp_path_factory.mktemp("columns"), tls=True) as made:
+    async with NodeSetHarness.start(tmp_path_factory.mktemp("columns"), tls=True) as made:
         yield made
 
 
 async def test_15_4_kubectl_get_prints_ready_desired_phase_and_message(place: Place) -> None:
-    environment = place.world.environment
+    environment = place.harness.environment
     await place.apply(place.node_set(replicas=0))
     empty = await place.settled()
     shown = await printed(environment, CosmosFullNode, NAME, place.namespace)

@@ -10,7 +10,7 @@ from internal.cosmos.datasource import SourceReason
 from internal.cosmos.fullnode import events as node_sets
 from internal.cosmos.selfheal import events as selfheal
 from internal.cosmos.snapshots import events as snapshots
-from tests.cosmos.fullnode.harness import CLAIM, EVENT, Place, World
+from tests.cosmos.fullnode.harness import CLAIM, EVENT, NodeSetHarness, Place
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 
 pytestmark = [
@@ -73,12 +73,12 @@ async def test_a_phase_that_is_no_progress_is_an_event_once(
 
 
 async def test_a_claim_that_cannot_be_patched_is_an_event_and_tried_again(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     before = await place.uids()
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     refusal = Rule(
         match=Match(verb="apply", resource="persistentvolumeclaims", namespace=place.namespace),
         action=Fail(code=503, message="the test refuses"),
@@ -106,9 +106,9 @@ async def test_a_claim_that_cannot_be_patched_is_an_event_and_tried_again(
 
 
 async def test_where_a_disk_comes_from_is_an_event_and_where_it_does_not_too(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
-    await world.environment.install_crds(*SNAPSHOT_CRDS)
+    await harness.environment.install_crds(*SNAPSHOT_CRDS)
     named = {"apiGroup": SNAPSHOT.group, "kind": SNAPSHOT.kind, "name": "first"}
     await place.apply(place.node_set(replicas=1, volumeClaimTemplate={"dataSource": named}))
     await place.until_event("DataSourceGetSnapshot")

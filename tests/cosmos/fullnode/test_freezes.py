@@ -10,7 +10,15 @@ from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
 from apis.operations import ChangeFreeze
 from apis.waiting import ChangesWaiting
 from ctrlruntime.json import Json
-from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, POD, SERVICE, Place, World, pods
+from tests.cosmos.fullnode.harness import (
+    CONFIG_MAP,
+    NAME,
+    POD,
+    SERVICE,
+    NodeSetHarness,
+    Place,
+    pods,
+)
 from tests.support.freezes import freeze_until, frozen
 
 pytestmark = [
@@ -25,7 +33,7 @@ SECONDS = 60.0
 
 async def settled(place: Place, **fields: Json) -> dict[str, str]:
     """A set whose nodes have caught up; the UIDs of its Pods."""
-    await place.world.environment.install_crds(ChangeFreeze)
+    await place.harness.environment.install_crds(ChangeFreeze)
     await place.apply(place.node_set(**fields))
     await place.settled()
     return await place.uids()
@@ -40,11 +48,11 @@ async def waits(place: Place, changes: int) -> tuple[ChangesWaiting, CosmosFullN
 
 
 async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     before = await settled(place)
-    async with frozen(world.client, reason="Audit", systems=["Cosmos"]) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    async with frozen(harness.client, reason="Audit", systems=["Cosmos"]) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await place.edit(podTemplate={"image": "gaia:v2"})
         waiting, status = await waits(place, 3)
         assert (waiting.reason, waiting.until) == ("Frozen", None)
@@ -52,11 +60,11 @@ async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
         assert "Audit" in waiting.message
         assert "Audit" in status.status
         assert status.rollout.outdated == 3
-        await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)
-        mark = world.mark()
-        await world.stop_manager()
-        await world.start_manager()
-        await world.client.delete(POD, f"{NAME}-0", namespace=place.namespace)
+        await freeze_until(harness.client, freeze, lambda each: each.status.held.cosmos == 3)
+        mark = harness.mark()
+        await harness.stop_manager()
+        await harness.start_manager()
+        await harness.client.delete(POD, f"{NAME}-0", namespace=place.namespace)
         await place.until_object(
             POD,
             f"{NAME}-0",
@@ -76,14 +84,14 @@ async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
 
 
 async def test_no_node_and_nothing_that_belongs_to_it_goes_in_a_freeze(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await settled(place)
     kinds = (POD, SERVICE, CONFIG_MAP)
     before = [await place.names(kind) for kind in kinds]
-    async with frozen(world.client, namespaces=[place.namespace]) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
-        mark = world.mark()
+    async with frozen(harness.client, namespaces=[place.namespace]) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        mark = harness.mark()
         await place.edit(replicas=1)
         await waits(place, 2)
         assert [await place.names(kind) for kind in kinds] == before
@@ -97,23 +105,25 @@ async def test_no_node_and_nothing_that_belongs_to_it_goes_in_a_freeze(
 
 
 async def test_a_set_that_is_scaled_down_and_re_imaged_counts_each_pod_once(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await settled(place)
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await place.edit(replicas=1, podTemplate={"image": "gaia:v2"})
         await waits(place, 3)
-        await freeze_until(world.client, freeze, lambda each: each.status.held.cosmos == 3)
+        await freeze_until(harness.client, freeze, lambda each: each.status.held.cosmos == 3)
     await place.settled()
     assert await place.names(POD) == [f"{NAME}-0"]
 
 
-async def test_a_deleted_set_stays_until_the_freeze_is_over(world: World, place: Place) -> None:
+async def test_a_deleted_set_stays_until_the_freeze_is_over(
+    harness: NodeSetHarness, place: Place
+) -> None:
     before = await settled(place)
-    async with frozen(world.client) as freeze:
-        await freeze_until(world.client, freeze, lambda each: each.status.phase == "Active")
-        await world.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
         await waits(place, 1)
         assert await place.uids() == before
     await place.gone()

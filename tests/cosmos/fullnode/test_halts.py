@@ -11,7 +11,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.json import Json
-from tests.cosmos.fullnode.harness import NAME, PATIENCE, POD, Place, World, pods
+from tests.cosmos.fullnode.harness import NAME, PATIENCE, POD, NodeSetHarness, Place, pods
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -51,7 +51,7 @@ def condition(found: CosmosFullNode) -> tuple[str, str]:
 
 
 async def test_a_bad_image_halts_after_as_many_failed_pods_as_the_limit(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     before = await started(place, maxUnavailable=1, haltOnFailures=1)
     await place.edit(podTemplate=BAD)
@@ -63,7 +63,7 @@ async def test_a_bad_image_halts_after_as_many_failed_pods_as_the_limit(
     await place.until_event("RolloutHalted")
     await place.edit(strategy={"maxUnavailable": 6})  # there would be a budget for all
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await world.idle()
+    await harness.idle()
     after = await place.uids()
     assert len(set(after.values()) & set(before.values())) == 5
 
@@ -85,13 +85,13 @@ async def test_without_a_limit_nothing_halts_and_there_is_no_condition(place: Pl
 
 
 async def test_a_corrected_spec_ends_the_halt_and_fixes_the_failed_pods_first(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await started(place)
     await place.edit(podTemplate=BAD)
     await halted(place, 4)
     failed = {name for name, image in (await images(place)).items() if image == BAD["image"]}
-    mark = world.mark()
+    mark = harness.mark()
     await place.edit(strategy={"maxUnavailable": 1}, podTemplate={"image": "gaia:v3"})
     found = await place.settled()
     deleted = place.deletions(mark)
@@ -104,13 +104,13 @@ async def test_a_corrected_spec_ends_the_halt_and_fixes_the_failed_pods_first(
 
 
 async def test_going_back_to_the_spec_before_leaves_the_others_untouched(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     before = await started(place)
     await place.edit(podTemplate=BAD)
     await halted(place, 4)
     bad = {name for name, image in (await images(place)).items() if image == BAD["image"]}
-    mark = world.mark()
+    mark = harness.mark()
     await place.edit(podTemplate={"image": "gaia:v1"})
     await place.settled()
     assert set(place.deletions(mark)) == bad
@@ -146,7 +146,9 @@ async def test_a_node_that_was_down_before_its_change_halts_nothing(place: Place
     assert found.status.rollout.fixes == []
 
 
-async def test_a_node_that_does_not_answer_in_time_has_failed(world: World, place: Place) -> None:
+async def test_a_node_that_does_not_answer_in_time_has_failed(
+    harness: NodeSetHarness, place: Place
+) -> None:
     before = await started(
         place, maxUnavailable=1, haltOnFailures=1, progressDeadlineSeconds=3, minReadySeconds=5
     )
@@ -159,7 +161,7 @@ async def test_a_node_that_does_not_answer_in_time_has_failed(world: World, plac
         assert found.status.rollout.halted == f"1 member failed: {changed}"
         await place.edit(strategy={"maxUnavailable": 6})
         await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-        await world.idle()
+        await harness.idle()
         after = await place.uids()
         assert [name for name in before if after[name] != before[name]] == [changed]
     finally:
@@ -181,21 +183,23 @@ def _image(pod: dict[str, Any]) -> str:
     return str(next(each["image"] for each in pod["spec"]["containers"] if each["name"] == "node"))
 
 
-async def test_a_halt_survives_a_restart_of_the_manager(world: World, place: Place) -> None:
+async def test_a_halt_survives_a_restart_of_the_manager(
+    harness: NodeSetHarness, place: Place
+) -> None:
     await started(place, maxUnavailable=3)
     await place.edit(podTemplate=BAD)
     await halted(place, 3)
-    await world.idle()
-    before, mark = await place.uids(), world.mark()
+    await harness.idle()
+    before, mark = await place.uids(), harness.mark()
     for _ in range(2):
-        await world.stop_manager()
-        await world.start_manager()
-        await world.idle(1)
+        await harness.stop_manager()
+        await harness.start_manager()
+        await harness.idle(1)
         found = await halted(place, 3)
         assert condition(found) == ("True", "TooManyFailures")
     await place.edit(strategy={"maxUnavailable": 6})
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before
     assert place.deletions(mark) == []
     await place.edit(podTemplate={"image": "gaia:v4"})

@@ -12,7 +12,7 @@ from apis.cosmos import ScheduledVolumeSnapshot
 from internal.cosmos.fullnode.plausible import STEP, believed
 from internal.cosmos.snapshots.effects import Create
 from internal.cosmos.snapshots.snapshot_builder import build
-from tests.cosmos.fullnode.harness import CLAIM, POD, Place, World
+from tests.cosmos.fullnode.harness import CLAIM, POD, NodeSetHarness, Place
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 
 LIE = 9_000_000_001
@@ -79,18 +79,18 @@ def test_h_c1_what_was_recorded_too_high_goes_down() -> None:
 @pytest.mark.criterion("H-C1")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.xdist_group("sets of nodes")
-async def test_h_c1_a_lie_changes_no_version(world: World, place: Place) -> None:
+async def test_h_c1_a_lie_changes_no_version(harness: NodeSetHarness, place: Place) -> None:
     versions = [{"height": 0, "image": "gaia:v1"}, {"height": 5_000_000, "image": "gaia:v2"}]
     await place.apply(place.node_set(chain={"versions": versions}))
     await place.settled()
     before = await place.uids()
     heights = dict((await place.settled()).status.height)
     place.node(1).height = LIE
-    await world.comet.until_asked("hub-1", place.namespace, more=10)
+    await harness.comet.until_asked("hub-1", place.namespace, more=10)
     note = {"rpcTemplate": {"metadata": {"annotations": {"a": "b"}}}}
     await place.edit(service=note)
     await place.settled()
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before
     place.node(1).height = None
     assert dict((await place.settled()).status.height)["hub-1"] == heights["hub-1"]
@@ -108,10 +108,10 @@ async def test_h_c1_a_lie_changes_no_version(world: World, place: Place) -> None
     ids=["the height of the snapshot", "the version of the snapshot"],
 )
 async def test_h_c1_a_restored_disk_has_the_version_of_its_snapshot(
-    world: World, place: Place, recorded: dict[str, Any], expected: int
+    harness: NodeSetHarness, place: Place, recorded: dict[str, Any], expected: int
 ) -> None:
     """Its node has never run here, and answers nothing that would show its height."""
-    await world.environment.install_crds(*SNAPSHOT_CRDS)
+    await harness.environment.install_crds(*SNAPSHOT_CRDS)
     labels = {"chain": "hub", **recorded.get("labels", {})}
     metadata = {"name": "first", "namespace": place.namespace, **recorded, "labels": labels}
     await place.client.create(

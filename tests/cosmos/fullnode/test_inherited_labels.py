@@ -16,8 +16,8 @@ from tests.cosmos.fullnode.harness import (
     POD,
     SECRET,
     SERVICE,
+    NodeSetHarness,
     Place,
-    World,
 )
 
 pytestmark = [
@@ -47,7 +47,9 @@ async def label(place: Place, **labels: str | None) -> None:
     )
 
 
-async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Place) -> None:
+async def test_h_c7_labels_of_a_set_are_on_its_objects(
+    harness: NodeSetHarness, place: Place
+) -> None:
     """Also after a change, without another Pod; those that objects are found by, or have themselves, stay."""
     given = place.node_set(replicas=1, podTemplate={"metadata": {"labels": {"tier": "pods"}}})
     given["metadata"]["labels"] = {"team": "chains", "tier": "set", CREATED_BY: "x", INSTANCE: "y"}
@@ -59,8 +61,8 @@ async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Plac
         assert labels["tier"] == ("pods" if kind is POD else "set")
         assert labels[CREATED_BY] == "cosmos-manager"
         assert labels.get(INSTANCE) != "y"
-    await world.idle()
-    began, running = world.mark(), await place.uids()
+    await harness.idle()
+    began, running = harness.mark(), await place.uids()
     await label(place, team="nodes", cost="7", tier=None)
     for kind, name in ALL:
 
@@ -79,19 +81,19 @@ async def test_h_c7_labels_of_a_set_are_on_its_objects(world: World, place: Plac
         await place.until_object(kind, name, lambda item: "team" not in item["metadata"]["labels"])
         assert "cost" not in (await place.object(kind, name))["metadata"]["labels"]
     await place.settled()
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == running
     assert place.deletions(began) == []
 
 
 async def test_h_c7_an_inherited_label_that_is_changed_by_hand_is_put_back(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     given = place.node_set(replicas=1)
     given["metadata"]["labels"] = {"team": "chains"}
     await place.apply(given)
     await place.settled()
-    await world.idle()
+    await harness.idle()
     running = await place.uids()
     for kind, name in ALL:
         for value in ("mine", None):

@@ -30,8 +30,8 @@ async def test_every_query_of_cosmos_is_served_by_a_manager(place: Place) -> Non
     await place.client.create({**manifest, "spec": spec})
 
     async def missing() -> set[str]:
-        assert place.world.manager is not None
-        text, _ = await place.world.manager.metrics.scrape()
+        assert place.harness.manager is not None
+        text, _ = await place.harness.manager.metrics.scrape()
         queries = (of_dashboard("cosmos"), of_alerts("ctrlruntime.cosmos"))
         found = {name for each in queries for name in unserved(text.decode(), each)}
         return {name for name in found if name.startswith("cosmos_")}

@@ -22,7 +22,7 @@ from internal.cosmos.fullnode.min_ready import (
     with_min_ready,
 )
 from internal.cosmos.workload.probe import Health
-from tests.cosmos.fullnode.harness import POD, Place, World
+from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place
 
 NOON = datetime(2026, 5, 1, 12, 0, 0, tzinfo=UTC)
 HOUR = 3600
@@ -134,7 +134,7 @@ async def _in_sync_but_young(place: Place) -> CosmosFullNode:
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.xdist_group("sets of nodes")
 async def test_h_c3_a_binary_that_dies_after_a_good_answer_takes_one_node(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """A restart of the manager in between takes no further one."""
     await place.apply(place.node_set(strategy={"minReadySeconds": HOUR}))
@@ -146,12 +146,12 @@ async def test_h_c3_a_binary_that_dies_after_a_good_answer_takes_one_node(
     assert await place.uids() == before
     await place.client.delete(POD, "hub-1", namespace=place.namespace)  # the first of the new image
     await _in_sync_but_young(place)
-    await world.stop_manager()
-    await world.start_manager()
-    await world.idle()
+    await harness.stop_manager()
+    await harness.start_manager()
+    await harness.idle()
     place.node(1).unreachable = True
     await place.until(lambda found: found.status.ready_replicas == 2)
-    await world.idle()
+    await harness.idle()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     found = await place.phase("Progressing")
@@ -166,7 +166,7 @@ async def test_h_c3_a_binary_that_dies_after_a_good_answer_takes_one_node(
 @pytest.mark.criterion("H-C3")
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.xdist_group("sets of nodes")
-async def test_h_c3_the_rollout_goes_on_by_a_timer(world: World, place: Place) -> None:
+async def test_h_c3_the_rollout_goes_on_by_a_timer(harness: NodeSetHarness, place: Place) -> None:
     """Nothing happens at the end of the time but the end of the time."""
     await place.apply(place.node_set(replicas=2, strategy={"minReadySeconds": 2}))
     await place.settled()
@@ -181,16 +181,16 @@ async def test_h_c3_the_rollout_goes_on_by_a_timer(world: World, place: Place) -
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.xdist_group("sets of nodes")
 async def test_h_c3_the_phase_is_not_complete_while_a_node_is_down(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set())
     await place.settled()
     place.node(2).unreachable = True
     found = await place.phase("Progressing")
     assert found.status.status == "2 of 3 nodes have caught up: hub-2 does not answer."
-    await world.idle()
-    silence = world.mark()
-    await world.comet.until_asked("hub-0", place.namespace, more=5)
+    await harness.idle()
+    silence = harness.mark()
+    await harness.comet.until_asked("hub-0", place.namespace, more=5)
     assert place.requests(silence) == [], "it is waited for without a request"
     place.node(2).unreachable = False
     found = await place.phase("Complete")

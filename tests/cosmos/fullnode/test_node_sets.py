@@ -20,8 +20,8 @@ from tests.cosmos.fullnode.harness import (
     POD,
     SECRET,
     SERVICE,
+    NodeSetHarness,
     Place,
-    World,
     pods,
 )
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
@@ -36,7 +36,7 @@ CLAIMS = [f"pvc-{NAME}-{number}" for number in range(5)]
 
 @pytest.mark.criterion("COSMOS-A2-2")
 async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_nothing(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set())
     found = await place.settled()
@@ -45,7 +45,7 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     assert await place.names(CONFIG_MAP) == pods(range(3))
     assert await place.names(SECRET) == [f"{name}-node-key" for name in pods(range(3))]
     assert "hub-rpc" in await place.names(SERVICE)
-    assert found.status.height == dict.fromkeys(pods(range(3)), world.comet.height + 1)
+    assert found.status.height == dict.fromkeys(pods(range(3)), harness.comet.height + 1)
     assert found.status.sidecar_image == "manager:v1"
     assert [item.type for item in found.status.conditions if item.status == "True"] == [
         "ClaimsAsSpecified",
@@ -55,27 +55,29 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     owner = pod["metadata"]["ownerReferences"][0]
     assert (owner["kind"], owner["name"], owner["controller"]) == ("CosmosFullNode", NAME, True)
 
-    await world.idle()
-    at_rest = world.mark()
-    await world.stop_manager()
-    await world.start_manager()
-    await world.idle()
+    await harness.idle()
+    at_rest = harness.mark()
+    await harness.stop_manager()
+    await harness.start_manager()
+    await harness.idle()
     assert place.writes(at_rest) == []
-    assert {item.verb for item in world.requests(at_rest)} <= {"list"}
-    before = world.comet.questions
-    silence = world.mark()
-    await world.comet.until_asked("hub-0", place.namespace, more=5)
-    assert world.comet.questions > before
+    assert {item.verb for item in harness.requests(at_rest)} <= {"list"}
+    before = harness.comet.questions
+    silence = harness.mark()
+    await harness.comet.until_asked("hub-0", place.namespace, more=5)
+    assert harness.comet.questions > before
     assert place.requests(silence) == [], "the nodes were asked, the server was not"
 
-    world.comet.advance(7)
-    await world.comet.until_asked("hub-0", place.namespace, more=5)
+    harness.comet.advance(7)
+    await harness.comet.until_asked("hub-0", place.namespace, more=5)
     writes = place.writes(silence)
     assert len(writes) <= 1, "heights alone are written once a minute at most"
 
 
 @pytest.mark.criterion("COSMOS-A2-5", "COSMOS-A10-23")
-async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Place) -> None:
+async def test_kubectl_scale_and_the_highest_goes_first(
+    harness: NodeSetHarness, place: Place
+) -> None:
     await place.apply(place.node_set())
     await place.settled()
     scale = await place.client.get_scale(CosmosFullNode, NAME, namespace=place.namespace)
@@ -87,10 +89,10 @@ async def test_kubectl_scale_and_the_highest_goes_first(world: World, place: Pla
     await place.client.patch_scale(CosmosFullNode, NAME, 5, namespace=place.namespace)
     await place.settled()
     assert await place.names(CLAIM) == CLAIMS
-    await world.idle()
+    await harness.idle()
 
     before = await place.uids()
-    down = world.mark()
+    down = harness.mark()
     await place.client.patch_scale(CosmosFullNode, NAME, 2, namespace=place.namespace)
     found = await place.settled()
     gone = place.deletions(down)
@@ -130,13 +132,13 @@ async def test_numbers_start_where_they_are_told_to(place: Place) -> None:
 
 @pytest.mark.criterion("COSMOS-A2-34")
 async def test_a_set_goes_with_all_it_has_by_its_owner_references(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """The embedded server collects garbage, as a cluster does; the manager takes the finalizer off."""
     await place.apply(place.node_set(replicas=1))
     found = await place.settled()
     assert found.metadata.finalizers == [FINALIZER]
-    gone = world.mark()
+    gone = harness.mark()
     await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
     for kind in (POD, CLAIM, SERVICE, CONFIG_MAP, SECRET):
         for name in await place.names(kind):
@@ -146,7 +148,9 @@ async def test_a_set_goes_with_all_it_has_by_its_owner_references(
 
 
 @pytest.mark.criterion("COSMOS-A2-4")
-async def test_what_hands_change_or_delete_is_put_right(world: World, place: Place) -> None:
+async def test_what_hands_change_or_delete_is_put_right(
+    harness: NodeSetHarness, place: Place
+) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     before = await place.uids()
@@ -165,7 +169,7 @@ async def test_what_hands_change_or_delete_is_put_right(world: World, place: Pla
         "hub-0",
         lambda item: item["metadata"]["labels"]["app.kubernetes.io/instance"] == "hub-0",
     )
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before, "nothing of it takes a Pod down"
 
     for kind, name in ((SERVICE, "hub-rpc"), (CONFIG_MAP, "hub-0"), (POD, "hub-0")):
@@ -198,7 +202,9 @@ async def test_a_key_of_ones_own_is_kept_and_told_to_peers(place: Place) -> None
     assert (await place.object(SECRET, "hub-0-node-key"))["data"] == bad["data"]
 
 
-async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, place: Place) -> None:
+async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(
+    harness: NodeSetHarness, place: Place
+) -> None:
     foreign: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -220,9 +226,9 @@ async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(world: World, pl
 
 @pytest.mark.criterion("COSMOS-A2-9")
 async def test_a_failure_that_passes_is_told_apart_and_keeps_no_step_from_being_taken(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
-    proxy = world.environment.proxy
+    proxy = harness.environment.proxy
     refusal = Rule(
         match=Match(verb="apply", resource="services", namespace=place.namespace),
         action=Fail(code=503, message="overloaded by the test"),
@@ -338,7 +344,7 @@ async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Pla
 
 @pytest.mark.criterion("COSMOS-A2-31")
 async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """First the cluster does not even serve snapshots."""
     auto = {"volumeSnapshotSelector": {"chain": "hub"}}
@@ -350,7 +356,7 @@ async def test_a_claim_is_made_once_there_is_what_it_is_filled_from(
     await place.until_event("AutoDataSourceFindSnapshot")
     assert await place.names(CLAIM) == []
 
-    await world.environment.install_crds(*SNAPSHOT_CRDS)
+    await harness.environment.install_crds(*SNAPSHOT_CRDS)
     snapshot = {
         "apiVersion": SNAPSHOT.api_version,
         "kind": SNAPSHOT.kind,
@@ -392,23 +398,23 @@ async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -
 
 @pytest.mark.criterion("COSMOS-A2-3")
 async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_wants_it(
-    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+    harness: NodeSetHarness, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.apply(place.node_set(replicas=2))
     await place.settled()
     before = await place.uids()
-    await world.idle()
-    await world.stop_manager()
+    await harness.idle()
+    await harness.stop_manager()
     monkeypatch.setattr(pod_builder, "GRACE_SECONDS", 31)
-    at_rest = world.mark()
-    await world.start_manager()
+    at_rest = harness.mark()
+    await harness.start_manager()
     found = await place.until(
         lambda found: find_condition(found.status.conditions, "BuilderChangeHeld") is not None
     )
     condition = find_condition(found.status.conditions, "BuilderChangeHeld")
     assert condition is not None
     assert "hub-0" in condition.message
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before
     assert place.deletions(at_rest) == []
 

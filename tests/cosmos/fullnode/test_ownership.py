@@ -21,8 +21,8 @@ from tests.cosmos.fullnode.harness import (
     POD,
     SECRET,
     SERVICE,
+    NodeSetHarness,
     Place,
-    World,
     pods,
 )
 
@@ -79,21 +79,21 @@ LOSSES: dict[str, dict[str, Any]] = {
 @pytest.mark.criterion("H-C4")
 @pytest.mark.parametrize("loss", LOSSES)
 async def test_h_c4_what_lost_its_label_or_owner_is_repaired(
-    world: World, place: Place, loss: str
+    harness: NodeSetHarness, place: Place, loss: str
 ) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
-    await world.idle()
+    await harness.idle()
     before = {kind: (await place.object(*what))["metadata"]["uid"] for kind, what in ALL.items()}
     key = (await place.object(SECRET, "hub-0-node-key"))["data"]
-    began = world.mark()
+    began = harness.mark()
     for what in ALL.values():
         await change(place, *what, **LOSSES[loss])
     for kind, what in ALL.items():
         found = await place.until_object(*what, is_whole)
         assert found["metadata"]["uid"] == before[kind], f"{kind} is the same object"
     await place.settled()
-    await world.idle()
+    await harness.idle()
     assert (await place.object(SECRET, "hub-0-node-key"))["data"] == key
     assert {item.verb for item in place.writes(began)} <= {"apply", "patch", "create"}
     assert place.deletions(began) == []
@@ -101,7 +101,7 @@ async def test_h_c4_what_lost_its_label_or_owner_is_repaired(
 
 @pytest.mark.criterion("H-C4")
 async def test_h_c4_a_grown_disk_that_lost_its_label_is_the_sets(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """Neither a source that is not there, nor a size above the template's, is in the way."""
     template = {"autoDataSource": {"volumeSnapshotSelector": {"no": "such"}}}
@@ -113,7 +113,7 @@ async def test_h_c4_a_grown_disk_that_lost_its_label_is_the_sets(
     )
     await place.edit(volumeClaimTemplate=template)
     await place.settled()
-    await world.idle()
+    await harness.idle()
     uid = (await place.object(CLAIM, "pvc-hub-0"))["metadata"]["uid"]
     for metadata in (LOSSES["label"], LOSSES["label and owner reference"]):
         await change(place, CLAIM, "pvc-hub-0", **metadata)
@@ -125,7 +125,7 @@ async def test_h_c4_a_grown_disk_that_lost_its_label_is_the_sets(
 
 @pytest.mark.criterion("H-C4")
 async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     manifest = place.node_set()
     await place.apply(manifest)
@@ -134,13 +134,13 @@ async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks
     await place.client.patch(
         CLAIM, "pvc-hub-1", grown, namespace=place.namespace, field_manager="people"
     )
-    await world.idle()
+    await harness.idle()
     running = await place.uids()
     disks = {
         item["metadata"]["name"]: item["metadata"]["uid"]
         for item in await place.client.list(CLAIM, place.namespace)
     }
-    began = world.mark()
+    began = harness.mark()
     await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace, propagation="Orphan")
     await place.gone()
     await place.until_object(
@@ -168,7 +168,7 @@ async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks
 
 
 @pytest.mark.criterion("H-C4")
-async def test_h_c4_a_copy_of_a_disk_is_left_alone(world: World, place: Place) -> None:
+async def test_h_c4_a_copy_of_a_disk_is_left_alone(harness: NodeSetHarness, place: Place) -> None:
     """A backup copy has the annotations and labels too; its name is none of the set's."""
     await place.apply(place.node_set(replicas=1))
     await place.settled()
@@ -179,13 +179,13 @@ async def test_h_c4_a_copy_of_a_disk_is_left_alone(world: World, place: Place) -
     await place.client.create({**copy, "metadata": metadata, "spec": spec, "status": {}})
     await place.edit(replicas=0, volumeRetentionPolicy="Delete")
     await place.until_object(CLAIM, "pvc-hub-0", lambda claim: claim is None)
-    await world.idle()
+    await harness.idle()
     assert await place.names(CLAIM) == ["pvc-hub-0-backup"]
 
 
 @pytest.mark.criterion("H-C4")
 async def test_h_c4_a_foreign_disk_is_left_and_can_be_handed_over(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     """The message says how the set takes it over, and never to delete it."""
     claim: dict[str, Any] = {
@@ -248,7 +248,7 @@ async def test_h_c4_no_text_advises_to_delete_a_disk() -> None:
 
 @pytest.mark.criterion("H-C6")
 async def test_h_c6_services_of_nodes_that_are_gone_go_with_them(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     service = {"maxP2PExternalAddresses": 3, "p2pTemplate": {"type": "NodePort"}}
     overrides = {"hub-0": {"disable": "Pod"}}
@@ -269,7 +269,7 @@ async def test_h_c6_services_of_nodes_that_are_gone_go_with_them(
     await place.client.patch_scale(CosmosFullNode, NAME, 1, namespace=place.namespace)
     for name in ("hub-p2p-1", "hub-privval-1", "hub-p2p-2", "hub-privval-2"):
         await place.until_object(SERVICE, name, lambda found: found is None)
-    await world.idle()
+    await harness.idle()
     assert await place.names(SERVICE) == ["hub-p2p-0", "hub-p2p-9", "hub-privval-0", "hub-rpc"]
     await place.edit(type="FullNode")
     await place.until_object(SERVICE, "hub-privval-0", lambda found: found is None)
@@ -278,7 +278,7 @@ async def test_h_c6_services_of_nodes_that_are_gone_go_with_them(
 @pytest.mark.criterion("H-C6")
 @pytest.mark.parametrize("policy", [None, "Retain", "Delete"])
 async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_says_otherwise(
-    world: World, place: Place, policy: str | None
+    harness: NodeSetHarness, place: Place, policy: str | None
 ) -> None:
     given = {} if policy is None else {"volumeRetentionPolicy": policy}
     await place.apply(place.node_set(replicas=2, **given))
@@ -294,7 +294,7 @@ async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_says_other
         for name in before:
             await place.until_object(CLAIM, name, lambda found: found is None)
         return
-    await world.idle()
+    await harness.idle()
     assert await place.names(CLAIM) == sorted(before)
     await place.client.patch_scale(CosmosFullNode, NAME, 2, namespace=place.namespace)
     await place.settled()

@@ -12,7 +12,15 @@ import yaml
 from apis.cosmos import ScheduledVolumeSnapshot
 from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
-from tests.cosmos.fullnode.harness import CLAIM, CONFIG_MAP, POD, SERVICE, Place, World, laid_over
+from tests.cosmos.fullnode.harness import (
+    CLAIM,
+    CONFIG_MAP,
+    POD,
+    SERVICE,
+    NodeSetHarness,
+    Place,
+    laid_over,
+)
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
 
 pytestmark = [
@@ -33,7 +41,7 @@ def manifest(place: Place, name: str, **spec: object) -> dict[str, Any]:
 
 def answering(place: Place) -> dict[str, Any]:
     """Where the nodes of the tests answer; the only thing that differs from a cluster."""
-    port = place.world.comet.port
+    port = place.harness.comet.port
     return {"chain": {"config": {"rpcListenAddress": f"tcp://0.0.0.0:{port}"}}}
 
 
@@ -57,8 +65,10 @@ async def test_h_c7_a_minimal_set(place: Place) -> None:
     assert "app-db-backend" not in app
 
 
-async def test_h_c7_a_full_set_whose_named_source_wins(world: World, place: Place) -> None:
-    await world.environment.install_crds(*SNAPSHOT_CRDS)
+async def test_h_c7_a_full_set_whose_named_source_wins(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    await harness.environment.install_crds(*SNAPSHOT_CRDS)
     for name, labels in (("named", {}), ("newest", {"label": "value"})):
         await place.client.create(
             {

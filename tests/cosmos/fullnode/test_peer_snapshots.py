@@ -17,7 +17,7 @@ import pytest
 from apis.cosmos import JobOutcome, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.envtest.eventually import eventually
 from internal.cosmos.labels import INSTANCE, SOURCE
-from tests.cosmos.fullnode.harness import CLAIM, OPTIONS, PATIENCE, Place, World
+from tests.cosmos.fullnode.harness import CLAIM, OPTIONS, PATIENCE, NodeSetHarness, Place
 from tests.cosmos.fullnode.test_peer_samples import answering, manifest
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
@@ -31,10 +31,10 @@ pytestmark = pytest.mark.criterion("H-C7")
 async def peers_cluster(folder: Path) -> AsyncIterator[tuple[Place, StepClock]]:
     """Run the nodes of the minimal sample in the namespace that the schedule names, with a CSI driver."""
     clock = StepClock(datetime.now(UTC))
-    async with World.start(folder, options=replace(OPTIONS, clock=clock)) as world:
-        await world.environment.install_crds(*SNAPSHOT_CRDS)
-        place = Place(world, "default")
-        config = world.environment.config("envtest", direct=True)
+    async with NodeSetHarness.start(folder, options=replace(OPTIONS, clock=clock)) as harness:
+        await harness.environment.install_crds(*SNAPSHOT_CRDS)
+        place = Place(harness, "default")
+        config = harness.environment.config("envtest", direct=True)
         async with Csi.start(config, claims=False, clock=clock.now):
             given = {"service": {"maxP2PExternalAddresses": 0}, **answering(place)}
             await place.apply(manifest(place, "minimal", **given))

@@ -17,7 +17,15 @@ from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.nodes.kinds import SIMULATE
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
-from tests.cosmos.fullnode.harness import CONFIG_MAP, NAME, PATIENCE, POD, Place, World, pods
+from tests.cosmos.fullnode.harness import (
+    CONFIG_MAP,
+    NAME,
+    PATIENCE,
+    POD,
+    NodeSetHarness,
+    Place,
+    pods,
+)
 from tests.support.waiting import eventually
 
 pytestmark = [
@@ -94,7 +102,9 @@ async def renewed(place: Place, before: dict[str, str]) -> dict[str, str]:
 
 
 @pytest.mark.criterion("COSMOS-A2-8")
-async def test_a_changed_configuration_rolls_within_the_budget(world: World, place: Place) -> None:
+async def test_a_changed_configuration_rolls_within_the_budget(
+    harness: NodeSetHarness, place: Place
+) -> None:
     await place.apply(place.node_set(replicas=4, strategy={"maxUnavailable": 2}))
     await place.settled()
     before = await place.uids()
@@ -110,20 +120,20 @@ async def test_a_changed_configuration_rolls_within_the_budget(world: World, pla
 
 
 async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else_does(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set(replicas=2))
     await place.settled()
     before = await place.uids()
     await place.edit(peers={"rollout": "OnRestart"})
     await place.settled()
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before, "turning it on rolls nothing"
     # A node more, and a peer outside: both are in the ConfigMaps, and no Pod is replaced.
     await place.edit(replicas=3, chain={"config": {"peers": "cafe@peer.example.com:26656"}})
     await place.until(lambda found: found.status.ready_replicas == 3)
     await place.settled()
-    await world.idle()
+    await harness.idle()
     after = await place.uids()
     assert {name: after[name] for name in before} == before
     overlay = (await place.object(CONFIG_MAP, "hub-0"))["data"]["config-overlay.toml"]
@@ -133,14 +143,16 @@ async def test_with_on_restart_changed_peers_replace_no_pod_until_something_else
     await place.client.delete(POD, "hub-0", namespace=place.namespace)
     await place.until_object(POD, "hub-0", _made_after(before["hub-0"]))
     await place.settled()
-    await world.idle()
+    await harness.idle()
     replaced = await place.uids()
     assert replaced["hub-1"] == before["hub-1"]
     await place.edit(chain={"config": {"maxInboundPeers": 7}})
     await renewed(place, replaced)
 
 
-async def test_what_changes_nothing_of_a_pod_rolls_none(world: World, place: Place) -> None:
+async def test_what_changes_nothing_of_a_pod_rolls_none(
+    harness: NodeSetHarness, place: Place
+) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     before = await place.uids()
@@ -148,7 +160,7 @@ async def test_what_changes_nothing_of_a_pod_rolls_none(world: World, place: Pla
         strategy={"maxUnavailable": 2}, selfHeal={"heightDriftMitigation": {"threshold": 9}}
     )
     await place.settled()
-    await world.idle()
+    await harness.idle()
     assert await place.uids() == before
 
 
@@ -208,7 +220,7 @@ def behind(place: Place, number: int) -> Iterator[None]:
 
 @pytest.mark.criterion("COSMOS-A10-82")
 async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set())
     await place.settled()
@@ -223,7 +235,7 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
     )
     assert found.status.phase == "Progressing"
     assert "no more than 1 may" in found.status.rollout.blocked
-    await world.idle()
+    await harness.idle()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     assert now["hub-1"] != before["hub-1"], "what is down anyway goes first"
@@ -235,7 +247,9 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
 
 
 @pytest.mark.criterion("COSMOS-A10-339")
-async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, place: Place) -> None:
+async def test_a_pod_that_somebody_else_deletes_counts_as_down(
+    harness: NodeSetHarness, place: Place
+) -> None:
     """Also where it is on its way out for long, as a node that ends slowly is."""
     await place.apply(place.node_set())
     await place.settled()
@@ -245,7 +259,7 @@ async def test_a_pod_that_somebody_else_deletes_counts_as_down(world: World, pla
     await place.client.delete(POD, "hub-2", namespace=place.namespace)
     await place.edit(podTemplate={"image": "gaia:v2"})
     await place.until(lambda found: found.status.rollout.outdated > 0 and _new(found))
-    await world.idle()
+    await harness.idle()
     now = await place.uids()
     assert now == before, "nothing else is taken down"
     let_go = {"metadata": {"finalizers": None}}
@@ -299,7 +313,7 @@ async def test_the_container_beside_a_node_is_believed_at_once(place: Place) -> 
 
 @pytest.mark.criterion("COSMOS-A2-23")
 async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
-    world: World, place: Place
+    harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set())
     await place.settled()
@@ -307,7 +321,7 @@ async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
     await place.set_status(scheduledSnapshotStatus={key: {"podCandidate": "hub-1"}})
     await place.until_object(POD, "hub-1", lambda pod: pod is None)
     found = await place.until(lambda found: found.status.replicas == 2)
-    await world.idle()
+    await harness.idle()
     assert await place.names(POD) == ["hub-0", "hub-2"]
     found = await place.phase("Complete")
     assert "hub-1 is down for a snapshot" in found.status.status

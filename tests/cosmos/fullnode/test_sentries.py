@@ -11,7 +11,7 @@ from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.json import Json
 from internal.cosmos.fullnode import containers
-from tests.cosmos.fullnode.harness import POD, Place, World
+from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place
 
 pytestmark = [
     pytest.mark.criterion("COSMOS-A7-4"),
@@ -31,7 +31,7 @@ def has_probes(expected: list[str], pod: Json) -> bool:
 
 
 async def test_a_sentry_of_an_older_manager_keeps_its_pod_until_its_set_changes(
-    world: World, place: Place, monkeypatch: pytest.MonkeyPatch
+    harness: NodeSetHarness, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its strategy was stored as the default, InSync, and was no probe for it."""
     template = {"probes": {"strategy": "InSync"}}
@@ -39,10 +39,10 @@ async def test_a_sentry_of_an_older_manager_keeps_its_pod_until_its_set_changes(
         older.setattr(containers, "probes_of", lambda node_set: ProbeStrategy.NONE)
         await place.apply(place.node_set(replicas=2, type="Sentry", podTemplate=template))
         await place.settled()
-        await world.stop_manager()
+        await harness.stop_manager()
     before = await place.uids()
     assert probed(await place.object(POD, "hub-0")) == []
-    await world.start_manager()
+    await harness.start_manager()
     held = await place.until(
         lambda found: find_condition(found.status.conditions, "BuilderChangeHeld") is not None
     )

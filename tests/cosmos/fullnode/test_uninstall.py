@@ -26,8 +26,8 @@ from tests.cosmos.fullnode.harness import (
     POD,
     SECRET,
     SERVICE,
+    NodeSetHarness,
     Place,
-    World,
     _storage_class,
 )
 from tests.cosmos.servers.comet import CometNodes
@@ -41,8 +41,8 @@ pytestmark = pytest.mark.criterion("H-A9")
 
 
 @contextlib.asynccontextmanager
-async def on_real_server(server: SharedServer, folder: Path) -> AsyncIterator[World]:
-    """A world on the shared server, whose manager is an administrator."""
+async def on_real_server(server: SharedServer, folder: Path) -> AsyncIterator[NodeSetHarness]:
+    """A harness on the shared server, whose manager is an administrator."""
     environment = server.environment(
         users=(administrator("envtest"), administrator("manager")),
         proxy=True,
@@ -53,43 +53,43 @@ async def on_real_server(server: SharedServer, folder: Path) -> AsyncIterator[Wo
         await env.install_crds(*KINDS)
         with contextlib.suppress(AlreadyExists):
             await env.client("envtest").create(_storage_class("standard", True))
-        world = World(env, folder, comet)
-        await world.start_manager()
+        harness = NodeSetHarness(env, folder, comet)
+        await harness.start_manager()
         try:
-            yield world
+            yield harness
             await env.install_crds(*KINDS)
-            await delete_crds(world)
+            await delete_crds(harness)
         finally:
-            await world.stop_manager()
+            await harness.stop_manager()
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
 async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
     """A set that works, in a namespace of its own."""
     if request.param == "embedded":
-        started = World.start(tmp_path)
+        started = NodeSetHarness.start(tmp_path)
     else:
         started = on_real_server(request.getfixturevalue("real_server"), tmp_path)
-    async with started as world:
+    async with started as harness:
         name = f"uninstall-{secrets.token_hex(4)}"
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await world.client.create(manifest)
-        made = Place(world, name)
+        await harness.client.create(manifest)
+        made = Place(harness, name)
         await made.apply(made.node_set())
         await made.settled()
         yield made
 
 
-async def delete_crds(world: World, *, approved: bool = False) -> None:
+async def delete_crds(harness: NodeSetHarness, *, approved: bool = False) -> None:
     """`kubectl delete crd`, and wait until they are gone."""
     if approved:
         patch = {"metadata": {"annotations": {APPROVE_DELETION: "true"}}}
         for name in CRDS:
-            await world.client.patch(CRD, name, patch, type=PatchType.MERGE)
+            await harness.client.patch(CRD, name, patch, type=PatchType.MERGE)
     for name in CRDS:
-        await world.client.delete(CRD, name)
+        await harness.client.delete(CRD, name)
     for name in CRDS:
-        await eventually_gone(world.client, CRD, name, timeout=CRD_SECONDS)
+        await eventually_gone(harness.client, CRD, name, timeout=CRD_SECONDS)
 
 
 async def metadata(place: Place) -> dict[str, dict[str, Any]]:
@@ -118,14 +118,14 @@ async def none_left(place: Place) -> None:
 async def test_h_a9_deleting_the_crds_deletes_no_object_of_a_set(place: Place) -> None:
     before = await uids(place)
     assert {name.partition(" ")[0] for name in before} == {kind.gvk.kind for kind in OWNED}
-    await delete_crds(place.world)
+    await delete_crds(place.harness)
     after = await metadata(place)
     assert {name: each["uid"] for name, each in after.items()} == before
     assert [name for name, each in after.items() if each.get("ownerReferences")] == []
 
-    await place.world.stop_manager()
-    await place.world.environment.install_crds(*KINDS)
-    await place.world.start_manager()
+    await place.harness.stop_manager()
+    await place.harness.environment.install_crds(*KINDS)
+    await place.harness.start_manager()
     await place.apply(place.node_set())
     await place.settled()
     found = await metadata(place)
@@ -135,7 +135,7 @@ async def test_h_a9_deleting_the_crds_deletes_no_object_of_a_set(place: Place) -
 
 async def test_h_a9_with_the_approval_nothing_is_released(place: Place) -> None:
     """The garbage collector decides: it follows owners of a kind that is gone late or never."""
-    await delete_crds(place.world, approved=True)
+    await delete_crds(place.harness, approved=True)
     left = await metadata(place)
     assert [name for name, each in left.items() if not each.get("ownerReferences")] == []
 
@@ -150,13 +150,13 @@ async def test_h_a9_a_set_of_an_older_manager_gets_the_finalizer_and_rolls_no_po
     place: Place,
 ) -> None:
     before = await uids(place)
-    await place.world.stop_manager()
+    await place.harness.stop_manager()
     patch = {"metadata": {"finalizers": None}}
     await place.client.patch(
         CosmosFullNode, NAME, patch, namespace=place.namespace, type=PatchType.MERGE
     )
-    await place.world.start_manager()
+    await place.harness.start_manager()
     await place.until(lambda found: FINALIZER in (found.metadata.finalizers or ()))
     await place.settled()
-    await place.world.idle()
+    await place.harness.idle()
     assert await uids(place) == before

@@ -16,7 +16,7 @@ from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User, administrator
 from tests.backends import SharedServer
-from tests.cosmos.fullnode.harness import KINDS, OPTIONS, Place, World
+from tests.cosmos.fullnode.harness import KINDS, OPTIONS, NodeSetHarness, Place
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
@@ -31,8 +31,8 @@ SCHEDULE = "each-minute"
 
 
 @dataclass(slots=True)
-class Theatre(World):
-    """A world with all controllers of the system, on a server that others use too."""
+class RealNodesHarness(NodeSetHarness):
+    """A harness with all controllers of the system, on a server that others use too."""
 
     clock: StepClock = field(default_factory=StepClock)
 
@@ -55,12 +55,12 @@ class Theatre(World):
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
             options = replace(OPTIONS, clock=clock, poll_seconds=0.5, heal_seconds=0.5)
             await stack.enter_async_context(_declared_rights(env))
-            theatre = cls(env, folder, comet, options=options, clock=clock)
-            await theatre.start_manager()
+            harness = cls(env, folder, comet, options=options, clock=clock)
+            await harness.start_manager()
             try:
-                yield theatre
+                yield harness
             finally:
-                await theatre.stop_manager()
+                await harness.stop_manager()
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from ctrlruntime.json import Json
 from tests.backends import SharedServer
 from tests.cosmos.fullnode.harness import CLAIM, NAME, POD, Place, pods
 from tests.cosmos.real.availability_recorder import Watchman
-from tests.cosmos.real.harness import SCHEDULE, STORAGE, Snapshots, Theatre
+from tests.cosmos.real.harness import SCHEDULE, STORAGE, RealNodesHarness, Snapshots
 from tests.support.waiting import eventually
 
 BUDGET = 3
@@ -38,14 +38,14 @@ async def minutes(snapshots: Snapshots) -> AsyncIterator[list[str]]:
 async def test_twelve_nodes_are_kept_up_whatever_is_done_to_them(
     real_server: SharedServer, tmp_path: Path
 ) -> None:
-    async with Theatre.on(real_server, tmp_path) as theatre:
-        place = await theatre.place()
+    async with RealNodesHarness.on(real_server, tmp_path) as harness:
+        place = await harness.place()
         await place.apply(first(place))
         await place.settled()
         async with Watchman.watching(
             place.client, place.namespace, NAME, pods(range(9))
         ) as watchman:
-            await live(theatre, place, watchman)
+            await live(harness, place, watchman)
             assert watchman.most_down <= BUDGET, watchman.downs
             assert watchman.most_paused == 1
 
@@ -59,8 +59,8 @@ def first(place: Place) -> dict[str, Any]:
     )
 
 
-async def live(theatre: Theatre, place: Place, watchman: Watchman) -> None:
-    snapshots = Snapshots(place, theatre.clock)
+async def live(harness: RealNodesHarness, place: Place, watchman: Watchman) -> None:
+    snapshots = Snapshots(place, harness.clock)
     await snapshots.schedule(NAME)
     made: list[str] = []
 
@@ -77,7 +77,7 @@ async def live(theatre: Theatre, place: Place, watchman: Watchman) -> None:
         await place.edit(chain={"versions": versions})
         await place.settled()
         assert set((await images(place)).values()) == {"gaia:v1"}
-        theatre.comet.advance(BOUNDARY)
+        harness.comet.advance(BOUNDARY)
         await until_images(place, {"gaia:v2"})
         await place.settled()
     made += rounds

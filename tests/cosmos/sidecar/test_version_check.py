@@ -212,7 +212,7 @@ async def test_looking_ends_with_its_set_and_outlives_a_node_that_is_silent(
             check_of(admin, tmp_path).keep_looking(nodes, node.address, seconds=0.02)
         )
         node.broken = True
-        await _told(admin, node, 10)
+        await _reported(admin, node, 10)
         node.broken, node.height = False, 149
         await _until(admin, {"test-0": 150})
         await admin.delete(CosmosFullNode, "test", namespace=NAMESPACE)
@@ -222,7 +222,7 @@ async def test_looking_ends_with_its_set_and_outlives_a_node_that_is_silent(
     await nodes.close()
 
 
-async def _told(client: Client, node: Rpc, questions: int) -> None:
+async def _reported(client: Client, node: Rpc, questions: int) -> None:
     """Wait until the node has been asked some times."""
     await eventually(lambda: node.asked >= questions)
     assert await heights(client) == {}

@@ -1,9 +1,9 @@
 """Regular snapshots and Jobs on an embedded API server: the test plays people, Pods and nodes, and steps the clock.
 
-async with Stand.start(folder) as stand:
-    await stand.schedule("nightly", deletePod=True)
-    stand.clock.step(minutes=10)
-    await stand.phase("nightly", "WaitingForPodDeletion")
+async with SnapshotsHarness.start(folder) as harness:
+    await harness.schedule("nightly", deletePod=True)
+    harness.clock.step(minutes=10)
+    await harness.phase("nightly", "WaitingForPodDeletion")
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Told:
 
 
 @dataclass(slots=True)
-class Stand(ManagerHarness):
+class SnapshotsHarness(ManagerHarness):
     """What runs, and the words of the tests."""
 
     clock: StepClock = field(default_factory=StepClock)
@@ -95,19 +95,19 @@ class Stand(ManagerHarness):
         )
         async with env:
             await env.install_crds(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
-            stand = cls(env, folder)
-            stand._stack.enter_context(audited(env, ["manager"], "cosmos"))
+            harness = cls(env, folder)
+            harness._stack.enter_context(audited(env, ["manager"], "cosmos"))
             await grant(env, ["manager"], "cosmos")
-            await stand.client.create(node_set())
-            await stand.settle()
-            async with stand._stack:
+            await harness.client.create(node_set())
+            await harness.settle()
+            async with harness._stack:
                 if snapshots:
-                    await stand.install_snapshots()
-                await stand.start_manager()
+                    await harness.install_snapshots()
+                await harness.start_manager()
                 try:
-                    yield stand
+                    yield harness
                 finally:
-                    await stand.stop_manager()
+                    await harness.stop_manager()
 
     async def install_snapshots(self) -> None:
         """The kinds of the snapshot API, and a driver."""

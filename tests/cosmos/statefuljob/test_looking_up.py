@@ -12,7 +12,7 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.envtest.eventually import eventually
 from internal.cosmos.datasource import DataSources, SourceMissing, SourceReason
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
-from tests.cosmos.snapshots.harness import CLAIM, NAMESPACE, PATIENCE, Stand
+from tests.cosmos.snapshots.harness import CLAIM, NAMESPACE, PATIENCE, SnapshotsHarness
 
 
 def template(**source: object) -> VolumeClaimTemplate:
@@ -25,10 +25,10 @@ def named(kind: str, name: str, group: str | None = None) -> VolumeClaimTemplate
 
 
 async def test_sources(tmp_path: Path) -> None:
-    async with Stand.start(tmp_path) as stand:
+    async with SnapshotsHarness.start(tmp_path) as harness:
         group = VOLUME_SNAPSHOT.gvk.group
-        await stand.snapshot("first", app="chain", **{"app.kubernetes.io/instance": "hub-0"})
-        await stand.snapshot("second", size=None, app="chain")
+        await harness.snapshot("first", app="chain", **{"app.kubernetes.io/instance": "hub-0"})
+        await harness.snapshot("second", size=None, app="chain")
         claim = {
             "apiVersion": "v1",
             "kind": "PersistentVolumeClaim",
@@ -38,19 +38,19 @@ async def test_sources(tmp_path: Path) -> None:
                 "resources": {"requests": {"storage": "3Gi"}},
             },
         }
-        assert stand.csi is not None
-        stand.csi.of_claim("theirs").capacity = "4Gi"
-        await stand.client.create(claim)
+        assert harness.csi is not None
+        harness.csi.of_claim("theirs").capacity = "4Gi"
+        await harness.client.create(claim)
         capacity = {"status": {"capacity": {"storage": "4Gi"}}}
         await eventually(
-            stand.client, CLAIM, "theirs", capacity, namespace=NAMESPACE, timeout=PATIENCE
+            harness.client, CLAIM, "theirs", capacity, namespace=NAMESPACE, timeout=PATIENCE
         )
-        cache = Cache(stand.client)
+        cache = Cache(harness.client)
         cache.declare(VOLUME_SNAPSHOT)
         await cache.start()
         try:
             await cache.wait_synced(60)
-            sources = DataSources(cache, stand.client)
+            sources = DataSources(cache, harness.client)
 
             async def find(wanted: VolumeClaimTemplate) -> tuple[str, str | None]:
                 found = await sources.find(wanted, namespace=NAMESPACE, instance="hub-0")

@@ -175,7 +175,7 @@ class TestFit:
 
 
 @dataclass
-class Stage:
+class Harness:
     admin: Client
     cache: Cache
     control: ClaimControl
@@ -203,7 +203,7 @@ class Stage:
 
 
 @pytest.fixture
-async def stage() -> AsyncIterator[Stage]:
+async def harness() -> AsyncIterator[Harness]:
     async with Environment() as env, Client.connect(env.config("manager")) as client:
         admin = env.client("admin")
         for name, grows in (("fast", True), ("fixed", False)):
@@ -220,16 +220,16 @@ async def stage() -> AsyncIterator[Stage]:
             {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         )
         owner = replace(OWNER, uid=made["metadata"]["uid"])
-        stage = Stage(admin, Cache(client), ClaimControl(None), owner)  # type: ignore[arg-type]
-        stage.cache = Cache(client.intercepted(stage))
-        stage.cache.declare(CLAIM, track_manager=MANAGER)
-        stage.cache.declare(STORAGE_CLASS)
-        await stage.cache.start()
-        await stage.cache.wait_synced(60.0)
-        control = Control(stage.cache, field_manager=MANAGER)
-        stage.control = ClaimControl(control, expandable=StorageClasses(stage.cache))
-        yield stage
-        await stage.cache.stop()
+        harness = Harness(admin, Cache(client), ClaimControl(None), owner)  # type: ignore[arg-type]
+        harness.cache = Cache(client.intercepted(harness))
+        harness.cache.declare(CLAIM, track_manager=MANAGER)
+        harness.cache.declare(STORAGE_CLASS)
+        await harness.cache.start()
+        await harness.cache.wait_synced(60.0)
+        control = Control(harness.cache, field_manager=MANAGER)
+        harness.control = ClaimControl(control, expandable=StorageClasses(harness.cache))
+        yield harness
+        await harness.cache.stop()
 
 
 def claims(
@@ -245,103 +245,105 @@ def claims(
     ]
 
 
-async def test_the_life_of_claims(stage: Stage) -> None:
+async def test_the_life_of_claims(harness: Harness) -> None:
     source = Source(SNAPSHOT, "10Gi")
-    made = await stage.run(claims(0, 1, source=source))
+    made = await harness.run(claims(0, 1, source=source))
     assert (made.created, made.requeue) == (["data-set-0", "data-set-1"], True)
-    assert (await stage.spec(0))["dataSource"] == SNAPSHOT
-    assert (await stage.run(claims(0, 1)), stage.asked) == (ClaimProgress(), [])
+    assert (await harness.spec(0))["dataSource"] == SNAPSHOT
+    assert (await harness.run(claims(0, 1)), harness.asked) == (ClaimProgress(), [])
 
-    waiting = await stage.run(claims(0, 1, size="20Gi"))
-    assert (waiting, stage.asked) == (ClaimProgress(requeue=True), [])
-    await stage.bound(0, 1)
-    grown = await stage.run(claims(0, 1, size="20Gi"))
+    waiting = await harness.run(claims(0, 1, size="20Gi"))
+    assert (waiting, harness.asked) == (ClaimProgress(requeue=True), [])
+    await harness.bound(0, 1)
+    grown = await harness.run(claims(0, 1, size="20Gi"))
     assert grown.resized == ["data-set-0", "data-set-1"]
     assert not grown.errors
-    spec = await stage.spec(0)
+    spec = await harness.spec(0)
     assert spec["resources"]["requests"]["storage"] == "20Gi"
     assert spec["dataSource"] == SNAPSHOT
-    await stage.bound(0, 1, size="20Gi")
-    assert (await stage.run(claims(0, 1, size="5Gi")), stage.asked) == (ClaimProgress(), [])
+    await harness.bound(0, 1, size="20Gi")
+    assert (await harness.run(claims(0, 1, size="5Gi")), harness.asked) == (ClaimProgress(), [])
 
-    kept = await stage.run(claims(0), retain=True)
-    assert (kept, stage.asked) == (ClaimProgress(retained=["data-set-1"]), [])
-    gone = await stage.run([])
+    kept = await harness.run(claims(0), retain=True)
+    assert (kept, harness.asked) == (ClaimProgress(retained=["data-set-1"]), [])
+    gone = await harness.run([])
     assert gone.deleted == ["data-set-1", "data-set-0"]
 
 
-async def test_what_grew_is_asked_for_once(stage: Stage) -> None:
+async def test_what_grew_is_asked_for_once(harness: Harness) -> None:
     """Up to the ceiling, padding included."""
-    await stage.run(claims(0))
-    await stage.bound(0)
+    await harness.run(claims(0))
+    await harness.bound(0)
     scaled = claims(0, scaled="15Gi", max_size="15Gi")
-    assert (await stage.run(scaled)).resized == ["data-set-0"]
-    assert (await stage.spec(0))["resources"]["requests"]["storage"] == "15Gi"
-    assert (await stage.run(scaled), stage.asked) == (ClaimProgress(), [])
-    await stage.bound(0, size="15Gi")
-    assert (await stage.run(scaled), stage.asked) == (ClaimProgress(), [])
+    assert (await harness.run(scaled)).resized == ["data-set-0"]
+    assert (await harness.spec(0))["resources"]["requests"]["storage"] == "15Gi"
+    assert (await harness.run(scaled), harness.asked) == (ClaimProgress(), [])
+    await harness.bound(0, size="15Gi")
+    assert (await harness.run(scaled), harness.asked) == (ClaimProgress(), [])
     less = Immutable("data-set-0", "spec.resources.requests.storage", "10Gi", "15Gi")
-    assert (await stage.run(claims(0)), stage.asked) == (ClaimProgress(immutable=[less]), [])
+    assert (await harness.run(claims(0)), harness.asked) == (ClaimProgress(immutable=[less]), [])
 
 
-async def test_a_class_that_cannot_grow_is_told_without_a_write(stage: Stage) -> None:
+async def test_a_class_that_cannot_grow_is_told_without_a_write(harness: Harness) -> None:
     fixed = Claim(desired=claim(0, spec={"storageClassName": "fixed"}))
-    await stage.run([fixed])
-    await stage.bound(0)
-    told = await stage.run([replace(fixed, scaled="20Gi")])
-    assert (told, stage.asked) == (ClaimProgress(cannot_expand=["data-set-0"]), [])
+    await harness.run([fixed])
+    await harness.bound(0)
+    told = await harness.run([replace(fixed, scaled="20Gi")])
+    assert (told, harness.asked) == (ClaimProgress(cannot_expand=["data-set-0"]), [])
 
 
 @pytest.mark.criterion("COSMOS-A2-31")
-async def test_a_claim_waits_for_its_source_and_others_do_not(stage: Stage) -> None:
+async def test_a_claim_waits_for_its_source_and_others_do_not(harness: Harness) -> None:
     without = replace(claims(0)[0], waiting="there is no snapshot yet")
-    made = await stage.run([without, *claims(1)])
+    made = await harness.run([without, *claims(1)])
     assert made.waiting == {"data-set-0": "there is no snapshot yet"}
     assert (made.created, made.requeue) == (["data-set-1"], True)
-    await stage.run(claims(0, 1))
-    assert (await stage.run([without, *claims(1)])).deleted == []
+    await harness.run(claims(0, 1))
+    assert (await harness.run([without, *claims(1)])).deleted == []
 
 
-async def test_what_fails_stops_nothing_else(stage: Stage) -> None:
+async def test_what_fails_stops_nothing_else(harness: Harness) -> None:
     bad = claim(0)
     bad.manifest["spec"]["accessModes"] = ["Sometimes"]
-    made = await stage.run([Claim(desired=replace(bad, revision="")), *claims(1)])
+    made = await harness.run([Claim(desired=replace(bad, revision="")), *claims(1)])
     assert made.created == ["data-set-1"]
     assert all(isinstance(error, APIError) for error in made.errors)
     assert len(made.errors) == 1
 
 
 @pytest.mark.criterion("COSMOS-A10-38")
-async def test_labels_change_and_what_cannot_is_told(stage: Stage) -> None:
-    await stage.run(claims(0))
+async def test_labels_change_and_what_cannot_is_told(harness: Harness) -> None:
+    await harness.run(claims(0))
     wanted = claim(0, spec={"storageClassName": "slow"})
     wanted.manifest["metadata"]["labels"] = {"colour": "blue"}
-    told = await stage.run([Claim(desired=replace(wanted, revision=""))])
+    told = await harness.run([Claim(desired=replace(wanted, revision=""))])
     assert (told.updated, told.errors) == (["data-set-0"], [])
     assert [each.field for each in told.immutable] == ["spec.storageClassName"]
-    assert (await stage.spec(0))["storageClassName"] == "fast"
+    assert (await harness.spec(0))["storageClassName"] == "fast"
 
 
-async def test_a_claim_that_somebody_made_larger_stays_so_and_still_grows(stage: Stage) -> None:
-    await stage.run(claims(0))
-    await stage.bound(0)
+async def test_a_claim_that_somebody_made_larger_stays_so_and_still_grows(harness: Harness) -> None:
+    await harness.run(claims(0))
+    await harness.bound(0)
     size = {"spec": {"resources": {"requests": {"storage": "12Gi"}}}}
-    await stage.admin.patch(
+    await harness.admin.patch(
         CLAIM, "data-set-0", size, namespace="default", field_manager="somebody"
     )
-    await stage.cache.refresh(CLAIM, "data-set-0", namespace="default")
-    assert (await stage.run(claims(0))).conflicts == []
-    assert (await stage.spec(0))["resources"]["requests"]["storage"] == "12Gi"
+    await harness.cache.refresh(CLAIM, "data-set-0", namespace="default")
+    assert (await harness.run(claims(0))).conflicts == []
+    assert (await harness.spec(0))["resources"]["requests"]["storage"] == "12Gi"
     less = Immutable("data-set-0", "spec.resources.requests.storage", "10Gi", "12Gi")
-    assert (await stage.run(claims(0)), stage.asked) == (ClaimProgress(immutable=[less]), [])
-    grown = await stage.run(claims(0, size="20Gi"))
+    assert (await harness.run(claims(0)), harness.asked) == (ClaimProgress(immutable=[less]), [])
+    grown = await harness.run(claims(0, size="20Gi"))
     assert (grown.resized, grown.conflicts) == (["data-set-0"], [])
-    assert (await stage.spec(0))["resources"]["requests"]["storage"] == "20Gi"
+    assert (await harness.spec(0))["resources"]["requests"]["storage"] == "20Gi"
 
 
-async def test_claims_of_others_are_told_and_left_alone(stage: Stage) -> None:
-    await stage.run(claims(0, 1))
-    other = Stage(stage.admin, stage.cache, stage.control, replace(OWNER, name="other", uid="x"))
+async def test_claims_of_others_are_told_and_left_alone(harness: Harness) -> None:
+    await harness.run(claims(0, 1))
+    other = Harness(
+        harness.admin, harness.cache, harness.control, replace(OWNER, name="other", uid="x")
+    )
     told = await other.run([Claim(desired=claim(0, spec={"storageClassName": "slow"}))])
     assert [foreign.holder for foreign in told.conflicts] == ["ConfigMap/default/set"]
     assert (told.deleted, told.immutable) == ([], [])

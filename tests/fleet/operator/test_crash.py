@@ -48,14 +48,14 @@ class Scene:
             yield cls(hub, forkserver, folder)
 
     @property
-    def lives(self) -> CrashHarness:
+    def crashes(self) -> CrashHarness:
         """Operators that follow one another."""
         written = Match(user="operator", verb="write")
         return CrashHarness(
-            self.hub.environment.proxy, self.born, self.shown, written, user="operator"
+            self.hub.environment.proxy, self.start_manager, self.shown, written, user="operator"
         )
 
-    async def born(self) -> ChildProcess:
+    async def start_manager(self) -> ChildProcess:
         """Start an operator."""
         args = [str(self.hub.environment.kubeconfig("operator"))]
         log = self.folder / "operator.log"
@@ -112,16 +112,16 @@ async def test_r11_killed_at_every_write_of_deployment_and_teardown(
                 and await scene.hub.reasons() == {"east": "StackNotAvailable"}
             )
 
-        lives = scene.lives
-        await lives.crash_until(deployed, first=first)
-        assert lives.kills >= len(OBJECTS) + BINDINGS
+        crashes = scene.crashes
+        await crashes.crash_until(deployed, first=first)
+        assert crashes.kills >= len(OBJECTS) + BINDINGS
         made = await scene.uids()
-        again = scene.lives
+        again = scene.crashes
         await again.crash_until(deployed, first=first)
         assert (again.kills, await scene.uids()) == (0, made)
 
         await scene.hub.label("east", None)
-        teardown = scene.lives
+        teardown = scene.crashes
         await teardown.crash_until(scene.is_torn_down, first=first)
         assert teardown.kills >= len(OBJECTS) + BINDINGS
         assert await scene.hub.has(SECRET, "data-plane-kubeconfig", "east")

@@ -37,7 +37,7 @@ from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.object_cluster import ObjectCluster
-from tests.cloud.lifecycle.e2e_environment import RUNS, PassingClock, SwiftWorld, frontend
+from tests.cloud.lifecycle.e2e_environment import RUNS, PassingClock, SwiftState, frontend
 from tests.cloud.servers.hcp import HCPServer
 from tests.cloud.servers.hcp.server import TOKEN
 from tests.cloud.tasks.kubeconfigs import inline
@@ -256,8 +256,8 @@ async def cloud_fleet(
 ) -> AsyncIterator[CloudFleet]:
     """Start data planes beside a hub, which has machines and is not started yet; without stacks."""
     hcp = HCPServer(PassingClock())
-    hcp.world = SwiftWorld(hcp.clock)
-    hcp.world.upload_looks = hcp.world.output_looks = 0
+    hcp.fake_state = SwiftState(hcp.clock)
+    hcp.fake_state.upload_looks = hcp.fake_state.output_looks = 0
     async with contextlib.AsyncExitStack() as stack:
         started = Server(await stack.enter_async_context(hub))
         await stack.enter_async_context(hcp)
@@ -274,7 +274,7 @@ async def cloud_fleet(
             assert found is not None
             plane.id = found["metadata"]["uid"]
             made.append(plane)
-        hcp.world.values["kubeconfig"] = inline(hub.kubeconfig(CUSTOMER))
+        hcp.fake_state.values["kubeconfig"] = inline(hub.kubeconfig(CUSTOMER))
         fleet = CloudFleet(folder, started, made, hcp, namespace, hub_user)
         for server in (started, *made):
             if namespace != "default":

@@ -42,13 +42,13 @@ class Scene:
         ):
             yield cls(servers, forkserver)
 
-    def lives(self) -> CrashHarness:
+    def crashes(self) -> CrashHarness:
         """Stacks that follow one another."""
         hub, plane = (each.environment.proxy for each in (self.servers.hub, self.servers.plane))
         written = Match(user="manager", verb="write")
-        return CrashHarness(hub, self.born, self.shown, written, others=(plane,))
+        return CrashHarness(hub, self.start_manager, self.shown, written, others=(plane,))
 
-    async def born(self) -> ChildProcess:
+    async def start_manager(self) -> ChildProcess:
         """Start a stack."""
         hub, plane = self.servers.hub, self.servers.plane
         args = [str(each.environment.kubeconfig("manager")) for each in (plane, hub)]
@@ -131,15 +131,15 @@ async def test_a_stack_with_nodes_that_is_killed_at_every_write_ends_the_same(
     for name in ("calm", "crashed"):
         (tmp_path / name).mkdir()
     async with Scene.start(tmp_path / "calm") as scene:
-        calm = await a_whole_life(scene, scene.lives().calm)
+        calm = await a_whole_life(scene, scene.crashes().calm)
     async with Scene.start(tmp_path / "crashed") as scene:
         kills = 0
 
         async def crash(holds: Holds) -> None:
             nonlocal kills
-            lives = scene.lives()
-            await lives.crash_until(holds, first=first)
-            kills += lives.kills
+            crashes = scene.crashes()
+            await crashes.crash_until(holds, first=first)
+            kills += crashes.kills
 
         assert await a_whole_life(scene, crash) == calm
     # two nodes with all they need, a third, a roll of each, the removal

@@ -17,8 +17,8 @@ What no page says, and how it is here:
 """
 
 from .clock import Clock
-from .fake_service import Run, Workspace, World
+from .fake_service import FakeState, Run, Workspace
 from .faults import Faults
 from .server import HCPServer
 
-__all__ = ["Clock", "Faults", "HCPServer", "Run", "Workspace", "World"]
+__all__ = ["Clock", "FakeState", "Faults", "HCPServer", "Run", "Workspace"]

@@ -105,7 +105,7 @@ class Workspace:
     current: Run | None = None
 
 
-class World:
+class FakeState:
     """Everything of one organization. Switches for tests are plain attributes."""
 
     def __init__(self, clock: Clock, organization: str = "acme") -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from .clock import Clock
-from .fake_service import Run, Version, Workspace, World
+from .fake_service import FakeState, Run, Version, Workspace
 from .faults import Faults
 from .manifests import holders_of, output_of, phases_of, run_of, version_of, workspace_of
 
@@ -33,7 +33,7 @@ class HCPServer:
 
     def __init__(self, clock: Clock | None = None, token: str = TOKEN) -> None:
         self.clock = clock or Clock()
-        self.world = World(self.clock)
+        self.fake_state = FakeState(self.clock)
         self.faults = Faults()
         self.token = token
         self.requests: list[str] = []
@@ -179,22 +179,22 @@ class HCPServer:
         name = attributes.pop("name", "")
         if not re.fullmatch(r"[A-Za-z0-9_-]+", name):
             raise Refusal(422, "Name is invalid: letters, numbers, - and _ only")
-        if self.world.named(name) is not None:
+        if self.fake_state.named(name) is not None:
             raise Refusal(422, "Name has already been taken")
         defaults = {"terraform-version": "1.9.4", "auto-apply": False, "execution-mode": "remote"}
         workspace = Workspace(
-            identity=self.world.new_id("ws"),
+            identity=self.fake_state.new_id("ws"),
             name=name,
             attributes={**defaults, **attributes},
             project=_project(data) or "prj-default",
         )
-        self.world.workspaces[workspace.identity] = workspace
+        self.fake_state.workspaces[workspace.identity] = workspace
         return _document(workspace_of(workspace), status=201)
 
     async def _show_workspace(self, request: web.Request) -> web.Response:
         """Page `workspaces`, Show workspace."""
         self._check_organization(request)
-        workspace = self.world.named(request.match_info["name"])
+        workspace = self.fake_state.named(request.match_info["name"])
         if workspace is None:
             raise Refusal(404, "not found")
         included = holders_of(workspace) if "locked_by" in request.query.get("include", "") else []
@@ -220,8 +220,8 @@ class HCPServer:
         return self._remove(self._workspace(request))
 
     def _remove(self, workspace: Workspace) -> web.Response:
-        del self.world.workspaces[workspace.identity]
-        self.world.deleted.append(workspace.name)
+        del self.fake_state.workspaces[workspace.identity]
+        self.fake_state.deleted.append(workspace.name)
         self.after_delete(workspace.name)
         return web.Response(status=204)
 
@@ -232,11 +232,11 @@ class HCPServer:
         workspace = self._workspace(request)
         attributes = (await request.json())["data"].get("attributes", {})
         version = Version(
-            identity=self.world.new_id("cv"),
+            identity=self.fake_state.new_id("cv"),
             workspace=workspace.identity,
             auto_queue=attributes.get("auto-queue-runs", True),
         )
-        self.world.versions[version.identity] = version
+        self.fake_state.versions[version.identity] = version
         shape = version_of(version)
         shape["attributes"]["upload-url"] = (
             f"{self.archive}/v1/object/{version.identity}?signature=a%2Bb%41"
@@ -262,11 +262,11 @@ class HCPServer:
         if request.content_type != "application/octet-stream":
             raise Refusal(415, "octet-stream is wanted")
         version.content = await request.read()
-        version.looks = self.world.upload_looks
+        version.looks = self.fake_state.upload_looks
         version.document()
         if version.auto_queue:
-            workspace = self.world.workspaces[version.workspace]
-            self.world.add_run(workspace, version, "Queued by an upload")
+            workspace = self.fake_state.workspaces[version.workspace]
+            self.fake_state.add_run(workspace, version, "Queued by an upload")
         return web.Response()
 
     # -- runs ------------------------------------------------------------------------------
@@ -275,16 +275,16 @@ class HCPServer:
         """Page `run`, Create a Run; `configuration-versions`: only uploaded ones can be used."""
         data = (await request.json())["data"]
         pointers = data.get("relationships", {})
-        workspace = self.world.workspaces.get(_pointed(pointers, "workspace"))
+        workspace = self.fake_state.workspaces.get(_pointed(pointers, "workspace"))
         if workspace is None:
             raise Refusal(404, "workspace not found")
         version = self._version(_pointed(pointers, "configuration-version"))
         if version.status != "uploaded":
             raise Refusal(422, "Configuration version is not uploaded")
-        if workspace.locked_by is not None and self.world.lock_refuses_runs:
+        if workspace.locked_by is not None and self.fake_state.lock_refuses_runs:
             raise Refusal(409, "Workspace is locked")
         attributes = data.get("attributes", {})
-        run = self.world.add_run(
+        run = self.fake_state.add_run(
             workspace,
             version,
             attributes.get("message", "Queued manually via the Terraform Enterprise API"),
@@ -296,9 +296,9 @@ class HCPServer:
     async def _list_runs(self, request: web.Request) -> web.Response:
         """Page `run`, List Runs in a Workspace: newest first, in pages, without plan-only runs."""
         workspace = self._workspace(request)
-        runs = [run for run in self.world.of_workspace(workspace) if not run.plan_only]
-        if runs and self.world.late_lists > 0:
-            self.world.late_lists -= 1
+        runs = [run for run in self.fake_state.of_workspace(workspace) if not run.plan_only]
+        if runs and self.fake_state.late_lists > 0:
+            self.fake_state.late_lists -= 1
             del runs[0]
         size = min(int(request.query.get("page[size]", "20")), 100)
         number = int(request.query.get("page[number]", "1"))
@@ -310,9 +310,9 @@ class HCPServer:
     async def _show_run(self, request: web.Request) -> web.Response:
         """Page `run`, Get run details; plans and applies can be included."""
         run = self._run(request)
-        self.world.advance(run)
+        self.fake_state.advance(run)
         included = phases_of(run, self.archive) if "include" in request.query else []
-        shape = run_of(run, may_apply=self.world.may_apply)
+        shape = run_of(run, may_apply=self.fake_state.may_apply)
         return _document(shape, included=included)
 
     async def _act(self, request: web.Request) -> web.Response:
@@ -325,12 +325,12 @@ class HCPServer:
         }
         if action not in allowed:
             raise Refusal(404, "no such action")
-        if not self.world.may_apply:
+        if not self.fake_state.may_apply:
             raise Refusal(404, "not found, or not allowed")
         if not allowed[action]:
             raise Refusal(409, f"transition not allowed: {action} of a run that is {run.status}")
         if action == "apply":
-            self.world.confirm(run)
+            self.fake_state.confirm(run)
         else:
             run.status = {"discard": "discarded", "cancel": "canceled"}[action]
         return web.Response(status=202)
@@ -338,16 +338,16 @@ class HCPServer:
     async def _policy_checks(self, request: web.Request) -> web.Response:
         """Page `policy-checks`, List."""
         self._run(request)
-        failed = self.world.fail == "policy"
+        failed = self.fake_state.fail == "policy"
         shape = {"id": "polchk-1", "type": "policy-checks", "attributes": {"status": "hard_failed"}}
         return _answer({"data": [shape] if failed else []})
 
     async def _task_stages(self, request: web.Request) -> web.Response:
         """Page `run-tasks/run-task-stages-and-results`, List."""
         self._run(request)
-        attributes = {"status": "failed", "stage": "post_plan"}
+        attributes = {"status": "failed", "harness": "post_plan"}
         shape = {"id": "ts-1", "type": "task-stages", "attributes": attributes}
-        return _answer({"data": [shape] if self.world.fail == "policy" else []})
+        return _answer({"data": [shape] if self.fake_state.fail == "policy" else []})
 
     # -- outputs and logs ------------------------------------------------------------------
 
@@ -368,7 +368,7 @@ class HCPServer:
     async def _output(self, request: web.Request) -> web.Response:
         """Page `state-version-outputs`, Show: the value of a sensitive one too."""
         identity, _, name = request.match_info["out"].removeprefix("wsout-").partition(".")
-        workspace = self.world.workspaces.get(identity)
+        workspace = self.fake_state.workspaces.get(identity)
         if workspace is None or name not in (workspace.outputs or {}):
             raise Refusal(404, "not found")
         assert workspace.outputs is not None
@@ -377,30 +377,30 @@ class HCPServer:
     async def _log(self, request: web.Request) -> web.Response:
         """Pages `plans` and `applies`: `log-read-url`."""
         return web.Response(
-            body=self.world.logs.get(request.match_info["run"], self.world.plan_log)
+            body=self.fake_state.logs.get(request.match_info["run"], self.fake_state.plan_log)
         )
 
     # -- finding things --------------------------------------------------------------------
 
     def _check_organization(self, request: web.Request) -> None:
-        if request.match_info["org"] != self.world.organization:
+        if request.match_info["org"] != self.fake_state.organization:
             raise Refusal(404, "organization not found")
 
     def _workspace(self, request: web.Request) -> Workspace:
-        workspace = self.world.workspaces.get(request.match_info["ws"])
+        workspace = self.fake_state.workspaces.get(request.match_info["ws"])
         if workspace is None:
             raise Refusal(404, "workspace not found")
         return workspace
 
     def _version(self, identity: str) -> Version:
-        version = self.world.versions.get(identity)
+        version = self.fake_state.versions.get(identity)
         if version is None:
             raise Refusal(404, "configuration version not found")
         return version
 
     def _run(self, request: web.Request) -> Run:
-        run = self.world.runs.get(request.match_info["run"])
-        if run is None or run.workspace.identity not in self.world.workspaces:
+        run = self.fake_state.runs.get(request.match_info["run"])
+        if run is None or run.workspace.identity not in self.fake_state.workspaces:
             raise Refusal(404, "run not found")
         return run
 

@@ -18,17 +18,17 @@ from tests.cloud.tasks.terraform.hcp_bench import HCPBench, spec_of
 
 
 def workspace(bench: HCPBench, name: str = "acme") -> Workspace:
-    found = bench.server.world.named(name)
+    found = bench.server.fake_state.named(name)
     assert found is not None
     return found
 
 
 def runs(bench: HCPBench) -> list[Run]:
-    return list(bench.server.world.runs.values())
+    return list(bench.server.fake_state.runs.values())
 
 
 async def test_from_nothing_to_outputs(bench: HCPBench) -> None:
-    bench.server.world.values = {"gke_clusters": ["blue"], "kubeconfig": "apiVersion: v1\n"}
+    bench.server.fake_state.values = {"gke_clusters": ["blue"], "kubeconfig": "apiVersion: v1\n"}
     result = await bench.apply()
     [run] = runs(bench)
     assert result.message == f"run {run.identity}: 3 added, 0 changed, 0 destroyed"
@@ -57,7 +57,7 @@ async def test_the_same_again_changes_nothing_and_a_change_changes(bench: HCPBen
     assert result.outputs
     result = await bench.apply(spec_of(bench.server.url, machine="n2-standard-16"), attempt=3)
     assert "0 added, 3 changed, 0 destroyed" in result.message
-    assert len(bench.server.world.workspaces) == 1
+    assert len(bench.server.fake_state.workspaces) == 1
     assert [run.applies for run in runs(bench)] == [1, 0, 1]
 
 
@@ -200,25 +200,25 @@ class TestTheMark:
             await bench.apply(
                 spec_of(bench.server.url, workspace="infra"), attempt=2, outputs=first.outputs
             )
-        assert len(bench.server.world.workspaces) == 1
+        assert len(bench.server.fake_state.workspaces) == 1
 
     async def test_h_b4_a_workspace_that_took_the_name_is_not_deleted(
         self, bench: HCPBench
     ) -> None:
         """Somebody makes one of the same name while ours is deleted."""
         await bench.apply()
-        world, ours = bench.server.world, workspace(bench)
+        fake_state, ours = bench.server.fake_state, workspace(bench)
 
         def made(deleted: str) -> None:
-            if deleted == ours.name and world.named(ours.name) is None:
-                world.workspaces["ws-theirs"] = replace(
+            if deleted == ours.name and fake_state.named(ours.name) is None:
+                fake_state.workspaces["ws-theirs"] = replace(
                     ours, identity="ws-theirs", attributes=described("by hand"), current=None
                 )
 
         bench.server.after_delete = made
         result = await bench.teardown(attempt=2)
         assert "workspace acme is deleted" in result.message
-        assert list(world.workspaces) == ["ws-theirs"]
+        assert list(fake_state.workspaces) == ["ws-theirs"]
 
 
 @pytest.mark.criterion("H-B4")
@@ -254,9 +254,9 @@ TEXT_LOG = b"""
 @pytest.mark.criterion("H-B3")
 class TestProtection:
     def replace_two(self, bench: HCPBench, log: bytes) -> None:
-        world = bench.server.world
-        world.replaces = 2
-        world.plan_log = log
+        fake_state = bench.server.fake_state
+        fake_state.replaces = 2
+        fake_state.plan_log = log
 
     @pytest.mark.parametrize("log", [PLAN_LOG, TEXT_LOG], ids=["json", "text"])
     async def test_h_b3_a_plan_that_destroys_is_discarded_with_the_addresses(
@@ -275,7 +275,7 @@ class TestProtection:
         assert run.identity in said
         assert "set spec.debug.enableDeletionProtection of the Instance to false" in said
         assert (run.status, run.confirmed, run.applies) == ("discarded", 0, 0)
-        assert len(bench.server.world.applied) == 1
+        assert len(bench.server.fake_state.applied) == 1
 
     async def test_h_b3_numbers_are_enough_where_the_log_says_nothing(
         self, bench: HCPBench
@@ -320,7 +320,7 @@ async def test_nothing_is_built_twice_because_of_a_new_name(bench: HCPBench) -> 
     moved = replace(moved, input=replace(moved.input, outputs=first.outputs))
     with pytest.raises(TaskRejected, match="infrastructure is in workspace acme: name that one"):
         await bench.task().run(moved)
-    assert len(bench.server.world.workspaces) == 1
+    assert len(bench.server.fake_state.workspaces) == 1
     workspace(bench).name = "infra"  # renamed by hand
     assert "nothing to change" in (await bench.task().run(moved)).message
 
@@ -335,11 +335,11 @@ async def test_h_b1_instances_of_one_name_have_workspaces_of_their_own(bench: HC
     first, second = await bench.task().run(context), await bench.task().run(other)
     places = [each.outputs["terraform_workspace"] for each in (first, second)]
     assert places == [f"acme/{instance_key(of, 'acme')}" for of in ("prod", "dev")]
-    assert len(bench.server.world.workspaces) == 2
+    assert len(bench.server.fake_state.workspaces) == 2
 
 
 async def test_cost_estimates_and_policies_are_waited_for(bench: HCPBench) -> None:
-    bench.server.world.gates = [
+    bench.server.fake_state.gates = [
         "cost_estimating", "cost_estimated", "policy_checking", "policy_checked",
     ]  # fmt: skip
     await bench.apply()
@@ -350,8 +350,8 @@ async def test_cost_estimates_and_policies_are_waited_for(bench: HCPBench) -> No
 
 
 async def test_a_soft_failure_of_a_policy_waits_for_somebody(bench: HCPBench) -> None:
-    world = bench.server.world
-    world.gates = ["policy_checking", "policy_override"]
+    fake_state = bench.server.fake_state
+    fake_state.gates = ["policy_checking", "policy_override"]
 
     def override(doing: str) -> None:
         bench.workbench.said.append(doing)
@@ -365,8 +365,8 @@ async def test_a_soft_failure_of_a_policy_waits_for_somebody(bench: HCPBench) ->
 
 @pytest.mark.parametrize("where", ["plan", "apply"])
 async def test_an_error_tells_the_end_of_the_log(bench: HCPBench, where: str) -> None:
-    bench.server.world.fail = where
-    bench.server.world.logs["next"] = (
+    bench.server.fake_state.fail = where
+    bench.server.fake_state.logs["next"] = (
         b'{"@message":"Terraform 1.9","@level":"info","type":"version"}\n'
         b'{"@message":"Error: quota","@level":"error","type":"diagnostic","diagnostic":'
         b'{"severity":"error","summary":"Quota exceeded","detail":"CPUS in us-central1"}}\n'
@@ -382,8 +382,8 @@ async def test_an_error_tells_the_end_of_the_log(bench: HCPBench, where: str) ->
 
 
 async def test_a_log_that_is_text_tells_its_last_lines(bench: HCPBench) -> None:
-    bench.server.world.fail = "plan"
-    bench.server.world.logs["next"] = (
+    bench.server.fake_state.fail = "plan"
+    bench.server.fake_state.logs["next"] = (
         b"\x02Terraform v1.9\n\x1b[31m\xe2\x94\x82 \x1b[0m\x1b[1mError: no zone\x1b[0m\n\xe2\x95\xb5\n"
     )
     with pytest.raises(TaskError, match=r"Error: no zone$"):
@@ -391,8 +391,8 @@ async def test_a_log_that_is_text_tells_its_last_lines(bench: HCPBench) -> None:
 
 
 async def test_a_mandatory_policy_is_named(bench: HCPBench) -> None:
-    bench.server.world.fail = "policy"
-    with pytest.raises(TaskError, match="policy check hard_failed; stage post_plan failed"):
+    bench.server.fake_state.fail = "policy"
+    with pytest.raises(TaskError, match="policy check hard_failed; harness post_plan failed"):
         await bench.apply()
 
 
@@ -433,7 +433,7 @@ async def test_a_locked_workspace_names_who_and_why(bench: HCPBench) -> None:
 @pytest.mark.parametrize("refused", [True, False])
 async def test_a_lock_that_comes_in_between(bench: HCPBench, refused: bool) -> None:
     await bench.apply()
-    bench.server.world.lock_refuses_runs = refused
+    bench.server.fake_state.lock_refuses_runs = refused
 
     def lock(doing: str) -> None:
         if "uploading" in doing:
@@ -447,9 +447,9 @@ async def test_a_lock_that_comes_in_between(bench: HCPBench, refused: bool) -> N
 
 async def test_a_queued_run_says_what_is_before_it(bench: HCPBench) -> None:
     await bench.apply()
-    world, found = bench.server.world, workspace(bench)
-    other = world.add_run(found, runs(bench)[0].version, "Queued manually in the UI")
-    world.advance(other)
+    fake_state, found = bench.server.fake_state, workspace(bench)
+    other = fake_state.add_run(found, runs(bench)[0].version, "Queued manually in the UI")
+    fake_state.advance(other)
 
     def confirm(doing: str) -> None:
         bench.workbench.said.append(doing)
@@ -464,7 +464,7 @@ async def test_a_queued_run_says_what_is_before_it(bench: HCPBench) -> None:
 @pytest.mark.parametrize("left", ["planned", "pending", "planning", "applying"])
 async def test_what_another_attempt_left_behind_is_ended_first(bench: HCPBench, left: str) -> None:
     await bench.apply()
-    world = bench.server.world
+    fake_state = bench.server.fake_state
     changed = spec_of(bench.server.url, machine="n2-standard-16")
 
     def kill(doing: str) -> None:
@@ -473,11 +473,11 @@ async def test_what_another_attempt_left_behind_is_ended_first(bench: HCPBench, 
             bench.server.faults.gone_from = bench.server.faults.count + 1
 
     context = bench.context(changed, attempt=2)
-    world.sticky = left
+    fake_state.sticky = left
     with pytest.raises(TaskError):
         await bench.task(tries=1).run(replace(context, progress=kill))
     bench.server.faults.heal()
-    world.sticky = ""
+    fake_state.sticky = ""
     await bench.apply(changed, attempt=3)
     second, third = runs(bench)[1:]
     assert second.ended
@@ -512,7 +512,7 @@ async def test_a_limit_without_end_is_given_up(bench: HCPBench) -> None:
 
 
 async def test_the_token_goes_to_the_api_alone_and_is_never_told(bench: HCPBench) -> None:
-    bench.server.world.fail = "apply"
+    bench.server.fake_state.fail = "apply"
     with pytest.raises(TaskError) as caught:
         await bench.apply()
     assert bench.server.leaks == []
@@ -532,7 +532,7 @@ async def test_a_bad_token_says_what_to_do(bench: HCPBench) -> None:
 
 
 async def test_a_token_that_may_only_plan(bench: HCPBench) -> None:
-    bench.server.world.may_apply = False
+    bench.server.fake_state.may_apply = False
     with pytest.raises(TaskError, match="the right to apply runs"):
         await bench.apply()
 
@@ -549,7 +549,7 @@ async def test_an_unknown_organization_and_a_plain_address(bench: HCPBench) -> N
     [("plans", "canceled"), ("a person has to override", "discarded"), ("applies", "canceled")],
 )
 async def test_cancelled_it_stops_its_run(bench: HCPBench, doing: str, ended: str) -> None:
-    bench.server.world.gates = ["policy_override"] if ended == "discarded" else []
+    bench.server.fake_state.gates = ["policy_override"] if ended == "discarded" else []
 
     def cancel(said: str) -> None:
         if doing in said:
@@ -559,28 +559,28 @@ async def test_cancelled_it_stops_its_run(bench: HCPBench, doing: str, ended: st
     with pytest.raises(asyncio.CancelledError):
         await task
     assert [run.status for run in runs(bench)] == [ended]
-    assert bench.server.world.applied == []
+    assert bench.server.fake_state.applied == []
 
 
 async def test_teardown_destroys_then_deletes_the_workspace(bench: HCPBench) -> None:
     await bench.apply()
     result = await bench.teardown()
     assert "0 added, 0 changed, 3 destroyed; workspace acme is deleted" in result.message
-    assert bench.server.world.deleted == ["acme"]
+    assert bench.server.fake_state.deleted == ["acme"]
     assert runs(bench)[-1].destroy
     assert (await bench.teardown(attempt=2)).message == "there is no workspace (any more)"
 
 
 async def test_teardown_of_what_was_never_built(bench: HCPBench) -> None:
     assert (await bench.teardown()).message == "there is no workspace (any more)"
-    bench.server.world.lock_refuses_runs = True
+    bench.server.fake_state.lock_refuses_runs = True
     bench.server.faults.gone_from = 4
     with pytest.raises(TaskError):
         await bench.apply(tries=1)
     bench.server.faults.heal()
     assert runs(bench) == []
     assert "nothing was ever built" in (await bench.teardown()).message
-    assert bench.server.world.workspaces == {}
+    assert bench.server.fake_state.workspaces == {}
 
 
 async def test_a_workspace_with_resources_is_not_deleted(bench: HCPBench) -> None:
@@ -591,13 +591,13 @@ async def test_a_workspace_with_resources_is_not_deleted(bench: HCPBench) -> Non
             bench.workbench.said.append(doing)
 
     context = replace(bench.context(operation=TaskOperation.TEARDOWN), progress=restore)
-    store = bench.server.world._store
+    store = bench.server.fake_state._store
 
     def keep(run: Run) -> None:
         store(run)
         run.workspace.resources = 1
 
-    bench.server.world._store = keep  # type: ignore[method-assign]
+    bench.server.fake_state._store = keep  # type: ignore[method-assign]
     with pytest.raises(TaskError, match="is not deleted, since it still has resources"):
         await bench.task().run(context)
     assert workspace(bench).resources == 1
@@ -608,17 +608,17 @@ async def test_vcs_mode_only_looks_on(bench: HCPBench) -> None:
     with pytest.raises(TaskError, match="is not there"):
         await bench.apply(spec)
     await bench.apply()
-    world, found = bench.server.world, workspace(bench)
+    fake_state, found = bench.server.fake_state, workspace(bench)
     found.attributes["vcs-repo"] = {"identifier": "acme/infra"}
     changed = Version(identity="cv-vcs", workspace=found.identity, status="uploaded")
     changed.content = runs(bench)[0].version.content
-    commit = world.add_run(found, changed, "Merge pull request 7")
+    commit = fake_state.add_run(found, changed, "Merge pull request 7")
     found.digest = "older"
 
     def confirm(doing: str) -> None:
         bench.workbench.said.append(doing)
         if "waits for a person to confirm it" in doing:
-            world.confirm(commit)
+            fake_state.confirm(commit)
 
     before = len(bench.server.requests)
     result = await bench.task().run(replace(bench.context(spec), progress=confirm))
@@ -628,8 +628,8 @@ async def test_vcs_mode_only_looks_on(bench: HCPBench) -> None:
     sent = bench.server.requests[before:]
     assert {each.split()[0] for each in sent} == {"GET"}
     assert "left to its repository" in (await bench.teardown(spec)).message
-    assert world.named("acme") is found
+    assert fake_state.named("acme") is found
 
-    world.runs.clear()
+    fake_state.runs.clear()
     with pytest.raises(TaskError, match="commit to its repository"):
         await bench.apply(spec)

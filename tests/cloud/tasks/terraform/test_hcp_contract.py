@@ -89,9 +89,9 @@ async def test_versions_and_runs(caller: Caller) -> None:
     status, shown = await caller.call("GET", f"/configuration-versions/{version['id']}")
     assert "upload-url" not in shown["data"]["attributes"]
 
-    world = caller.server.world
-    run = world.add_run(
-        world.workspaces[workspace["id"]], world.versions[version["id"]], "", destroy=True
+    fake_state = caller.server.fake_state
+    run = fake_state.add_run(
+        fake_state.workspaces[workspace["id"]], fake_state.versions[version["id"]], "", destroy=True
     )
     path = f"/runs/{run.identity}/actions"
     assert (await caller.call("POST", f"{path}/apply"))[0] == 409
@@ -103,9 +103,9 @@ async def test_versions_and_runs(caller: Caller) -> None:
 async def test_deletes_and_limits(caller: Caller) -> None:
     workspace = await caller.make(WORKSPACES, "workspaces", attributes={"name": "a"})
     path = f"/workspaces/{workspace['id']}"
-    caller.server.world.workspaces[workspace["id"]].resources = 1
+    caller.server.fake_state.workspaces[workspace["id"]].resources = 1
     assert (await caller.call("POST", f"{path}/actions/safe-delete"))[0] == 409
-    caller.server.world.workspaces[workspace["id"]].resources = 0
+    caller.server.fake_state.workspaces[workspace["id"]].resources = 0
     assert (await caller.call("GET", f"{path}/current-state-version-outputs"))[0] == 404
     while (await caller.call("GET", f"{WORKSPACES}/a"))[0] == 200:
         pass

@@ -19,18 +19,18 @@ Work = Callable[..., Awaitable[TaskResult]]
 
 def end_state(bench: HCPBench) -> tuple[object, ...]:
     """All that lasts."""
-    world = bench.server.world
+    fake_state = bench.server.fake_state
     found = [
         (each.name, each.attributes, each.resources, each.outputs, each.digest)
-        for each in world.workspaces.values()
+        for each in fake_state.workspaces.values()
     ]
-    return found, world.applied, world.deleted, bench.server.leaks
+    return found, fake_state.applied, fake_state.deleted, bench.server.leaks
 
 
 async def changed(bench: HCPBench) -> HCPBench:
     """A bench whose instance was built, with other inputs since."""
     await bench.apply(attempt=99)
-    bench.server.world.applied.clear()
+    bench.server.fake_state.applied.clear()
     bench.server.faults.heal()
     return bench
 
@@ -53,7 +53,7 @@ def operation(request: pytest.FixtureRequest) -> str:
 only_create = pytest.mark.parametrize("operation", ["create"], indirect=True)
 
 
-class Stage:
+class Harness:
     """Makes benches that are alike."""
 
     def __init__(self, folder: Path, operation: str) -> None:
@@ -68,7 +68,7 @@ class Stage:
                 bench = await self._bench(server)
                 await act(bench, work_of(bench, self.operation), number)
                 assert end_state(bench) == reference, server.faults.log
-                for run in server.world.runs.values():
+                for run in server.fake_state.runs.values():
                     assert run.applies <= 1
                     assert run.ended
         return length
@@ -85,38 +85,38 @@ class Stage:
 
 
 @pytest.fixture
-def stage(tmp_path: Path, operation: str) -> Stage:
-    return Stage(tmp_path, operation)
+def harness(tmp_path: Path, operation: str) -> Harness:
+    return Harness(tmp_path, operation)
 
 
 def ours(bench: HCPBench, attempt: int = 1) -> int:
-    runs = bench.server.world.runs.values()
+    runs = bench.server.fake_state.runs.values()
     return sum(run.message.endswith(f"{attempt:08x})") for run in runs)
 
 
 @pytest.mark.criterion("SG-27")
-async def test_a_lost_reply_is_no_second_run(stage: Stage) -> None:
+async def test_a_lost_reply_is_no_second_run(harness: Harness) -> None:
     async def act(bench: HCPBench, work: Work, number: int) -> None:
         bench.server.faults.lose_reply_of = number
         await work()
         assert ours(bench) == 1, bench.server.faults.log
 
-    assert await stage.each(act) >= 15
+    assert await harness.each(act) >= 15
 
 
 @only_create
-async def test_a_gateway_that_breaks_is_no_second_run(stage: Stage) -> None:
+async def test_a_gateway_that_breaks_is_no_second_run(harness: Harness) -> None:
     async def act(bench: HCPBench, work: Work, number: int) -> None:
         bench.server.faults.broken_at = number
         await work()
         assert ours(bench) == 1, bench.server.faults.log
 
-    await stage.each(act)
+    await harness.each(act)
 
 
 @pytest.mark.criterion("SG-27")
 @pytest.mark.parametrize("carried_out", [False, True])
-async def test_killed_and_started_again(stage: Stage, carried_out: bool) -> None:
+async def test_killed_and_started_again(harness: Harness, carried_out: bool) -> None:
     async def act(bench: HCPBench, work: Work, number: int) -> None:
         bench.server.faults.gone_from = number
         bench.server.faults.carried_out = carried_out
@@ -126,10 +126,10 @@ async def test_killed_and_started_again(stage: Stage, carried_out: bool) -> None
         await work()
         assert ours(bench) <= 1, bench.server.faults.log
 
-    await stage.each(act)
+    await harness.each(act)
 
 
-async def test_killed_and_tried_again_as_the_next_attempt(stage: Stage) -> None:
+async def test_killed_and_tried_again_as_the_next_attempt(harness: Harness) -> None:
     async def act(bench: HCPBench, work: Work, number: int) -> None:
         bench.server.faults.gone_from = number
         bench.server.faults.carried_out = True
@@ -137,34 +137,42 @@ async def test_killed_and_tried_again_as_the_next_attempt(stage: Stage) -> None:
             await work(tries=1)
         bench.server.faults.heal()
         await work(attempt=2)
-        world = bench.server.world
-        assert len(world.applied) == 1
-        world.applied[:] = [each.replace("00000002)", "00000001)") for each in world.applied]
-        world.applied[:] = [each.replace("attempt 2", "attempt 1") for each in world.applied]
+        fake_state = bench.server.fake_state
+        assert len(fake_state.applied) == 1
+        fake_state.applied[:] = [
+            each.replace("00000002)", "00000001)") for each in fake_state.applied
+        ]
+        fake_state.applied[:] = [
+            each.replace("attempt 2", "attempt 1") for each in fake_state.applied
+        ]
 
-    await stage.each(act)
+    await harness.each(act)
 
 
-async def test_cancelled_and_tried_again_as_the_next_attempt(stage: Stage) -> None:
+async def test_cancelled_and_tried_again_as_the_next_attempt(harness: Harness) -> None:
     async def act(bench: HCPBench, work: Work, number: int) -> None:
         task = asyncio.ensure_future(work())
         bench.server.faults.on_arrival[number] = task.cancel
         with pytest.raises(asyncio.CancelledError):
             await task
-        world = bench.server.world
-        assert all(run.ended for run in world.runs.values()), world.runs
+        fake_state = bench.server.fake_state
+        assert all(run.ended for run in fake_state.runs.values()), fake_state.runs
         await work(attempt=2)
-        assert len(world.applied) == 1
-        world.applied[:] = [each.replace("00000002)", "00000001)") for each in world.applied]
-        world.applied[:] = [each.replace("attempt 2", "attempt 1") for each in world.applied]
+        assert len(fake_state.applied) == 1
+        fake_state.applied[:] = [
+            each.replace("00000002)", "00000001)") for each in fake_state.applied
+        ]
+        fake_state.applied[:] = [
+            each.replace("attempt 2", "attempt 1") for each in fake_state.applied
+        ]
 
-    await stage.each(act)
+    await harness.each(act)
 
 
 @pytest.mark.parametrize("late", [1, 2, 3])
 async def test_a_run_that_shows_up_late_is_not_applied_twice(bench: HCPBench, late: int) -> None:
     await changed(bench)
-    world, faults = bench.server.world, bench.server.faults
+    fake_state, faults = bench.server.fake_state, bench.server.faults
     work = work_of(bench, "change")
 
     async with HCPServer() as server:
@@ -172,17 +180,17 @@ async def test_a_run_that_shows_up_late_is_not_applied_twice(bench: HCPBench, la
         await work_of(twin, "change")()
         creation = 1 + server.faults.log.index("POST /api/v2/runs")
     faults.lose_reply_of = creation
-    world.late_lists = 0
+    fake_state.late_lists = 0
 
     def hide(doing: str) -> None:
         if "uploading" in doing:
-            world.late_lists = late
+            fake_state.late_lists = late
 
     bench.workbench.said = _Heard(hide)
     await work()
-    assert len(world.applied) == 1
+    assert len(fake_state.applied) == 1
     assert ours(bench) == (2 if late > 1 else 1)
-    assert all(run.ended for run in world.runs.values())
+    assert all(run.ended for run in fake_state.runs.values())
 
 
 class _Heard(list[str]):

@@ -41,7 +41,7 @@ class HCPPlans:
 
     def __init__(self, bench: HCPBench) -> None:
         self.bench = bench
-        self.world = bench.server.world
+        self.fake_state = bench.server.fake_state
         self.changed = spec_of(bench.server.url, machine="n2-standard-16")
 
     async def wait(self, **given: object) -> MadePlan:
@@ -55,7 +55,7 @@ class HCPPlans:
 
     def runs(self) -> list[Run]:
         """Oldest first, without the first of all."""
-        return list(self.world.runs.values())[1:]
+        return list(self.fake_state.runs.values())[1:]
 
 
 @pytest.fixture
@@ -93,14 +93,14 @@ async def test_a_plan_that_waited_for_a_month_is_still_the_one_that_is_applied(
 async def test_a_plan_that_destroys_waits_without_protection_and_names_what_it_destroys(
     hcp: HCPPlans,
 ) -> None:
-    hcp.world.replaces, hcp.world.plan_log = 2, PLAN_LOG
+    hcp.fake_state.replaces, hcp.fake_state.plan_log = 2, PLAN_LOG
     plan = await hcp.wait(approval=PlanApproval.AUTOMATIC)
     assert (plan.destroy, plan.replace) == (2, 1)
     assert plan.destroys == (
         "replace module.instance.google_container_cluster.blue",
         'destroy module.instance.google_sql_database_instance.main["a"]',
     )
-    assert len(hcp.world.applied) == 1
+    assert len(hcp.fake_state.applied) == 1
     done = await hcp.again(3, approval=PlanApproval.AUTOMATIC, plan=earlier(plan))
     assert "2 destroyed" in done.message
 
@@ -146,7 +146,7 @@ async def test_a_plan_that_was_discarded_in_hcp_terraform_is_rejected(
 async def test_a_plan_that_was_confirmed_in_hcp_terraform_counts_as_applied(hcp: HCPPlans) -> None:
     plan = await hcp.wait()
     [run] = hcp.runs()
-    hcp.world.confirm(run)
+    hcp.fake_state.confirm(run)
     done = await hcp.again(3, plan=earlier(plan, None))
     assert "project_id" in done.outputs
     assert (run.status, run.applies) == ("applied", 1)
@@ -162,14 +162,14 @@ async def test_a_rejected_plan_is_discarded_in_hcp_terraform(hcp: HCPPlans) -> N
 
 async def test_after_an_approved_plan_failed_to_apply_another_one_is_made(hcp: HCPPlans) -> None:
     plan = await hcp.wait()
-    hcp.world.fail = "apply"
+    hcp.fake_state.fail = "apply"
     with pytest.raises(TaskError, match="errored"):
         await hcp.again(3, plan=earlier(plan))
-    hcp.world.fail = ""
+    hcp.fake_state.fail = ""
     other = made(await hcp.again(4, plan=earlier(plan)))
     assert other.content != plan.content
     assert [run.status for run in hcp.runs()] == ["errored", "planned"]
-    assert len(hcp.world.applied) == 1
+    assert len(hcp.fake_state.applied) == 1
 
 
 async def test_newer_inputs_discard_the_plan_that_waits(hcp: HCPPlans) -> None:
@@ -199,16 +199,16 @@ async def test_a_run_that_is_cancelled_leaves_the_plan_waiting(hcp: HCPPlans) ->
 
 @pytest.mark.criterion(CRITERION)
 async def test_under_protection_an_approved_plan_that_destroys_is_refused(hcp: HCPPlans) -> None:
-    hcp.world.replaces = 2
+    hcp.fake_state.replaces = 2
     plan = await hcp.wait()
     with pytest.raises(TaskRejected, match="deletion protection is on"):
         await hcp.again(3, plan=earlier(plan), protected=True)
-    assert len(hcp.world.applied) == 1
+    assert len(hcp.fake_state.applied) == 1
 
 
 @pytest.mark.criterion(CRITERION)
 async def test_a_repair_that_destroys_waits_for_an_approval(hcp: HCPPlans) -> None:
-    hcp.world.replaces = 2
+    hcp.fake_state.replaces = 2
     repair = {"operation": TaskOperation.REPAIR, "approval": PlanApproval.AUTOMATIC}
     plan = await hcp.wait(**repair)
     assert plan.destroy == 2
@@ -227,7 +227,7 @@ async def test_a_rejected_repair_is_reported_as_drift(hcp: HCPPlans) -> None:
 async def test_a_run_that_only_plans_hands_back_the_plan(hcp: HCPPlans) -> None:
     plan = await hcp.wait(operation=TaskOperation.PLAN)
     assert (plan.change, [run.plan_only for run in hcp.runs()]) == (3, [True])
-    assert len(hcp.world.applied) == 1
+    assert len(hcp.fake_state.applied) == 1
 
 
 # -- a binary ---------------------------------------------------------------------------------

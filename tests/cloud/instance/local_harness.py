@@ -16,14 +16,14 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
-from tests.cloud.instance.harness import NAMESPACE, Stage
+from tests.cloud.instance.harness import NAMESPACE, InstanceHarness
 from tests.cloud.run_processes import end_runs
 
 STAND_IN = Path(__file__).parents[1] / "tasks" / "terraform" / "stand_in.py"
 
 
 @dataclass(slots=True)
-class LocalStage(Stage):
+class LocalHarness(InstanceHarness):
     """The whole system, with runs as processes of this machine."""
 
     options: CloudOptions = field(default_factory=CloudOptions)
@@ -43,7 +43,7 @@ class LocalStage(Stage):
 
 
 @asynccontextmanager
-async def local_stage(
+async def local_harness(
     folder: Path,
     *,
     environment: Mapping[str, str],
@@ -51,8 +51,8 @@ async def local_stage(
     runs: Mapping[str, Any] | None = None,
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
     terraform_types_file: Path | None = None,
-) -> AsyncIterator[LocalStage]:
-    """A stage whose runs find a stand-in for terraform; `environment`: more of their variables.
+) -> AsyncIterator[LocalHarness]:
+    """A harness whose runs find a stand-in for terraform; `environment`: more of their variables.
 
     Runs that the manager leaves behind are cancelled at the end.
     """
@@ -72,13 +72,13 @@ async def local_stage(
         **(runs or {}),
     )
     try:
-        async with LocalStage.start(
+        async with LocalHarness.start(
             folder,
             options=CloudOptions(
                 runs=options, pace=pace or Pace(), terraform_types_file=terraform_types_file
             ),
             subresources=subresources,
-        ) as stage:
-            yield stage
+        ) as harness:
+            yield harness
     finally:
         await asyncio.to_thread(end_runs, folder / "runs")
