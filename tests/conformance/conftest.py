@@ -3,7 +3,7 @@
 Marks say where a test does not run:
 
 - `custom`: it needs nothing but custom resources, and so runs on apiextensions-apiserver as well
-  with `--backend apiextensions`;
+  with `--backend apiextensions`, unless `kube_apiserver("why")` keeps it to kube-apiserver;
 - `since("...")`: an older release differs, see `releases.CHANGES`;
 - `embedded("why")`: it reaches into the embedded server, its clock or its options;
 - `real("why")`: the embedded server does not do this.
@@ -47,6 +47,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "since(change): shows what a later release changed, see tests/conformance/releases.py",
         "embedded(why): reaches into the embedded server",
         "custom: needs nothing but custom resources",
+        "kube_apiserver(why): of the real servers only kube-apiserver shows it",
         "real(why): what the embedded server does not do",
     ):
         config.addinivalue_line("markers", line)
@@ -61,7 +62,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     else:
         names = [EMBEDDED] * ("real" not in marks) + [KUBE_APISERVER]
         names += [OTHER_RELEASE + name for name in other_releases(metafunc.config)]
-        names += [APIEXTENSIONS] * ("custom" in marks and _with_apiextensions(metafunc.config))
+        if "custom" in marks and "kube_apiserver" not in marks:
+            names += [APIEXTENSIONS] * _with_apiextensions(metafunc.config)
     metafunc.parametrize("backend", names, scope="session")
 
 

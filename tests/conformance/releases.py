@@ -64,7 +64,7 @@ CHANGES: Final = {
         36, "a binding to a missing role is what is not found; some releases before name the role"
     ),
     "emptied by their applier": Change(
-        36, "maps and lists that an apply empties; Debian builds 1.36 with an older library"
+        36, "what an apply leaves of maps and lists that it empties"
     ),
 }
 

@@ -131,6 +131,7 @@ async def admission() -> AsyncIterator[Hook]:
         yield made
 
 
+@pytest.mark.kube_apiserver("webhooks are a built-in kind")
 async def test_hooks_of_another_version_are_shown_that_version(
     api: Api, ropes: str, admission: Hook
 ) -> None:

@@ -195,9 +195,8 @@ async def test_dry_run_of_services_takes_no_address(api: Api) -> None:
 
 
 @pytest.mark.custom
-async def test_operations_of_json_patch(api: Api, shaped: str, backend: str) -> None:
-    if backend == "apiextensions":
-        pytest.skip("Debian builds it with another library for JSON patches")
+@pytest.mark.kube_apiserver("Debian builds the other with another library for JSON patches")
+async def test_operations_of_json_patch(api: Api, shaped: str) -> None:
     path = f"{shaped}/s"
     spec = {"names": ["a", "b"], "free": {"a": 1, "b/c": {"d~": 2}}, "count": 5}
     await api.create(shaped, shape("s", spec))

@@ -1,4 +1,4 @@
-"""The current apiextensions-apiserver: custom resources as the newest release treats them.
+"""apiextensions-apiserver: custom resources alone, as another build of upstream's server treats them.
 
 It has no built-in kinds and delegates authentication and authorization to a kube-apiserver: one that runs
 already, or one that is started with it.
@@ -33,7 +33,7 @@ _WITHOUT_CORE: Final = (
     "MutatingAdmissionWebhook",
     "ValidatingAdmissionWebhook",
 )
-"""Plugins that wait for kinds that the server beside it is too old to serve."""
+"""Plugins that need built-in kinds, which this server has none of."""
 
 
 @dataclass(frozen=True, kw_only=True)
