@@ -16,7 +16,7 @@ OLDER = re.compile(
     r"(?:Kubernetes|servers?|kube-apiserver|before|since|until) (?:of |version |before )?v?1\.(?:[5-9]|1\d|2[0-6])\b",
     re.IGNORECASE,
 )
-ABOUT_TEST_SERVERS = ("ctrlruntime/envtest/", "docs/envtest.md", "docs/decisions/")
+HISTORY = "docs/decisions/"
 
 
 def product_files() -> list[str]:
@@ -27,7 +27,7 @@ def product_files() -> list[str]:
     return [
         path
         for path in listed.stdout.splitlines()
-        if path.endswith((".py", ".md", ".yaml")) and not path.startswith(ABOUT_TEST_SERVERS)
+        if path.endswith((".py", ".md", ".yaml")) and not path.startswith(HISTORY)
     ]
 
 
