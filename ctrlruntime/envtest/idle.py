@@ -9,6 +9,7 @@ assert proxy.log.since(mark).writes == 1
 from __future__ import annotations
 
 import asyncio
+import math
 from asyncio import sleep
 from collections.abc import Iterator, Mapping
 from contextlib import aclosing
@@ -43,6 +44,7 @@ async def idle(
     *,
     clusters: Mapping[str, Client] | None = None,
     within: float = WITHIN,
+    lost_after: float = math.inf,
     timeout: float = TIMEOUT,
 ) -> None:
     """Wait until a manager that runs on this loop has nothing left to do, and return at once when it has.
@@ -51,7 +53,8 @@ async def idle(
     under way and no event is to be sent; each informer's store holds exactly what the server has of its
     kind and selection, so that no watch event is on its way; and no delayed request is ready within
     `within` seconds of the call, or of what the manager sent last. So a retry or a batch is waited for, a
-    poll with a longer period is not; set `within` to wait for longer delays.
+    poll with a longer period is not; set `within` to wait for longer delays. Where a test loses events on
+    purpose, those that have not come after `lost_after` seconds without any work are not waited for.
 
     `client` lists the informed kinds, so it must not be the manager's own: its requests would be counted.
     `clusters` are clients of engaged clusters by name; the informers of clusters without one are left
@@ -59,7 +62,7 @@ async def idle(
 
     Raises AssertionError after `timeout` seconds, with what was left to do.
     """
-    watched = _Watched(manager, {LOCAL_NAME: client, **(clusters or {})}, within)
+    watched = _Watched(manager, {LOCAL_NAME: client, **(clusters or {})}, within, lost_after)
     try:
         async with asyncio.timeout(timeout):
             await watched.wait()
@@ -89,14 +92,21 @@ _decoder = msgspec.json.Decoder(_List)
 class _Watched:
     """A manager that is waited for."""
 
-    def __init__(self, manager: Manager, clients: Mapping[str, Client], within: float) -> None:
+    def __init__(
+        self, manager: Manager, clients: Mapping[str, Client], within: float, lost_after: float
+    ) -> None:
         self.left = ""
         self._manager = manager
         self._clients = clients
         self._within = within
+        self._lost_after = lost_after
         self._time = asyncio.get_running_loop().time
         self._since = self._time()
         self._sent = self._requests()
+        self._lacking = ""
+        """The informers that were behind when they were last looked at."""
+        self._lacking_at = 0
+        self._lacking_since = 0.0
 
     async def wait(self) -> None:
         while True:
@@ -106,11 +116,20 @@ class _Watched:
             elif (delay := self._delay()) is not None:
                 self.left = f"a delayed request in {delay:.3f} s"
                 await sleep(delay)
-            elif behind := await self._behind():
-                self._since = self._time()
+            elif (behind := await self._behind()) and not self._is_lost(behind):
                 await self._pause(behind)
+            elif not behind and self._lacking:
+                self._lacking = ""
+                self._since = self._time()  # what came by now may have delayed a request
             elif before == self._progress() and not any(self._work()):
                 return
+
+    def _is_lost(self, behind: str) -> bool:
+        """Return whether nothing has changed about informers that are behind for `lost_after` seconds."""
+        if (behind, self._sent) != (self._lacking, self._lacking_at):
+            self._lacking, self._lacking_at = behind, self._sent
+            self._lacking_since = self._time()
+        return self._time() >= self._lacking_since + self._lost_after
 
     async def _pause(self, left: str) -> None:
         self.left = left
@@ -157,14 +176,15 @@ class _Watched:
         return delay
 
     async def _behind(self) -> str:
-        """Return which informer has not received all that its server has; empty if each has."""
-        for cluster in self._clusters():
-            if (client := self._clients.get(cluster.name)) is None:
-                continue
-            for informer in cluster.cache.informers():
-                if await _is_behind(informer, client):
-                    return f"the informer of {informer.gvk} in {cluster!r} has events to receive"
-        return ""
+        """Return the informers that have not received all that their servers have; empty if each has."""
+        behind = [
+            f"{informer.gvk} in {cluster!r}"
+            for cluster in self._clusters()
+            if (client := self._clients.get(cluster.name)) is not None
+            for informer in cluster.cache.informers()
+            if await _is_behind(informer, client)
+        ]
+        return f"events on their way to informers of {', '.join(behind)}" if behind else ""
 
 
 async def _is_behind(informer: Informer, client: Client) -> bool:

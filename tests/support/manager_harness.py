@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,7 +36,7 @@ SILENCE = 0.5
 """Seconds without a request that count as idle for managers in other processes."""
 TURNS = 10
 """Turns of the loop in which that time passes, at least."""
-LIMIT = 120.0
+LIMIT = 20.0
 """Seconds after which a manager that never is idle is an error."""
 
 
@@ -127,13 +128,15 @@ class ManagerHarness:
         """Return what the manager wrote since then, or tried to."""
         return [each for each in self.requests(since) if each.verb not in ("get", "list")]
 
-    async def idle(self, within: float = WITHIN) -> None:
+    async def idle(self, within: float = WITHIN, lost_after: float = math.inf) -> None:
         """Wait until the manager has nothing left to do, nor within so many seconds; see `ctrlruntime.envtest.idle`.
 
         Without one in this process: until those of other processes have sent nothing for a while.
         """
         if self.manager is not None:
-            await idle(self.manager, self.client, within=within, timeout=LIMIT)
+            await idle(
+                self.manager, self.client, within=within, lost_after=lost_after, timeout=LIMIT
+            )
             return
         async with asyncio.timeout(LIMIT):
             while not await self._is_silent():

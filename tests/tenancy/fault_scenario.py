@@ -7,6 +7,7 @@ more. Its `Ending` holds everything that must be the same with and without fault
 from __future__ import annotations
 
 import asyncio
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -88,6 +89,8 @@ class Story:
     timeout: float = 300.0
     """Seconds for each step. Fifty stories at once on a busy machine take more than a minute."""
     users: frozenset[str] = frozenset({"manager"})
+    lost_after: float = math.inf
+    """Seconds after which events that have not come are lost."""
 
     @classmethod
     async def make(cls, harness: TenancyHarness, lists: dict[str, Any] | None = None) -> Story:
@@ -150,7 +153,7 @@ class Story:
         """Wait until the manager is idle: one in another process until it sends nothing for this namespace."""
         harness = self.fleet.harness
         if harness.manager is not None:
-            await harness.idle()
+            await harness.idle(lost_after=self.lost_after)
             return
         async with asyncio.timeout(self.timeout):
             mark = harness.mark()

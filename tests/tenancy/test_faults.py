@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import functools
 import itertools
+import math
 import os
 import random
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -68,6 +69,8 @@ def impatient() -> CacheOptions:
     return CacheOptions(informers=InformerOptions(reflector=reflector, resync=None))
 
 
+LOST = 0.5
+"""Seconds after which an event that was dropped is not waited for."""
 MOST_FAULTS = 6
 """As many in a row double a wait as often: to a minute, however they fall."""
 SMALL = {name: sample_lists()[name] for name in ("configMaps", "secrets")}
@@ -272,10 +275,12 @@ async def test_a_fleet_lives_from_answers_where_no_event_comes(
     Only a proxy drops one event and delivers the next.
     """
     story = await Story.make(harness, UNORDERED)
+    story.lost_after = LOST
     lost = Match(user="manager", resource=resource, namespace=story.fleet.namespace)
     rule = harness.environment.proxy.add(DropEvents(), lost, times=None)
     with removing(harness, rule):
         ending = await story.run_scenario()
+    await list_again(harness)
     assert rule.fired
     compare(ending, calm_unordered)
     assert ending.surplus(calm_unordered).total() == 0
@@ -292,9 +297,11 @@ async def test_events_of_others_that_were_lost_are_made_up_for_by_the_next_list(
     beginning = asyncio.create_task(story.begin())
     with removing(harness, rule):
         await harness.environment.proxy.wait_fired(rule, 4)
+        story.lost_after = LOST
         await story.idle()
     assert not beginning.done()
     await list_again(harness)
+    story.lost_after = math.inf
     await beginning
     await story.change()
     compare(await story.end(), calm)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -16,7 +17,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest import idle as subject
 from ctrlruntime.envtest.eventually import TIMEOUT
 from ctrlruntime.envtest.idle import WITHIN, idle
-from ctrlruntime.envtest.proxy import Delay, DelayEvents, Match
+from ctrlruntime.envtest.proxy import Delay, DelayEvents, DropEvents, Match
 from ctrlruntime.manager import Manager
 from tests.support.manager_harness import make_manager
 
@@ -64,8 +65,14 @@ class Running:
     recorder: Recorder
     client: Client
 
-    async def idle(self, *, within: float = WITHIN, timeout: float = TIMEOUT) -> None:
-        await idle(self.manager, self.client, within=within, timeout=timeout)
+    async def idle(
+        self,
+        *,
+        within: float = WITHIN,
+        lost_after: float = math.inf,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        await idle(self.manager, self.client, within=within, lost_after=lost_after, timeout=timeout)
 
 
 @pytest.fixture
@@ -276,6 +283,19 @@ async def test_what_is_left_to_do_is_in_the_error(running: Running) -> None:
     with pytest.raises(AssertionError, match=r"not idle after 0\.2 s: .*has requests"):
         await running.idle(timeout=0.2)
     released.set()
+
+
+async def test_an_event_that_was_lost_is_waited_for_unless_the_test_expects_it(
+    running: Running,
+) -> None:
+    running.env.proxy.add(DropEvents(), Match(resource="configmaps"))
+    await running.client.create(config_map("a", mine=""))
+    with pytest.raises(
+        AssertionError, match=r"events on their way to informers of v1, Kind=ConfigMap in"
+    ):
+        await running.idle(timeout=0.3)
+    await running.idle(lost_after=0.1)
+    assert running.recorder.done == []
 
 
 async def test_a_controller_that_has_not_started_is_waited_for(env: Environment) -> None:
