@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from tests.house.words import baseline, count, counts, lowered, risen
+from tests.house.words import ROOT, baseline, count, counts, lowered, risen
 
 
 def test_no_file_has_more_avoided_words_than_its_baseline() -> None:
@@ -27,3 +28,13 @@ def test_the_baseline_only_falls() -> None:
         "new: 1 avoided words, 0 allowed",
     ]
     assert lowered({"a": 2, "new": 1, "b": 1}, {"a": 1, "b": 2, "gone": 4}) == {"a": 1, "b": 1}
+
+
+def test_what_runs_a_manager_for_tests_is_a_harness() -> None:
+    named = re.compile(r"^class (\w*(?:World|Stage|Stand|Theatre|Ground|Fate))\b", re.MULTILINE)
+    found = [
+        f"{path.relative_to(ROOT)}: {name}"
+        for path in sorted((ROOT / "tests").rglob("*.py"))
+        for name in named.findall(path.read_text())
+    ]
+    assert found == ["tests/manifests/dockerfile.py: Stage"], "Docker's own word is the only one"

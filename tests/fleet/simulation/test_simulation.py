@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.fleet.simulation.world import Work, some, world
+from tests.fleet.simulation.harness import Work, harness, some
 
 pytestmark = [pytest.mark.slow, pytest.mark.looptime(noop_cycles=10)]
 ROUNDS = 4
@@ -32,7 +32,7 @@ async def test_every_entry_follows_its_own_data_plane_and_nothing_is_done_while_
     count: int,
 ) -> None:
     started = time.process_time()
-    async with world(count, seed=13) as made:
+    async with harness(count, seed=13) as made:
         await made.mend()
         took = [await made.wait_settled()]
         done = made.work().reconciliations
@@ -55,7 +55,7 @@ async def test_every_entry_follows_its_own_data_plane_and_nothing_is_done_while_
 
 
 async def test_an_hour_of_calm_takes_no_reconciliation() -> None:
-    async with world(2, seed=13) as made:
+    async with harness(2, seed=13) as made:
         await made.mend()
         await made.wait_settled()
         calm = await made.rest(HOUR)

@@ -111,7 +111,7 @@ class Work:
 
 
 @dataclass
-class World:
+class Harness:
     """The hub, the operator and the data planes."""
 
     hub: APIServer
@@ -268,7 +268,7 @@ async def renew(client: Client, number: int) -> None:
 
 
 @contextlib.asynccontextmanager
-async def world(count: int, seed: int) -> AsyncIterator[World]:
+async def harness(count: int, seed: int) -> AsyncIterator[Harness]:
     """The servers and the operator, and the namespaces, of which none is labelled yet."""
     loop = asyncio.get_running_loop()
     async with contextlib.AsyncExitStack() as opened:
@@ -294,7 +294,7 @@ async def world(count: int, seed: int) -> AsyncIterator[World]:
             clock=lambda: START + timedelta(seconds=loop.time()),
         )
         add_operator(manager, options)
-        made = World(hub, client, manager, planes, random.Random(seed))
+        made = Harness(hub, client, manager, planes, random.Random(seed))
         await opened.enter_async_context(manager.running())
         stacks = [
             asyncio.create_task(made.renew_leases()),
