@@ -169,7 +169,7 @@ async def test_crashes_between_writes_end_like_a_calm_run(
 
 
 async def _until_killed_or_idle(harness: Harness, child: ChildProcess) -> None:
-    idle = asyncio.create_task(harness.idle(3.0))
+    idle = asyncio.create_task(harness.silent(3.0))
     ended = asyncio.create_task(child.wait())
     await asyncio.wait({idle, ended}, return_when=asyncio.FIRST_COMPLETED)
     for task in (idle, ended):

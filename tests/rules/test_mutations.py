@@ -356,7 +356,7 @@ class Mutations:
         """Wait until the manager does nothing more, for three seconds at most."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(3.0):
-                await self.harness.idle(0.3)
+                await self.harness.idle()
 
     async def nothing_lost(self, leaf: Leaf) -> None:
         """Assert that the objects that hold data are those of the calm."""

@@ -131,22 +131,24 @@ class ManagerHarness:
     async def idle(self, within: float = WITHIN, lost_after: float = math.inf) -> None:
         """Wait until the manager has nothing left to do, nor within so many seconds; see `ctrlruntime.envtest.idle`.
 
-        Without one in this process: until those of other processes have sent nothing for a while.
+        Without one in this process: until those of other processes are silent.
         """
-        if self.manager is not None:
-            await idle(
-                self.manager, self.client, within=within, lost_after=lost_after, timeout=LIMIT
-            )
+        if self.manager is None:
+            await self.silent()
             return
+        await idle(self.manager, self.client, within=within, lost_after=lost_after, timeout=LIMIT)
+
+    async def silent(self, seconds: float = SILENCE) -> None:
+        """Wait until managers of other processes, whose state is not to be seen, send nothing for so long."""
         async with asyncio.timeout(LIMIT):
-            while not await self._is_silent():
+            while not await self._is_silent(seconds):
                 pass
 
-    async def _is_silent(self) -> bool:
+    async def _is_silent(self, seconds: float) -> bool:
         """Look at it in turns: a process that the machine did not run for so long was not idle."""
         mark = self.mark()
         for _ in range(TURNS):
-            await asyncio.sleep(SILENCE / TURNS)
+            await asyncio.sleep(seconds / TURNS)
             if self.requests(mark):
                 return False
         return True

@@ -10,6 +10,7 @@ One harness serves many tests, each in a namespace of its own.
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -246,6 +247,19 @@ class Place:
 
     def writes(self, since: Mark) -> list[LogEntry]:
         return [item for item in self.harness.writes(since) if item.namespace == self.namespace]
+
+    async def polled(self) -> None:
+        """Wait until every node that runs was polled once more, and what the manager makes of the answers is done."""
+        running = [
+            item["metadata"]["name"]
+            for item in await self.client.list(POD, self.namespace)
+            if item["status"].get("phase") == "Running"
+            and "deletionTimestamp" not in item["metadata"]
+        ]
+        # The second question follows when the first answer has been taken in.
+        asked = (self.harness.comet.until_asked(name, self.namespace, more=2) for name in running)
+        await asyncio.gather(*asked)
+        await self.harness.idle()
 
     async def clear(self) -> None:
         """Delete all sets."""

@@ -63,7 +63,7 @@ async def test_a_bad_image_halts_after_as_many_failed_pods_as_the_limit(
     await place.until_event("RolloutHalted")
     await place.edit(strategy={"maxUnavailable": 6})  # there would be a budget for all
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await harness.idle()
+    await place.polled()
     after = await place.uids()
     assert len(set(after.values()) & set(before.values())) == 5
 
@@ -161,7 +161,7 @@ async def test_a_node_that_does_not_answer_in_time_has_failed(
         assert found.status.rollout.halted == f"1 member failed: {changed}"
         await place.edit(strategy={"maxUnavailable": 6})
         await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-        await harness.idle()
+        await place.polled()
         after = await place.uids()
         assert [name for name in before if after[name] != before[name]] == [changed]
     finally:
@@ -194,12 +194,12 @@ async def test_a_halt_survives_a_restart_of_the_manager(
     for _ in range(2):
         await harness.stop_manager()
         await harness.start_manager()
-        await harness.idle(1)
+        await place.polled()
         found = await halted(place, 3)
         assert condition(found) == ("True", "TooManyFailures")
     await place.edit(strategy={"maxUnavailable": 6})
     await place.until(lambda each: each.status.observed_generation == each.metadata.generation)
-    await harness.idle()
+    await place.polled()
     assert await place.uids() == before
     assert place.deletions(mark) == []
     await place.edit(podTemplate={"image": "gaia:v4"})

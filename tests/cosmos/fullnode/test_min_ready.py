@@ -148,10 +148,10 @@ async def test_h_c3_a_binary_that_dies_after_a_good_answer_takes_one_node(
     await _in_sync_but_young(place)
     await harness.stop_manager()
     await harness.start_manager()
-    await harness.idle()
+    await place.polled()
     place.node(1).unreachable = True
     await place.until(lambda found: found.status.ready_replicas == 2)
-    await harness.idle()
+    await place.polled()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     found = await place.phase("Progressing")

@@ -59,7 +59,7 @@ async def test_from_apply_to_complete_then_silence_and_a_restart_that_writes_not
     at_rest = harness.mark()
     await harness.stop_manager()
     await harness.start_manager()
-    await harness.idle()
+    await place.polled()
     assert place.writes(at_rest) == []
     assert {item.verb for item in harness.requests(at_rest)} <= {"list"}
     before = harness.comet.questions

@@ -235,7 +235,7 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
     )
     assert found.status.phase == "Progressing"
     assert "no more than 1 may" in found.status.rollout.blocked
-    await harness.idle()
+    await place.polled()
     now = await place.uids()
     assert (now["hub-0"], now["hub-2"]) == (before["hub-0"], before["hub-2"])
     assert now["hub-1"] != before["hub-1"], "what is down anyway goes first"
@@ -259,7 +259,7 @@ async def test_a_pod_that_somebody_else_deletes_counts_as_down(
     await place.client.delete(POD, "hub-2", namespace=place.namespace)
     await place.edit(podTemplate={"image": "gaia:v2"})
     await place.until(lambda found: found.status.rollout.outdated > 0 and _new(found))
-    await harness.idle()
+    await place.polled()
     now = await place.uids()
     assert now == before, "nothing else is taken down"
     let_go = {"metadata": {"finalizers": None}}
@@ -321,7 +321,7 @@ async def test_a_node_that_is_paused_for_a_snapshot_is_away_and_comes_back(
     await place.set_status(scheduledSnapshotStatus={key: {"podCandidate": "hub-1"}})
     await place.until_object(POD, "hub-1", lambda pod: pod is None)
     found = await place.until(lambda found: found.status.replicas == 2)
-    await harness.idle()
+    await place.polled()
     assert await place.names(POD) == ["hub-0", "hub-2"]
     found = await place.phase("Complete")
     assert "hub-1 is down for a snapshot" in found.status.status

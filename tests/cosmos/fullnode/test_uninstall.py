@@ -158,5 +158,5 @@ async def test_h_a9_a_set_of_an_older_manager_gets_the_finalizer_and_rolls_no_po
     await place.harness.start_manager()
     await place.until(lambda found: FINALIZER in (found.metadata.finalizers or ()))
     await place.settled()
-    await place.harness.idle()
+    await place.polled()
     assert await uids(place) == before
