@@ -36,7 +36,6 @@ from tests.backends import SharedServer
 from tests.cloud.rbac import embedded
 from tests.support.manager_harness import ManagerHarness
 from tests.support.waiting import eventually
-from tests.support.work import is_busy, reconciles
 
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 NAMESPACE = "default"
@@ -197,12 +196,6 @@ class Fleet(ManagerHarness):
             await eventually(holds)
         except AssertionError as error:
             raise AssertionError(f"not so: {what}") from error
-
-    async def reconciled(self) -> None:
-        """Wait until the manager has reconciled, and has nothing left to reconcile."""
-        assert self.manager is not None
-        manager = self.manager
-        await eventually(lambda: reconciles(manager) > 0 and not is_busy(manager))
 
     # -- the driver ------------------------------------------------------------------------
 

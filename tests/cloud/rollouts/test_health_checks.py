@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,6 @@ from manager.controllers.health_check_options import HealthCheckOptions
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
 from tests.support.health_endpoints import FOUND, Checks, vector
 from tests.support.waiting import eventually
-from tests.support.work import reconciles
 
 pytestmark = pytest.mark.criterion("RO-FLEET")
 
@@ -239,16 +238,16 @@ async def test_nothing_is_requested_and_written_once_the_last_instance_has_soake
     }
     await fleet.roll_out(healthChecks=[checks.prometheus()], **soon)
     await fleet.reaches("Complete", updated=2)
-    over = datetime.now(UTC) + timedelta(seconds=4)
-    await eventually(lambda: datetime.now(UTC) > over)
-    await fleet.reconciled()
+    await fleet.idle(within=4)  # the deadline is over
     seen, manager = checks.requests, fleet.manager
     assert manager is not None
+    [controller] = [each for each in manager.controllers if each.primary is FleetRollout]
+    passes = controller.queue.core.stats
     for number in range(3):
-        passes = reconciles(manager)
+        before = passes.adds
         await fleet.annotate(note=str(number))
-        await eventually(lambda: reconciles(manager), passes.__lt__)
-        await fleet.reconciled()
+        await fleet.idle()
+        assert passes.adds > before
     assert checks.requests == seen > 0
     status = await fleet.status()
     assert status.health_checks[0].state == HealthCheckState.HEALTHY

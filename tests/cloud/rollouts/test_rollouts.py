@@ -228,10 +228,10 @@ async def test_at_rest_and_after_a_restart_nothing_is_written(fleet: Fleet) -> N
     await fleet.create_instances(4)
     await fleet.roll_out(maxConcurrent=2)
     await fleet.reaches("Complete")
-    await fleet.reconciled()
+    await fleet.idle()
     mark = fleet.environment.proxy.log.mark()
     await fleet.stop_manager()
     await fleet.start_manager()
-    await fleet.reconciled()
+    await fleet.idle()
     counts = fleet.environment.proxy.log.since(mark).select(user="manager", exclude=EVENTS)
     assert counts.writes == 0, counts

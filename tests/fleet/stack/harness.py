@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
@@ -19,19 +18,19 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest import idle as envtest
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from internal.fleet.hub import GRACE, PROBE_PERIOD
-from manager.controllers.hub import StackOptions, add_hub
-from manager.controllers.tenancy import add_tenancy
+from manager.controllers.hub import HUB, StackOptions, add_hub
+from manager.controllers.tenancy import STATUS_DEBOUNCE, add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.support import waiting
-from tests.support.manager_harness import TURNS, make_manager
+from tests.support.manager_harness import make_manager
 from tests.support.ports import held
-from tests.support.work import is_busy
 
 T = TypeVar("T")
 
@@ -281,16 +280,11 @@ async def eventually(
     return cast("T", found)
 
 
-async def idle(manager: Manager, *servers: Server) -> None:
-    """Wait until a stack has nothing left to reconcile, and has written nothing to these servers for a second."""
-
-    async def holds() -> bool:
-        marks = [(each, each.mark()) for each in servers]
-        for _ in range(TURNS):
-            await asyncio.sleep(1.0 / TURNS)
-        return not (is_busy(manager) or any(each.counts(mark).writes for each, mark in marks))
-
-    await eventually(holds)
+async def idle(manager: Manager, plane: Server, hub: Server) -> None:
+    """Wait until a stack has nothing left to do, statuses that it holds back included."""
+    await envtest.idle(
+        manager, plane.client, clusters={HUB: hub.client}, within=1.5 * STATUS_DEBOUNCE
+    )
 
 
 def is_ready(found: Tenant | None) -> bool:

@@ -212,7 +212,7 @@ async def test_a_restart_writes_nothing_on_either_server(servers: CloudFleet) ->
         await plane.client.create(servers.instance())
         await servers.ready()
         await servers.condition("HubReady", "True", "ObjectsPlaced")
-        await idle(manager, hub, plane)
+        await idle(manager, plane, hub)
     before = {kind: await servers.uids(kind) for kind in (JOB, SECRET, CONFIG_MAP)}
     known = {NAME, *(name for found in before.values() for name in found)}
     stopped = time.time()

@@ -160,7 +160,7 @@ async def test_a_restart_writes_nothing_on_either_server(servers: CosmosFleet) -
     async with servers.running() as manager:
         await plane.client.create(servers.node_set())
         await servers.complete()
-        await idle(manager, hub, plane)
+        await idle(manager, plane, hub)
     marks = [(each, each.mark()) for each in (hub, plane)]
     async with servers.running():
         await servers.comet.until_asked("chain-0", servers.namespace, more=10)

@@ -173,7 +173,7 @@ async def test_nothing_is_requested_at_rest_and_a_restart_writes_nothing(servers
     async with servers.running() as manager:
         await plane.client.create(tenant(deployment(config="s"), config_map("s"), config_map("n")))
         await ready(plane)
-        await idle(manager, hub, plane)
+        await idle(manager, plane, hub)
     since = [each.mark() for each in (hub, plane)]
     async with servers.running():
         # What it would write for the first tenant comes before what it writes for the second.
