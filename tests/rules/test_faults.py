@@ -77,7 +77,7 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             await story.begin()
             await story.complete()
             await changed(story)
-            await asyncio.sleep(1.0)
+            await harness.idle()
             return await finished(story)
 
     return asyncio.run(run())
