@@ -10,6 +10,7 @@ from prometheus_client import CollectorRegistry
 
 from apis.cloud import FleetRollout, Instance, Phase, TaskPriority, UpgradeInstanceTask
 from ctrlruntime.envtest.eventually import eventually_holds
+from internal.cloud.pace import Pace
 from manager.controllers.cloud_options import CloudOptions
 from manager.instance_views import instance_row
 from tests.cloud.instance.e2e_harness import E2EHarness
@@ -22,7 +23,7 @@ PATCHED = "src-9"
 
 @pytest.fixture
 async def e2e_harness(tmp_path: Path) -> AsyncIterator[E2EHarness]:
-    options = CloudOptions(limits={"upgrade": 1})
+    options = CloudOptions(limits={"upgrade": 1}, pace=Pace(waiting=0.5))
     async with E2EHarness.start(tmp_path, options=options) as made:
         await made.environment.install_crds(FleetRollout)
         for name in (*NAMES, PATCHED):
