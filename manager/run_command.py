@@ -92,6 +92,12 @@ _COUNT = click.IntRange(min=0)
     default=STATUS_PERIOD,
     help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
 )
+@click.option(
+    "--template-grace",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    help="Seconds that tenants stay after a template without deletion protection.",
+)
 @privilege_options
 @health_check_options
 @cloud_options
@@ -165,6 +171,7 @@ TENANCY_OPTIONS = (
     "tenant_series",
     "every_tenant_series",
     "status_period",
+    "template_grace",
     "allow_foreign_namespaces",
     "allow_kinds",
     "protected_namespaces",

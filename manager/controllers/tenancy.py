@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -373,7 +374,7 @@ def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:
         definitions=parts.definitions,
         location=types.location,
         clock=utc_now,
-        template_grace=parts.options.template_grace,
+        template_grace=timedelta(seconds=parts.options.template_grace),
     )
 
 

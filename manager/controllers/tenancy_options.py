@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -41,8 +40,8 @@ class TenancyOptions:
     """Kinds that templates may name although they give rights or belong to the whole cluster."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
     """Where health checks of templates' rollouts may send requests."""
-    template_grace: timedelta = timedelta(minutes=5)
-    """How long tenants stay after a template without deletion protection."""
+    template_grace: float = 300.0
+    """Seconds that tenants stay after a template without deletion protection."""
     webhooks: bool = False
     """Validate registries and templates on admission."""
     protected_namespaces: frozenset[str] = frozenset()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -532,7 +531,7 @@ async def test_g_t5_a_template_that_is_deleted_keeps_its_tenants_until_an_approv
 async def test_g_t5_without_protection_a_template_of_the_name_takes_over_within_the_grace(
     tmp_path: Path,
 ) -> None:
-    grace = timedelta(seconds=8)
+    grace = 8.0
     options = replace(permissive(tmp_path), template_grace=grace)
     async with TenancyHarness.start(tmp_path, options=options) as harness:
         harness.rows("a", "b")

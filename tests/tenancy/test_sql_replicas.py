@@ -244,7 +244,8 @@ async def test_g_t8_a_registry_reads_no_replica_that_lags_after_a_restart_and_ot
             await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
             connection = {"postgresql": {"pageSize": 7}}
             await fleet.patch(TenantRegistry, "registry", {"spec": {"source": connection}})
-            await asyncio.to_thread(database.kill_connections)
+            ended = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'tenant-registry'"
+            await asyncio.to_thread(database.execute, ended)
             await harness.idle()
             await fleet.until(TenantRegistry, "registry", "Ready", "False", "ReplicaBehind")
         await fleet.until(TenantRegistry, "registry", "Ready", "True")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import GROUP
+from apis.cloud import GROUP, FleetRollout
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.eventually import eventually_gone
@@ -22,6 +22,7 @@ from tests.limits import CRD_SECONDS
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
 PROTECTED: dict[str, Any] = {"debug": {"enableDeletionProtection": True}}
 ALL = tuple(BY_NAME)
+ROLLOUTS = f"{FleetRollout.mapping().plural}.{GROUP}"
 TASKS = ["terraform", "kubernetes", "invariants"]
 TIMEOUT = 90.0
 
@@ -38,7 +39,7 @@ async def e2e_harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIt
     server: SharedServer = request.getfixturevalue("real_server")
     users = (administrator("envtest"), administrator("manager"))
     async with server.environment(users=users, proxy=True, folder=tmp_path) as environment:
-        await environment.install_crds(*KINDS)
+        await environment.install_crds(*KINDS, FleetRollout)
         e2e_harness = E2EHarness(environment, tmp_path)
         await e2e_harness.start_manager()
         try:
@@ -47,6 +48,8 @@ async def e2e_harness(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIt
             await delete_crds(e2e_harness, ALL)
         finally:
             await e2e_harness.stop_manager()
+            await e2e_harness.client.delete(CRD, ROLLOUTS)
+            await eventually_gone(e2e_harness.client, CRD, ROLLOUTS, timeout=CRD_SECONDS)
 
 
 def crd(kind: str) -> str:
