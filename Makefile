@@ -8,8 +8,8 @@ IMG ?= registry.example.com/ctrlruntime-manager:0.1.0
 REVISION ?= $(shell git rev-parse HEAD 2>/dev/null)
 CONTAINER_TOOL ?= $(if $(shell command -v podman),podman,docker)
 BACKEND ?= kube-apiserver
-# Tests wait for servers and processes: twice as many workers as there are cores keep both busy.
-WORKERS ?= 4
+# Tests wait for servers and processes: three workers a core keep both busy.
+WORKERS ?= 6
 # What bench-runtime compares processor time with: the last commit before the work on it. How often each runs.
 BASE ?= 661b417
 TURNS ?= 3
