@@ -36,7 +36,7 @@ SILENCE = 0.5
 """Seconds without a request that count as idle for managers in other processes."""
 TURNS = 10
 """Turns of the loop in which that time passes, at least."""
-LIMIT = 20.0
+LIMIT = 120.0
 """Seconds after which a manager that never is idle is an error."""
 
 

@@ -126,7 +126,7 @@ async def live(harness: LeadersHarness, chosen: list[Case]) -> None:
         await fleet.event("InvalidAnnotation")
         await everything_changes(fleet, chosen, space)
         await metrics_are_read(fleet)
-        await harness.idle()
+        await harness.idle(lost_after=0.5)
         fleet.delete_row("a")
         await fleet.allow_delete(1)
         await deleted(harness, mark, [*resources, "tenants.tenancy.ctrlruntime.dev"])
