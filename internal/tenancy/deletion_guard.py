@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
+from typing import Final
 
+from apis.tenancy import GROUP, Tenant
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.gate import Cause, Evidence, Removal, Victim, digest_of
+from ctrlruntime.gate.permit import SHOWN
 from internal.tenancy.plan_inputs import ExistingTenant
+from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.removal_window import RecentRemovals
 from internal.tenancy.rows import Reading
+
+TENANT: Final = GroupKind(GROUP, Tenant.gvk().kind)
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_LONGEST: Final = 40
+"""Characters of an annotation that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guard:
     """How much may be removed within the window: `percent` of the rows, but always `rows` of them.
 
-    `recent` are the rows removed within the window so far, `recent_values` those that lost objects by changed values. `allow_delete` is the operator's explicit word for up to so many tenants. `released` are names of
-    tenants that such an approval has released already.
+    `recent` are the rows removed within the window so far, `recent_values` those that lost objects by changed values. `allow_delete` is the text of the
+    annotation: the digest of the set that is approved. `released` are names of tenants that such an approval has released already.
     """
 
     percent: int = 20
@@ -26,7 +38,9 @@ class Guard:
     recent: RecentRemovals = field(default_factory=RecentRemovals)
     recent_values: RecentRemovals = field(default_factory=RecentRemovals)
     allow_empty: bool = False
-    allow_delete: int | None = None
+    allow_delete: str | None = None
+    registry: str = "NAME -n NAMESPACE"
+    """The registry in a kubectl command."""
     released: frozenset[str] = frozenset()
     long_gone: frozenset[str] = frozenset()
     """Templates that have been gone for longer than their grace."""
@@ -61,18 +75,62 @@ class Held:
     """When the first of those no longer counts."""
     resource: str = ""
     """The entry of a template whose objects would go because of changed values, or the templates that are gone."""
+    digest: str = ""
+    """Names the set that is held; an approval repeats it."""
+    names: tuple[str, ...] = ()
+    """The first ten of `of_names`: tenants, with the entries whose objects they would lose."""
+    of_names: int = 0
+    approval: str | None = None
+    """The text of the annotation, if it is not this digest: it approves nothing."""
+    registry: str = ""
+
+    def of(self, removals: Sequence[Removal], names: Iterable[str], guard: Guard) -> Held:
+        """Return this with the set that is held, and what the guard has for its approval."""
+        shown = sorted(names)
+        digest = digest_of(removals)
+        return replace(
+            self,
+            digest=digest,
+            names=tuple(shown[:SHOWN]),
+            of_names=len(shown),
+            approval=None if guard.allow_delete == digest else guard.allow_delete,
+            registry=guard.registry,
+        )
+
+    def is_approved(self, guard: Guard) -> bool:
+        """Whether the approval of the guard is of this very set."""
+        return bool(self.digest) and guard.allow_delete == self.digest
+
+    @property
+    def command(self) -> str:
+        """The command that approves the set."""
+        return (
+            f"kubectl annotate tenantregistry {self.registry} --overwrite "
+            f"{ALLOW_DELETE}={self.digest}"
+        )
 
     @property
     def message(self) -> str:
-        """The numbers, and what to do."""
+        """The numbers, what to do, and the names."""
         what = "would be deleted, none was"
         if self.resource and self.reason is GuardReason.TOO_MANY_DELETIONS:
             what = "would lose objects, none did; these rows are not written to their tenants"
         return (
-            f"{self._cause}; {self.tenants} of {self.of_tenants} tenants {what}. "
-            f"{self._remedy} annotate the registry with tenancy.ctrlruntime.dev/allow-delete: "
-            f'"{self.tenants}"'
+            f"{self._cause}; {self.tenants} of {self.of_tenants} tenants {what}. {self._refusal}"
+            f"{self._remedy} run `{self.command}`. Held: {self._named}"
         )
+
+    @property
+    def _named(self) -> str:
+        more = self.of_names - len(self.names)
+        return ", ".join(self.names) + (f" and {more} more" if more else "")
+
+    @property
+    def _refusal(self) -> str:
+        if self.approval is None:
+            return ""
+        wrong = approval_error(self.approval)
+        return f"{wrong or f'allow-delete approves another set ({self.approval}), not this one'}. "
 
     @property
     def _cause(self) -> str:
@@ -108,14 +166,30 @@ class Held:
         return "If this is meant,"
 
 
-def parse_allow_delete(annotation: str | None) -> int | None:
-    """Return the number in the override annotation. Raises ValueError, with what to write, for anything else."""
-    if annotation is None:
-        return None
-    text = annotation.strip()
-    if not text.isdecimal() or len(text) > 9 or not text.isascii():
-        raise ValueError("allow-delete must be the number of tenants that may be deleted")
-    return int(text)
+def approval_error(annotation: str | None) -> str:
+    """Return why the annotation can approve nothing, whatever is held; empty if it is a digest or absent."""
+    if annotation is None or _DIGEST.fullmatch(annotation):
+        return ""
+    return (
+        f"allow-delete must be the digest that the condition DeletionsHeld shows, 16 hex digits, not "
+        f"{annotation[:_LONGEST]!r}: it approves nothing"
+    )
+
+
+def removals_of(tenants: Iterable[ExistingTenant], cause: Cause) -> list[Removal]:
+    """Return the removals of whole tenants."""
+    return [removal(tenant.name, tenant.object_uid, cause) for tenant in tenants]
+
+
+def removal(name: str, uid: str, cause: Cause) -> Removal:
+    """Return the removal of a tenant, or of an entry of one; a tenant counts as holding state."""
+    return Removal(
+        victim=Victim(TENANT, "", name),
+        uid=uid,
+        holds_state=True,
+        cause=cause,
+        evidence=Evidence.CERTAIN,
+    )
 
 
 def guarded(
@@ -149,7 +223,8 @@ def guarded(
             recent_rows=before.rows,
             again=None if before.since is None else before.since + guard.window,
         )
-        return numbers, frozenset(tenant.name for tenant in found)
+        names = frozenset(tenant.name for tenant in found)
+        return numbers.of(removals_of(found, Cause.ROW_GONE), names, guard), names
 
     empty = reading.total == 0 and not guard.allow_empty
     if empty:

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from apis.fleet.labels import ROW_GONE, ROW_PRESENT
-from internal.tenancy.deletion_guard import Guard, GuardReason, Held, guarded
+from ctrlruntime.gate import Cause
+from internal.tenancy.deletion_guard import Guard, GuardReason, Held, guarded, removals_of
 from internal.tenancy.naming import IllegalName, tenant_name
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
 from internal.tenancy.replacements import (
@@ -164,10 +165,8 @@ class _Decision:
         self.living = [item for item in self.living if item.name not in staying]
         candidates = self._candidates(leaving) if any(item.waits for item in leaving) else []
         decided = _decided(leaving, candidates)
-        held, kept, used = self._guarded(leaving, decided)
-        uncounted = decided | self.guard.released | (kept if used else frozenset())
-        if used:
-            held, kept = None, frozenset()
+        held, kept, approved = self._guarded(leaving, decided)
+        uncounted = decided | self.guard.released | approved
         waiters = [item.leaver for item in leaving if item.waits]
         paired = pairs(waiters, candidates)
         inherits = heirs(waiters, candidates, paired)
@@ -177,10 +176,11 @@ class _Decision:
         awaited = waiting(free, states, {item.name for item in candidates} | kept)
         gone = [item for item in leaving if item.name not in kept and item.name not in awaited]
         protected = self._of_gone_templates(gone, _succeeded(leaving, candidates, paired))
+        without = self._held_for_templates(protected)
         kept_names = {item.name for item in protected}
-        limit = self.guard.allow_delete
-        if protected and not used and limit is not None and len(protected) <= limit:
-            used, protected, kept_names = True, [], set()
+        if without is not None and without.is_approved(self.guard):
+            approved |= kept_names
+            without, kept_names = None, set()
         gone = [item for item in gone if item.name not in kept_names]
         waits = [item for item in leaving if item.name in awaited]
         waits += [item for item in leaving if item.name in kept and item.name in paired]
@@ -204,8 +204,8 @@ class _Decision:
             unpaired=self._unpaired({item.name for item in (*gone, *waits)}),
             moves=moves,
             without_template=tuple(sorted(kept_names)),
-            held=held or self._held_for_templates(protected),
-            override_used=used,
+            held=held or without,
+            override_used=bool(approved),
         )
 
     def _of_gone_templates(
@@ -227,7 +227,8 @@ class _Decision:
             return None
         rows = len({item.leaver.tenant.uid for item in protected})
         names = sorted({item.leaver.tenant.template for item in protected})
-        return Held(
+        tenants = [item.leaver.tenant for item in protected]
+        held = Held(
             reason=GuardReason.TEMPLATE_GONE,
             tenants=len(protected),
             of_tenants=len(self.living),
@@ -236,6 +237,8 @@ class _Decision:
             allowed_rows=0,
             resource="The template " + ", ".join(map(repr, names)),
         )
+        removals = removals_of(tenants, Cause.TEMPLATE_GONE)
+        return held.of(removals, (tenant.name for tenant in tenants), self.guard)
 
     def _moves(self, going: set[str]) -> tuple[Move, ...]:
         """Return the tenants that move; of a row in doubt what was recorded stays."""
@@ -281,8 +284,8 @@ class _Decision:
 
     def _guarded(
         self, leaving: Sequence[_Leaving], decided: frozenset[str]
-    ) -> tuple[Held | None, frozenset[str], bool]:
-        """Return what the guard holds, the names of those tenants, and whether an approval lets them go."""
+    ) -> tuple[Held | None, frozenset[str], frozenset[str]]:
+        """Return what the guard holds, the names of those tenants, and the names that an approval lets go."""
         asked = [
             item.leaver.tenant
             for item in leaving
@@ -293,9 +296,10 @@ class _Decision:
             item for item in self.living if item.template in self.names or item.name in renamed
         ]
         held, kept = guarded(self.reading, asked, counted, self.guard, decided)
-        allowed = self.guard.allow_delete
-        used = held is not None and allowed is not None and held.tenants <= allowed
-        return held, kept, used
+        if held is None or not held.is_approved(self.guard):
+            return held, kept, frozenset()
+        rest = [item for item in asked if item.name not in kept]
+        return *guarded(self.reading, rest, counted, self.guard, decided), kept
 
     def _candidates(self, leaving: Sequence[_Leaving]) -> list[Candidate]:
         """Tenants that stay, that are to be made, or that are to be made once a row is corrected."""

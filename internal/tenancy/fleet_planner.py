@@ -80,7 +80,10 @@ class FleetPlanner:
         for message in (*lost, *paused, *self.sync.waiting(made, entry.namespace)):
             self.grouping.hold_all(message, 0)
         if reading is not None:
-            self._note_rows(reading, made)
+            for sentence in reading.problems(NAMED):
+                self.grouping.hold_all(f"rows in doubt: {sentence}", reading.invalid_rows)
+        if made.held is not None:
+            self.grouping.hold_all(f"{made.held.reason}: {made.held.message}", made.held.tenants)
         found.notes += [*decided.moved_troubles, *made.problems, *self._rollouts(decided)]
         found.notes += self._waits(registry, entry, made, template)
         refused = await self.blueprints.invalid(decided.templates, registry)
@@ -108,12 +111,6 @@ class FleetPlanner:
         owner = Owner.of(entry)
         found = self.sync.tenants.by_index(OWNER_INDEX, owner.key)
         return [item for item in found if item.deletion_timestamp is None]
-
-    def _note_rows(self, reading: Reading, made: Plan) -> None:
-        for sentence in reading.problems(NAMED):
-            self.grouping.hold_all(f"rows in doubt: {sentence}", reading.invalid_rows)
-        if made.held is not None:
-            self.grouping.hold_all(f"{made.held.reason}: {made.held.message}", made.held.tenants)
 
     def _rollouts(self, decided: Sync) -> list[str]:
         """Return which templates change their tenants in stages."""

@@ -39,6 +39,8 @@ class ExistingTenant:
     template: str
     version: str
     variables: Mapping[str, str]
+    object_uid: str = ""
+    """The UID of the Tenant; `uid` is that of its row."""
     sensitive: Mapping[str, str] | None = field(default=None, repr=False)
     intact: bool = True
     deleting: bool = False

@@ -71,7 +71,11 @@ class RegistryReports:
         An approval of deletions counts once, so its annotation is removed first.
         """
         before = find_condition(registry.status.conditions, "DeletionsHeld")
-        if made.held is not None and (before is None or before.status != "True"):
+        if made.held is not None and (
+            before is None
+            or before.status != "True"
+            or (made.held.approval is not None and before.message != made.held.message)
+        ):
             self.recorder.event(
                 registry, "Warning", made.held.reason.value, "Plan", made.held.message
             )

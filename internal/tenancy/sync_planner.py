@@ -18,7 +18,7 @@ from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Control, Definitions, Owner
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.deletion_guard import Guard, GuardReason, parse_allow_delete
+from internal.tenancy.deletion_guard import Guard, GuardReason, approval_error
 from internal.tenancy.departures import DeleteReason
 from internal.tenancy.neighbours import REGISTRY_INDEX, Neighbours, owner_of
 from internal.tenancy.plan import Plan, plan
@@ -138,11 +138,9 @@ class SyncPlanner:
     ) -> Guard:
         """Return the guard of a registry. `on_invalid` gets what is wrong with its annotation."""
         settings = registry.spec.deletion_guard
-        try:
-            allowed = parse_allow_delete(entry.annotations.get(ALLOW_DELETE))
-        except ValueError as error:
-            on_invalid(str(error))
-            allowed = None
+        approval = entry.annotations.get(ALLOW_DELETE)
+        if wrong := approval_error(approval):
+            on_invalid(wrong)
         return Guard(
             percent=settings.max_delete_percent,
             rows=settings.always_allowed_rows,
@@ -150,7 +148,8 @@ class SyncPlanner:
             recent=self.recent(registry),
             recent_values=recent_values_of(registry, self.clock()),
             allow_empty=settings.allow_empty,
-            allow_delete=allowed,
+            allow_delete=approval,
+            registry=f"{entry.name} -n {entry.namespace}",
             released=released,
             templates_approved=entry.annotations.get(APPROVE_DELETION) == "true",
         )

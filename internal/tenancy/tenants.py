@@ -186,6 +186,7 @@ class ExistingTenants:
             template=str(spec.get("templateRef", "")),
             version=str(spec.get("templateRevision", "")),
             variables=variables,
+            object_uid=entry.uid,
             intact=self._is_intact(entry, spec, owner),
             deleting=entry.deletion_timestamp is not None,
             created=entry.creation_timestamp,

@@ -16,7 +16,8 @@ from pydantic import ValidationError
 
 from apis.tenancy import DeletionPolicy, Tenant, TResource, resource_lists
 from ctrlruntime.cache.entry import Entry
-from internal.tenancy.deletion_guard import Guard, GuardReason, Held
+from ctrlruntime.gate import Cause
+from internal.tenancy.deletion_guard import Guard, GuardReason, Held, removal
 from internal.tenancy.expansion import expand, render_exactly
 from internal.tenancy.naming import ResourceKey, entry_id
 from internal.tenancy.plan import Plan, Update, UpdateReason, ValueRemoval
@@ -47,17 +48,17 @@ class ValueRemovals:
                 await asyncio.sleep(0)
         if not found:
             return made
-        held, kept, used = _held(found, guard, tenants.values(), free=not made.override_used)
+        held, kept, approved = _held(found, guard, tenants)
         return replace(
             made,
             updates=tuple(item for item in made.updates if item.tenant.name not in kept),
             value_removals=tuple(
-                replace(item, counted=not used and item.name not in guard.released)
+                replace(item, counted=item.name not in guard.released | approved)
                 for item in found
                 if item.name not in kept
             ),
             held=made.held or held,
-            override_used=made.override_used or used,
+            override_used=made.override_used or bool(approved),
         )
 
     async def _of(self, update: Update, entry: Entry | None) -> list[ValueRemoval]:
@@ -105,13 +106,13 @@ class ValueRemovals:
 
 
 def _held(
-    found: Sequence[ValueRemoval], guard: Guard, tenants: Iterable[Entry], *, free: bool
-) -> tuple[Held | None, frozenset[str], bool]:
-    """Return what the guard holds, the names of those tenants, and whether an approval lets them go.
+    found: Sequence[ValueRemoval], guard: Guard, tenants: Mapping[str, Entry]
+) -> tuple[Held | None, frozenset[str], frozenset[str]]:
+    """Return what the guard holds, the names of those tenants, and the names that an approval lets go.
 
     Each entry of a template is judged by itself: the rows that would lose objects of it against the rows that have some.
     """
-    having = _having(tenants)
+    having = _having(tenants.values())
     recent = guard.recent_values
     asked = [item for item in found if item.name not in guard.released]
     fresh = [item for item in asked if item.uid not in recent.uids]
@@ -142,10 +143,18 @@ def _held(
         item.name for item in fresh if over & {(item.template, each) for each in item.entries}
     )
     if worst is None:
-        return None, frozenset(), False
-    if free and guard.allow_delete is not None and len(kept) <= guard.allow_delete:
-        return None, frozenset(), True
-    return replace(worst, tenants=len(kept)), kept, False
+        return None, frozenset(), frozenset()
+    losers = [item for item in fresh if item.name in kept]
+    removals = [
+        removal(f"{item.name}/{entry}", tenants[item.name].uid, Cause.ROW_VALUES)
+        for item in losers
+        for entry in item.entries
+    ]
+    shown = (f"{item.name} ({', '.join(sorted(item.entries))})" for item in losers)
+    held = replace(worst, tenants=len(kept)).of(removals, shown, guard)
+    if held.is_approved(guard):
+        return None, frozenset(), kept
+    return held, kept, frozenset()
 
 
 def _having(tenants: Iterable[Entry]) -> Counter[tuple[str, str]]:

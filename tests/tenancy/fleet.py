@@ -30,7 +30,14 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.proxy import Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
-from tests.tenancy.harness import NAMESPACE_KIND, PATIENCE, TenancyHarness, is_ready, mapping
+from tests.tenancy.harness import (
+    NAMESPACE_KIND,
+    PATIENCE,
+    TenancyHarness,
+    approval_in,
+    is_ready,
+    mapping,
+)
 
 R = TypeVar("R", bound=Resource[Any, Any])
 
@@ -168,10 +175,17 @@ class Fleet:
         named = {f"ctrlruntime.dev/{key.replace('_', '-')}": v for key, v in annotations.items()}
         await self.patch(kind, name, {"metadata": {"annotations": named}})
 
-    async def allow_delete(self, tenants: object, name: str = "registry") -> None:
-        """The word that lets deletions through the guard."""
-        annotation = {"tenancy.ctrlruntime.dev/allow-delete": str(tenants)}
-        await self.patch(TenantRegistry, name, {"metadata": {"annotations": annotation}})
+    async def allow_delete(self, text: str) -> None:
+        """Set the annotation that approves deletions."""
+        annotation = {"tenancy.ctrlruntime.dev/allow-delete": text}
+        await self.patch(TenantRegistry, "registry", {"metadata": {"annotations": annotation}})
+
+    async def approve(self, message: str = "") -> None:
+        """Approve the deletions that are held, by the digest in the condition once it has the message."""
+        held = await self.until(
+            TenantRegistry, "registry", "DeletionsHeld", "True", message=message
+        )
+        await self.allow_delete(approval_in(held.message)[1])
 
     async def delete(self, kind: Kind | RESTMapping, name: str) -> None:
         """Delete an object; for a registry, approve first that its tenants go with it."""

@@ -38,7 +38,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
-from ctrlruntime.client.client import Client
+from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
 from ctrlruntime.envtest import Environment
@@ -71,6 +71,13 @@ COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
 SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
 
 T = TypeVar("T")
+
+
+def approval_in(message: str) -> tuple[str, str]:
+    """The annotation and the digest of the command that a message of the guard shows."""
+    command = message.partition("run `")[2].partition("`")[0]
+    name, _, digest = command.split()[-1].partition("=")
+    return name, digest
 
 
 def mapping(api_version: str, kind: str) -> RESTMapping:
@@ -386,17 +393,40 @@ class TenancyHarness(ManagerHarness):
         )
         return found
 
+    async def approve(self, reason: str | None = None, *, message: str = "") -> None:
+        """Approve the deletions that a registry holds, by the digest in its condition."""
+        held = await self.registry_condition("DeletionsHeld", "True", reason, message=message)
+        await self.client.patch(
+            TenantRegistry.mapping(),
+            REGISTRY,
+            {"metadata": {"annotations": dict((approval_in(held.message),))}},
+            namespace=self.namespace,
+            type=PatchType.MERGE,
+        )
+
     async def registry_condition(
-        self, kind: str, status: str, reason: str | None = None, *, name: str = REGISTRY
+        self,
+        kind: str,
+        status: str,
+        reason: str | None = None,
+        *,
+        name: str = REGISTRY,
+        message: str = "",
     ) -> Condition:
-        """Wait until a registry's condition says this; the condition."""
+        """Wait until a registry's condition says this; the condition. `message` must be part of its message."""
 
         async def look() -> Condition | None:
             registry = await self.client.get(TenantRegistry, name, namespace=self.namespace)
             return find_condition(registry.status.conditions, kind)
 
         found: Condition = await self.eventually(
-            look, lambda c: c is not None and c.status == status and reason in (None, c.reason)
+            look,
+            lambda c: (
+                c is not None
+                and c.status == status
+                and reason in (None, c.reason)
+                and message in c.message
+            ),
         )
         return found
 

@@ -128,7 +128,7 @@ async def live(harness: LeadersHarness, chosen: list[Case]) -> None:
         await metrics_are_read(fleet)
         await harness.idle(lost_after=0.5)
         fleet.delete_row("a")
-        await fleet.allow_delete(1)
+        await fleet.approve("Held: a-app")
         await deleted(harness, mark, [*resources, "tenants.tenancy.ctrlruntime.dev"])
     finally:
         harness.environment.proxy.clear()

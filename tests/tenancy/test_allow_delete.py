@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import shlex
 from pathlib import Path
 
 import pytest
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.envtest.proxy import Fail, Match
+from tests.envtest.kubectl.binaries import provisioned
+from tests.envtest.kubectl.runner import Kubectl
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import TenancyHarness, config_map
+from tests.tenancy.harness import TenancyHarness, approval_in, config_map
 
 TENANTS = "tenants.tenancy.ctrlruntime.dev"
 
@@ -29,8 +33,59 @@ async def test_a_deletion_that_fails_at_first_needs_no_second_word(tmp_path: Pat
         fleet.delete_row("a")
         fleet.delete_row("b")
         await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "EmptyResult")
-        await fleet.allow_delete(2)
+        await fleet.approve("Held: a-app, b-app")
         await harness.eventually(fleet.tenants, lambda seen: seen == [])
         assert refusal.fired == 2
         registry = await fleet.read(TenantRegistry, "registry")
         assert not registry.metadata.annotations
+
+
+@pytest.mark.criterion("G-T6")
+async def test_g_t6_the_command_in_the_condition_approves_what_it_shows_once_and_no_other_set(
+    tmp_path: Path,
+) -> None:
+    async with TenancyHarness.start(tmp_path, tls=True) as harness:
+        fleet = await Fleet.make(harness)
+        fleet.rows("a", "b", "c", "d", "e")
+        await fleet.registry()
+        await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+        await fleet.ready("a-app", "b-app", "c-app", "d-app", "e-app")
+
+        async def held(inactive: str) -> str:
+            fleet.sql(f"UPDATE tenants SET active = uid NOT IN ({inactive})")
+            shown = "Held: " + ", ".join(f"{uid}-app" for uid in inactive[1:-1].split("','"))
+            condition = await fleet.until(
+                TenantRegistry, "registry", "DeletionsHeld", "True", message=shown
+            )
+            return condition.message
+
+        first = await held("'a','b','c'")
+        assert (await fleet.event("TooManyDeletions"))["note"] == first
+        second = await held("'b','c','d'")
+        await paste(fleet, first)
+        refused = f"approves another set ({approval_in(first)[1]}), not this one"
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=refused)
+        await harness.eventually(
+            lambda: fleet.events("TooManyDeletions"),
+            lambda seen: any(refused in event["note"] for event in seen),
+        )
+        assert len(await fleet.tenants()) == 5
+        await paste(fleet, second)
+        await harness.eventually(fleet.tenants, lambda seen: seen == ["a-app", "e-app"])
+        assert not (await fleet.read(TenantRegistry, "registry")).metadata.annotations
+
+        fleet.sql("UPDATE tenants SET active = 1")
+        await fleet.ready("b-app", "c-app", "d-app")
+        await held("'b','c','d'")
+        await paste(fleet, second)
+        refused = f"approves another set ({approval_in(second)[1]})"
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=refused)
+        assert len(await fleet.tenants()) == 5
+
+
+async def paste(fleet: Fleet, message: str) -> None:
+    """Run the command that a message shows, as it stands."""
+    command = message.partition("run `")[2].partition("`")[0]
+    environment = fleet.harness.environment
+    kubectl = Kubectl(provisioned(), environment.kubeconfig("envtest"), environment.folder)
+    await asyncio.to_thread(kubectl, *shlex.split(command)[1:])

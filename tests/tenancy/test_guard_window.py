@@ -59,7 +59,7 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
         assert (
             "1 of 10 rows are gone or inactive and 2 were removed before, 2 may go" in held.message
         )
-        assert 'allow-delete: "1"' in held.message
+        assert "Held: u2-app" in held.message
         assert "It is decided again at 20" in held.message
         assert {uid for entry in await removed_rows(fleet) for uid in entry.uids} == {"u0", "u1"}
 
@@ -84,7 +84,7 @@ async def test_h_a4_one_row_at_a_time_does_not_empty_a_fleet(tmp_path: Path) -> 
         assert len(await fleet.tenants()) == 8
 
         # an approval lets them go, and leaves the window as it is
-        await fleet.allow_delete(2)
+        await fleet.approve("Held: u2-app, u3-app")
         await harness.eventually(fleet.tenants, lambda seen: len(seen) == 6)
         await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False", "NothingHeld")
         assert sum(entry.rows for entry in await removed_rows(fleet)) == 2
@@ -203,7 +203,9 @@ def test_h_a4_an_approval_counts_what_is_held_and_is_not_counted_itself() -> Non
     existing = fleet_of([f"u{number}" for number in range(10)], WEB)
     table = [row(f"u{number}", "0" if number < 3 else "1") for number in range(10)]
     found = read(table, spec())
-    approved = plan(found, [WEB], existing, Guard(window=DAY, allow_delete=3))
+    held = plan(found, [WEB], existing, Guard(window=DAY)).held
+    assert held is not None
+    approved = plan(found, [WEB], existing, Guard(window=DAY, allow_delete=held.digest))
     assert approved.override_used
     assert [item.uid for item in approved.deletes] == ["", "", ""]
     free = plan(found, [WEB], existing, Guard(window=DAY, percent=100))

@@ -198,7 +198,7 @@ async def test_h_a1_a_uid_renamed_to_an_illegal_one_removes_nothing(
     held = await fleet.until(
         TenantRegistry, "registry", "DeletionsHeld", "True", "UnidentifiedRows", message="4 of 6"
     )
-    assert 'allow-delete: "4"' in held.message
+    assert "Held: t1-app, t2-app, t3-app, t4-app" in held.message
     assert "Correct the uids" in held.message
     found = await fleet.until(
         TenantRegistry, "registry", "RowsValid", "False", "InvalidRows", message="MissingUid"
@@ -279,7 +279,7 @@ def test_h_a1_an_approval_covers_tenants_in_doubt() -> None:
     stopped = plan(found, [TEMPLATE], existing)
     assert stopped.held is not None
     assert stopped.held.reason is GuardReason.UNIDENTIFIED_ROWS
-    approved = plan(found, [TEMPLATE], existing, Guard(allow_delete=1))
+    approved = plan(found, [TEMPLATE], existing, Guard(allow_delete=stopped.held.digest))
     assert [item.name for item in approved.deletes] == ["a-web"]
 
 

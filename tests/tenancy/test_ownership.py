@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
@@ -111,15 +111,7 @@ async def test_a_foreign_object_survives_the_end_of_tenant_and_template(
     )
     await conflict(harness)
     await harness.client.delete(TenantTemplate, "web-app", namespace=harness.namespace)
-    await harness.registry_condition("DeletionsHeld", "True", "TemplateGone")
-    approval = {"metadata": {"annotations": {"tenancy.ctrlruntime.dev/allow-delete": "1"}}}
-    await harness.client.patch(
-        TenantRegistry.mapping(),
-        "registry",
-        approval,
-        namespace=harness.namespace,
-        type=PatchType.MERGE,
-    )
+    await harness.approve("TemplateGone", message="Held: a-web-app")
     await harness.gone(Tenant.mapping(), "a-web-app")
     assert await live(harness) == theirs
 

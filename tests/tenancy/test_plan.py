@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.tenancy import TenantRegistrySpec
-from internal.tenancy.deletion_guard import Guard, GuardReason, parse_allow_delete
+from internal.tenancy.deletion_guard import Guard, GuardReason, approval_error
 from internal.tenancy.departures import DeleteReason
 from internal.tenancy.plan import Plan, UpdateReason, plan
 from internal.tenancy.plan_inputs import ExistingTenant, Template
+from internal.tenancy.removal_window import RecentRemovals
 from internal.tenancy.rows import (
     FALSY,
     LARGEST_VALUE,
@@ -239,7 +241,9 @@ def test_an_empty_result_removes_nothing_and_gives_the_numbers(count: int) -> No
     assert made.held is not None
     assert made.held.reason is GuardReason.EMPTY_RESULT
     assert (made.held.tenants, made.held.of_tenants) == (2 * count, 2 * count)
-    assert f'allow-delete: "{2 * count}"' in made.held.message
+    shown = sorted(item.name for item in existing)[:10]
+    more = f" and {2 * count - 10} more" if count > 5 else ""
+    assert made.held.message.endswith(f"Held: {', '.join(shown)}{more}")
 
 
 @pytest.mark.criterion("GUARD-PERCENT")
@@ -277,16 +281,51 @@ def test_a_template_that_goes_takes_its_tenants_whatever_the_guard_says() -> Non
 
 
 @pytest.mark.criterion("GUARD-OVERRIDE")
-@pytest.mark.parametrize(("allowed", "deleted"), [(3, 0), (4, 4), (5, 4)])
-def test_the_override_holds_for_the_number_given_and_no_more(allowed: int, deleted: int) -> None:
-    made = plan(reading(), [WEB], fleet(["a", "b", "c", "d"]), Guard(allow_delete=allowed))
-    assert len(made.deletes) == deleted
-    assert made.override_used is (deleted > 0)
+@pytest.mark.criterion("G-T6")
+def test_g_t6_an_approval_is_of_one_set_and_not_of_another_of_the_same_size() -> None:
+    existing = [replace(item, object_uid=f"uid-{item.name}") for item in fleet(list("abcde"))]
+    shown = plan(reading("d", "e"), [WEB], existing).held
+    assert shown is not None
+    guard = Guard(allow_delete=shown.digest, registry="registry -n default")
+    made = plan(reading("d", "e"), [WEB], existing, guard)
+    assert [item.name for item in made.deletes] == ["a-web", "b-web", "c-web"]
+    assert made.override_used
+    other = plan(reading("a", "e"), [WEB], existing, guard)
+    recreated = [replace(item, object_uid=f"new-{item.name}") for item in existing]
+    again = plan(reading("d", "e"), [WEB], recreated, guard)
+    for refused in (other, again):
+        assert (refused.deletes, refused.override_used) == ((), False)
+        assert refused.held is not None
+        assert refused.held.digest != shown.digest
+        assert f"approves another set ({shown.digest}), not this one" in refused.held.message
+        assert (
+            "run `kubectl annotate tenantregistry registry -n default --overwrite "
+            f"tenancy.ctrlruntime.dev/allow-delete={refused.held.digest}`"
+        ) in refused.held.message
+    assert other.held is not None
+    assert other.held.message.endswith("Held: b-web, c-web, d-web")
+
+
+@pytest.mark.criterion("G-T6")
+def test_g_t6_an_approval_lets_nothing_go_that_is_held_for_another_reason() -> None:
+    existing = fleet([f"u{number}" for number in range(10)])
+    rows = [row(f"u{number}") for number in range(4, 10)]
+    recent = RecentRemovals(uids=frozenset({"u0"}), since=datetime(2026, 1, 1, tzinfo=UTC))
+    found = read([*rows, row("Bad")], spec())
+    held = plan(found, [WEB], existing, Guard(recent=recent)).held
+    assert held is not None
+    assert held.names == ("u1-web", "u2-web", "u3-web")
+    made = plan(found, [WEB], existing, Guard(recent=recent, allow_delete=held.digest))
+    assert [item.name for item in made.deletes] == ["u1-web", "u2-web", "u3-web"]
+    assert made.held is not None
+    assert (made.held.reason, made.held.names) == (GuardReason.UNIDENTIFIED_ROWS, ("u0-web",))
 
 
 @pytest.mark.criterion("GUARD-OVERRIDE")
 def test_what_a_word_let_go_stays_free_to_go_and_nothing_else() -> None:
-    first = plan(reading(), [WEB], fleet(["a", "b", "c"]), Guard(allow_delete=3))
+    held = plan(reading(), [WEB], fleet(["a", "b", "c"])).held
+    assert held is not None
+    first = plan(reading(), [WEB], fleet(["a", "b", "c"]), Guard(allow_delete=held.digest))
     assert first.override_used
     released = first.released(frozenset())
     assert released == {"a-web", "b-web", "c-web"}
@@ -304,12 +343,15 @@ def test_what_a_word_let_go_stays_free_to_go_and_nothing_else() -> None:
 
 
 @pytest.mark.criterion("GUARD-OVERRIDE")
-@pytest.mark.parametrize("text", ["", "all", "-1", "1.5", "9" * 12, "٣"])
-def test_an_override_that_is_no_number_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="number of tenants"):
-        parse_allow_delete(text)
-    assert parse_allow_delete(None) is None
-    assert parse_allow_delete(" 12 ") == 12
+@pytest.mark.parametrize("text", ["", "all", "3", "1.5", "9" * 17, "٣" * 16, "A" * 16])
+def test_g_t6_an_override_that_is_no_digest_is_refused_with_the_digest_to_use(text: str) -> None:
+    assert "16 hex digits" in approval_error(text)
+    made = plan(reading(), [WEB], fleet(["a", "b", "c"]), Guard(allow_delete=text))
+    assert (made.deletes, made.override_used) == ((), False)
+    assert made.held is not None
+    assert f"not {text!r}: it approves nothing" in made.held.message
+    assert f"allow-delete={made.held.digest}`" in made.held.message
+    assert approval_error(None) == approval_error(made.held.digest) == ""
 
 
 @pytest.mark.criterion("NAME-COLLISION")

@@ -216,6 +216,10 @@ async def test_a_deletion_that_the_guard_would_hold_is_shown_as_held(
     assert planned.code == 1
     assert "TooManyDeletions" in planned.output
     assert "2 held" in planned.output
+    await fleet.annotate(TenantRegistry, "registry", reconcile_now="1")
+    held = await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="bert")
+    assert held.message in planned.output  # the same digest, names and command
+    assert "Held: bert-app, cleo-app" in held.message
     assert "delete" not in planned.output.split("Held:")[0]
 
 

@@ -273,18 +273,10 @@ async def test_h_a3_renames_beyond_the_guard_wait_after_their_approval_too(
         await opened(harness, uid)
     before = await uids(harness)
     harness.sql("UPDATE tenants SET uid = uid || '-new'")
-    held = await harness.registry_condition("DeletionsHeld", "True", "TooManyDeletions")
-    assert 'allow-delete: "3"' in held.message
+    await harness.registry_condition("DeletionsHeld", "True", "TooManyDeletions")
     await harness.idle()
     assert await annotation(harness, "a-app", HANDS_OVER) is None
-    patch = {"metadata": {"annotations": {f"{GROUP}/allow-delete": "3"}}}
-    await harness.client.patch(
-        TenantRegistry.mapping(),
-        "registry",
-        patch,
-        namespace=harness.namespace,
-        type=PatchType.MERGE,
-    )
+    await harness.approve(message="Held: a-app, b-app, c-app")
     await harness.registry_condition("DeletionsHeld", "False")
     await stays(harness, "a-app")
     await harness.restart_manager()
@@ -474,20 +466,6 @@ async def test_h_a3_the_new_template_may_change_what_it_takes_over(harness: Tena
     assert (settings["data"], once["data"]) == ({"k": "2"}, {"k": "1"})
 
 
-async def approve(harness: TenancyHarness, tenants: int) -> None:
-    """Let so many tenants of a template that is gone go, once they are held."""
-    held = await harness.registry_condition("DeletionsHeld", "True", "TemplateGone")
-    assert f'allow-delete: "{tenants}"' in held.message
-    patch = {"metadata": {"annotations": {f"{GROUP}/allow-delete": str(tenants)}}}
-    await harness.client.patch(
-        TenantRegistry.mapping(),
-        "registry",
-        patch,
-        namespace=harness.namespace,
-        type=PatchType.MERGE,
-    )
-
-
 @pytest.mark.criterion("G-T5")
 async def test_g_t5_a_template_that_is_deleted_keeps_its_tenants_until_an_approval(
     harness: TenancyHarness,
@@ -521,7 +499,7 @@ async def test_g_t5_a_template_that_is_deleted_keeps_its_tenants_until_an_approv
     assert await uids(harness) == before
 
     await harness.client.delete(TenantTemplate, "old", namespace=harness.namespace)
-    await approve(harness, 3)
+    await harness.approve("TemplateGone", message="Held: a-old, b-old, c-old")
     for uid in "abc":
         await harness.gone(Tenant.mapping(), f"{uid}-old")
     await harness.registry_condition("DeletionsHeld", "False")
@@ -570,7 +548,7 @@ async def test_h_a3_a_template_that_goes_before_the_new_one_comes_is_a_deletion(
     await harness.template("old", configMaps=[config_map("cm", "{{ .uid }}-cm")])
     await harness.ready("a-old")
     await harness.client.delete(TenantTemplate, "old", namespace=harness.namespace)
-    await approve(harness, 1)
+    await harness.approve("TemplateGone", message="Held: a-old")
     await harness.gone(Tenant.mapping(), "a-old")
     await harness.gone(CONFIG_MAP, "a-cm")
     assert await harness.get(CONFIG_MAP, "a-cm") is None
@@ -588,7 +566,7 @@ async def test_h_a3_an_older_template_that_is_not_ready_holds_nothing(
     await harness.template("old", configMaps=[config_map("cm", "{{ .uid }}-own")])
     await harness.ready("b-old")
     await harness.client.delete(TenantTemplate, "old", namespace=harness.namespace)
-    await approve(harness, 1)
+    await harness.approve("TemplateGone", message="Held: b-old")
     await harness.gone(Tenant.mapping(), "b-old")
     assert not is_ready(await harness.tenant("b-other"))
 

@@ -176,7 +176,7 @@ def test_h_a3_what_the_guard_holds_is_paired_and_hands_nothing_over() -> None:
     assert [item.held for item in made.replacements] == [True] * 4
     existing = step(made, existing)
     assert not any(item.handing_over for item in existing)
-    approved = plan(rows, [OLD], existing, Guard(allow_delete=4))
+    approved = plan(rows, [OLD], existing, Guard(allow_delete=made.held.digest))
     assert approved.override_used
     assert approved.deletes == ()
     assert [item.uid for item in approved.replaced] == [""] * 4
@@ -383,7 +383,9 @@ def test_h_a3_a_template_that_was_there_before_is_another_one() -> None:
         replace(item, created=LATE, state=TenantState.FAILED)
         for item in carried_out(plan(table, [OLD, other], []), [])
     ]
-    assert gone(plan(table, [other], existing, Guard(allow_delete=1))) == ["u1-old"]
+    stays = plan(table, [other], existing).held
+    assert stays is not None
+    assert gone(plan(table, [other], existing, Guard(allow_delete=stays.digest))) == ["u1-old"]
     same = replace(other, version="1")
     held = plan(table, [same], [replace(item, version="1") for item in existing])
     assert waits(held) == {"u1-old": ["u1-other"]}

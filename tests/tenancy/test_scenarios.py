@@ -134,7 +134,7 @@ async def test_two_templates_make_two_tenants_of_each_row(harness: TenancyHarnes
     await fleet.gone(Tenant, "b-two")
     await fleet.delete(TenantTemplate, "two")
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", "TemplateGone")
-    await fleet.allow_delete(1)
+    await fleet.approve("Held: a-two")
     await fleet.gone(Tenant, "a-two")
     await fleet.gone(CONFIG_MAP, "a-two")
     await harness.eventually(counts, lambda seen: seen == (1, 1, 1))

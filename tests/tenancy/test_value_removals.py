@@ -93,7 +93,7 @@ async def test_g_t3_the_rows_back_or_an_approval_end_it_and_a_row_alone_goes_on(
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="5 of 5 tenants")
     fleet.row("new", plan="pro", image="eu,us")
     await fleet.there(CONFIG_MAP, "new-extra")
-    await fleet.allow_delete(5)
+    await fleet.approve("t5-app (extra)")
     for uid in UIDS[1:]:
         await fleet.gone(CONFIG_MAP, f"{uid}-extra")
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False")
