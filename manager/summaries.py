@@ -9,6 +9,8 @@ from typing import Any, Final
 
 NOT_OBSERVED: Final = "NotObserved"
 """State of an object whose present generation no controller has reported on."""
+HELD: Final = "DeletionsHeld"
+"""State of a registry that is ready and whose deletions wait for an approval: its condition."""
 FAILED: Final = frozenset({"Failed", "Error", "Halted", "Invalid", "Degraded"})
 GOOD: Final = frozenset({"Ready", "Complete", "Superseded", "Aborted", "Ok"})
 
@@ -48,11 +50,16 @@ def summary_of(manifest: Mapping[str, Any]) -> Summary:
     metadata, status = manifest.get("metadata") or {}, manifest.get("status") or {}
     conditions: list[Mapping[str, Any]] = status.get("conditions") or []
     ready = next((item for item in conditions if item.get("type") == "Ready"), {})
+    state = _state(metadata, status, ready)
+    if state in GOOD:
+        held = (item for item in conditions if item.get("type") == HELD)
+        if (found := next(held, {})).get("status") == "True":
+            state, ready = HELD, found
     return Summary(
         kind=str(manifest.get("kind", "")),
         namespace=str(metadata.get("namespace", "")),
         name=str(metadata.get("name", "")),
-        state=_state(metadata, status, ready),
+        state=state,
         since=str(ready.get("lastTransitionTime", "")),
         message=str(status.get("message") or ready.get("message") or status.get("status") or ""),
         version=str(status.get("version") or status.get("targetVersion") or ""),

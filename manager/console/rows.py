@@ -13,7 +13,7 @@ from manager.summaries import Summary, summary_of
 
 TEMPLATE: Final = f"{TENANCY}/template"
 LONGEST: Final = 300
-"""Characters of a message in a list; an object's own page has all of it."""
+"""Characters of a message in a list; an object's own page has all of it, as the page of what is held."""
 _HOLDING: Final = {"DeletionsHeld": "True", "RemovalPending": "True", "RowsValid": "False"}
 """Conditions that hold something back, and the status in which they do."""
 ENDED: Final = frozenset({"", "Done", "Pending"})
@@ -102,7 +102,7 @@ def _group(entry: Entry, status: Mapping[str, Any]) -> str:
 
 def _holds(status: Mapping[str, Any]) -> list[tuple[str, str]]:
     holds = [
-        (str(item.get("reason", "")), str(item.get("message", ""))[:LONGEST])
+        (str(item.get("reason", "")), str(item.get("message", "")))
         for item in status.get("conditions") or ()
         if _HOLDING.get(item.get("type", "")) == item.get("status", "")
     ]

@@ -212,6 +212,7 @@ async def test_a_template_without_a_rollout_is_no_rollout(console: Harness) -> N
     assert (await console.get("/rollouts/tenanttemplates/default/plain"))[0] == 404
 
 
+@pytest.mark.criterion("G-T6")
 async def test_what_is_held_back_is_listed_with_its_reason(console: Harness) -> None:
     source = {"type": "sqlite", "sqlite": {"path": "/x", "table": "t"}}
     spec = {"source": source, "valueMappings": {"uid": "id", "activate": "on"}}
@@ -221,7 +222,7 @@ async def test_what_is_held_back_is_listed_with_its_reason(console: Harness) -> 
             "type": "DeletionsHeld",
             "status": "True",
             "reason": "TooManyDeletions",
-            "message": "40 of 50 tenants would go",
+            "message": f"40 of 50 tenants would go; {'long ' * 100}. Held: t1-app and 39 more",
             "lastTransitionTime": "2026-11-23T10:00:00Z",
         }
     )
@@ -235,7 +236,13 @@ async def test_what_is_held_back_is_listed_with_its_reason(console: Harness) -> 
     await console.put(Tenant, "stuck", TENANT, {**ready(True), "pendingRemovals": [pending]})
     await console.put(Tenant, "fine", TENANT, ready(True))
     text = words(await console.page("/held"))
-    for part in ("40 of 50 tenants would go", "2 tenants name it", "pvc-protection", "stuck"):
+    for part in (
+        "40 of 50 tenants would go",
+        "Held: t1-app and 39 more",
+        "2 tenants name it",
+        "pvc-protection",
+        "stuck",
+    ):
         assert part in text
     assert "fine" not in text
     await console.client.patch(

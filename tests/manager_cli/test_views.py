@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from apis.cloud import Instance
-from apis.tenancy import Tenant
+from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.envtest import Environment
 from manager.completion import SHELLS
 from manager.kinds import KINDS
@@ -116,6 +116,32 @@ async def test_top_counts_states_and_lists_failures_first(env: Environment) -> N
     assert "src-2" in table
     assert "src-3" not in table
     assert "and 2 more" in table
+
+
+@pytest.mark.criterion("G-T6")
+async def test_g_t6_top_lists_a_registry_that_holds_deletions_with_their_names(
+    env: Environment,
+) -> None:
+    source = {"type": "sqlite", "sqlite": {"path": "/x", "table": "t"}}
+    await env.client("envtest").create(
+        {
+            "apiVersion": TenantRegistry.gvk().api_version,
+            "kind": "TenantRegistry",
+            "metadata": {"name": "rows", "namespace": "default"},
+            "spec": {"source": source, "valueMappings": {"uid": "id", "activate": "on"}},
+        }
+    )
+    message = "40 of 50 tenants would go. Held: t1-app and 39 more"
+    held = [{**ready("True")[0], "type": "DeletionsHeld", "reason": "EmptyResult"}]
+    held[0]["message"] = message
+    status = {"observedGeneration": 1, "conditions": ready("True") + held}
+    await env.client("envtest").patch_status(
+        TenantRegistry, "rows", {"status": status}, namespace="default"
+    )
+    whole = json.loads(await command(env, "top", "-o", "json"))
+    (row,) = (each for each in whole["failing"] if each["name"] == "rows")
+    assert (row["state"], row["message"]) == ("DeletionsHeld", message)
+    assert message in await command(env, "top")
 
 
 async def test_tenant_shows_each_resource_and_no_value(env: Environment) -> None:
