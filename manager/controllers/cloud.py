@@ -160,7 +160,8 @@ def _terraform_types(parts: CloudParts) -> RequestSource:
     if path is not None:
         enqueue = partial(source.enqueue, reason="its type of infrastructure changed")
         store, registry = parts.store_of(Instance), manager.metrics.registry
-        manager.add(types_file(path, parts.types, store, enqueue, registry))
+        period = parts.options.file_period
+        manager.add(types_file(path, parts.types, store, enqueue, registry, period))
     return source
 
 
@@ -204,7 +205,11 @@ def add_subresource_controllers(
         manager.add(_Closing(runs.aclose))
     if options.settings_file is not None:
         changed, registry = wakeups.settings_changed, manager.metrics.registry
-        manager.add(SettingsFile(options.settings_file, parts.definitions, changed, registry))
+        manager.add(
+            SettingsFile(
+                options.settings_file, parts.definitions, changed, registry, options.file_period
+            )
+        )
 
 
 def _ledger_keeper(
@@ -241,6 +246,7 @@ def _tools(
         fence=manager.fence,
         tracing=manager.tracing,
         told=runs.subscribe(wakeups.wake),
+        clock=parts.options.clock,
         pace=parts.options.pace,
         run_cluster=RunCluster(client=parts.objects.live_client, placement=parts.objects.placement),
     )

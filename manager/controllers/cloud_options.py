@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctrlruntime.clock import utc_now
 from internal.cloud.pace import Pace
 from manager.controllers.health_check_options import HealthCheckOptions
 
@@ -81,12 +83,16 @@ class CloudOptions:
     """File whose settings take the place of those above, and may change while the manager runs."""
     terraform_types_file: Path | None = None
     """File with the types of infrastructure, which may change while the manager runs."""
+    file_period: float = 5.0
+    """Seconds between two looks at these files: a mounted ConfigMap changes without a signal."""
     runs: RunsOptions = field(default_factory=RunsOptions)
     """Where runs execute."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
     """Where health checks of FleetRollouts may send requests."""
     pace: Pace = field(default_factory=Pace)
     """How long the driver waits for what."""
+    clock: Callable[[], datetime] = utc_now
+    """The time by which the driver schedules runs."""
 
     def limited(self, subresources: Sequence[Subresource[Any]]) -> list[Subresource[Any]]:
         """Return the subresources with the limits that the options give them."""

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry, Gauge
 
 from ctrlruntime.manager import Group
 from internal.cloud.tasks.settings import LiveDefinitions, parse_settings
-from manager.controllers.watched_file import PERIOD, WatchedFile, read_text
+from manager.controllers.watched_file import WatchedFile, read_text
 
 
 def read_settings(path: Path, definitions: LiveDefinitions) -> list[str]:
@@ -36,7 +36,8 @@ class SettingsFile:
     changed: Callable[[list[str]], None]
     """Called with the tasks that changed, so that their objects are reconciled."""
     registry: CollectorRegistry
-    period: float = PERIOD
+    period: float
+    """Seconds between two looks at the file."""
 
     async def start(self) -> None:
         """Run until cancelled."""

@@ -31,8 +31,12 @@ def types_file(
     instances: Iterable[Entry],
     enqueue: Callable[[Request], None],
     registry: CollectorRegistry,
+    period: float,
 ) -> WatchedFile:
-    """Return what keeps the types as in the file, and queues the instances of a type that changed."""
+    """Return what keeps the types as in the file, and queues the instances of a type that changed.
+
+    `period`: seconds between two looks at the file.
+    """
 
     def changed(names: list[str]) -> None:
         for entry in instances:
@@ -45,6 +49,7 @@ def types_file(
         use=lambda: types.apply(parse_types(read_text(path))),
         changed=changed,
         valid=types_gauge(registry),
+        period=period,
     )
 
 

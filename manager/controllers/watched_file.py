@@ -16,8 +16,6 @@ from internal.cloud.tasks.settings import SettingsError
 
 LARGEST: Final = 1 << 20
 """Bytes of a file that is read: as much as a ConfigMap holds."""
-PERIOD: Final = 5.0
-"""Seconds between two looks at the file: a mounted ConfigMap changes without a signal."""
 
 _log: FilteringBoundLogger = structlog.get_logger("cloud.watched_file")
 
@@ -52,9 +50,10 @@ class WatchedFile:
     changed: Callable[[list[str]], None]
     """Called with the names that changed, so that their objects are reconciled."""
     valid: Gauge
+    period: float
+    """Seconds between two looks at the file."""
     on_hangup: bool = False
     """Whether SIGHUP has it read at once. One file of a process may have that."""
-    period: float = PERIOD
 
     async def start(self) -> None:
         """Run until cancelled."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from ctrlruntime.clock import utc_now
 from ctrlruntime.manager import Manager
 from internal.cloud.pace import Pace
 from internal.cloud.subresource import Subresource
@@ -48,6 +50,7 @@ async def local_harness(
     *,
     environment: Mapping[str, str],
     pace: Pace | None = None,
+    clock: Callable[[], datetime] = utc_now,
     runs: Mapping[str, Any] | None = None,
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
     terraform_types_file: Path | None = None,
@@ -75,7 +78,10 @@ async def local_harness(
         async with LocalHarness.start(
             folder,
             options=CloudOptions(
-                runs=options, pace=pace or Pace(), terraform_types_file=terraform_types_file
+                runs=options,
+                pace=pace or Pace(),
+                clock=clock,
+                terraform_types_file=terraform_types_file,
             ),
             subresources=subresources,
         ) as harness:

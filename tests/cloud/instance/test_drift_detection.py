@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from apis.cloud import FleetRollout
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import find_condition
+from ctrlruntime.clock import utc_now
 from tests.cloud.instance.harness import instance
 from tests.cloud.instance.local_harness import local_harness
 
@@ -18,8 +20,9 @@ from tests.cloud.instance.local_harness import local_harness
 async def test_infrastructure_that_was_changed_is_reported_and_applied_on_request(
     tmp_path: Path,
 ) -> None:
-    """Wait for a time of a schedule that has one each minute."""
-    async with local_harness(tmp_path, environment={}) as harness:
+    """A schedule has a time each minute; a minute passes at once."""
+    later = timedelta()
+    async with local_harness(tmp_path, environment={}, clock=lambda: utc_now() + later) as harness:
         await harness.environment.install_crds(FleetRollout, ChangeFreeze)
         detection = {"schedule": "* * * * *", "action": "Report"}
         built = {"terraform": {"module": {"source": "./none"}}}
@@ -31,10 +34,11 @@ async def test_infrastructure_that_was_changed_is_reported_and_applied_on_reques
         before = json.loads(state.read_text())
         state.write_text(json.dumps({**before, "digest": "changed by hand"}))
 
+        later = timedelta(minutes=1)
+        await harness.restart_manager()
         found = await harness.until(
             "InstanceTerraform",
             lambda one: find_condition(one.status.conditions, "Drifted") is not None,
-            timeout=300.0,
         )
         drifted = find_condition(found.status.conditions, "Drifted")
         assert drifted is not None

@@ -13,6 +13,7 @@ from click.testing import CliRunner
 
 from apis.cloud import InstanceTerraform, WaitingReason
 from ctrlruntime.api import find_condition
+from internal.cloud.pace import Pace
 from manager.cli import main
 from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.e2e_harness import E2EHarness
@@ -50,7 +51,7 @@ def types_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 async def e2e_harness(tmp_path: Path, types_path: Path) -> AsyncIterator[E2EHarness]:
-    options = CloudOptions(terraform_types_file=types_path)
+    options = CloudOptions(terraform_types_file=types_path, file_period=0.05)
     async with E2EHarness.start(tmp_path, options=options) as made:
         yield made
 
@@ -169,7 +170,10 @@ async def test_another_type_is_planned_and_not_applied_while_it_would_replace_so
 ) -> None:
     protected = {"debug": {"enableDeletionProtection": True}}
     async with local_harness(
-        tmp_path, environment={"STAND_IN": "replace"}, terraform_types_file=types_path
+        tmp_path,
+        environment={"STAND_IN": "replace"},
+        terraform_types_file=types_path,
+        pace=Pace(waiting=0.5),
     ) as harness:
         await harness.apply(typed("src-1", "small", **protected))
         await harness.until("InstanceTerraform", lambda found: is_phase(found, "Ready"))
