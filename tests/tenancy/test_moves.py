@@ -73,7 +73,10 @@ async def test_inactive_rows_and_lost_templates_take_no_tenant_that_moves() -> N
     inactive = read([row("a", "0"), row("b")], spec())
     assert plan(inactive, [WEB], existing, Guard()).moves == moves({"a": ROW_GONE})
     assert plan(inactive, [WEB], existing, Guard()).deletes == ()
-    made = plan(reading("a", "b"), [], existing, Guard())
+    held = plan(reading("a", "b"), [], existing, Guard()).held
+    assert held is not None
+    assert held.names == ("b-web",), "a template that is gone"
+    made = plan(reading("a", "b"), [], existing, Guard(allow_delete=held.digest))
     assert [item.name for item in made.deletes] == ["b-web"]
     assert made.moves == moves({"a": ROW_GONE})
 
