@@ -162,15 +162,11 @@ def _notify_of_object(
 def _is_last_state(call: Call, entry: Entry) -> bool:
     """Whether the object that was answered is gone.
 
-    Some kinds answer a delete with their last state. And a write that takes the last finalizer off an
-    object being deleted removes it (but a Namespace has finalizers of its own, in its spec).
+    A delete is answered with the last state by some kinds: as it was before, or marked as deleted where nothing
+    holds it, as a Pod without a node is. And a write that takes the last finalizer off an object being deleted
+    removes it (but a Namespace has finalizers of its own, in its spec).
     """
-    if call.verb == "delete":
-        return entry.deletion_timestamp is None
+    if entry.deletion_timestamp is None:
+        return call.verb == "delete"
     grace = (entry.rare or {}).get("deletionGracePeriodSeconds")
-    return (
-        entry.deletion_timestamp is not None
-        and not entry.finalizers
-        and not grace
-        and call.mapping.gvk.group_kind != _NAMESPACE
-    )
+    return not entry.finalizers and not grace and call.mapping.gvk.group_kind != _NAMESPACE
