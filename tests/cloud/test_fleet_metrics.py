@@ -83,8 +83,9 @@ async def test_every_query_of_rollouts_is_served_by_a_manager(tmp_path: Path) ->
         await fleet.roll_out(NEW, waves=waves)
         await fleet.reaches("WaitingForApproval", updated=1)
         check = {"name": "errors", "prometheus": {"url": "http://prometheus", "query": "errors"}}
-        await fleet.roll_out(NEW, "checked", waves=waves, healthChecks=[check])
-        await fleet.reaches("Progressing", "checked")
+        # Newer by name, should both be of one second.
+        await fleet.roll_out(NEW, "verified", waves=waves, healthChecks=[check])
+        await fleet.reaches("Progressing", "verified")
         assert fleet.manager is not None
         text = fleet.manager.metrics.render().decode()
         # The harness runs the controller of FleetRollouts alone.
