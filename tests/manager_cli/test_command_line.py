@@ -58,6 +58,7 @@ def test_options_and_code_have_the_same_defaults() -> None:
         "health_checks",
     }
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
+    elsewhere |= {"file_period"}  # shorter in tests alone
     names = {"folder": "runs_folder"}
     for options in (
         RunOptions(),

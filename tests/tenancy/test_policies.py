@@ -176,15 +176,7 @@ async def test_retain_survives_template_and_registry_and_is_adopted_again(
     )
     await harness.client.delete(kind, name, namespace=harness.namespace)
     if gone == "template":
-        await harness.registry_condition("DeletionsHeld", "True", "TemplateGone")
-        allowed = {"metadata": {"annotations": {f"{GROUP}/allow-delete": "1"}}}
-        await harness.client.patch(
-            TenantRegistry.mapping(),
-            REGISTRY,
-            allowed,
-            namespace=harness.namespace,
-            type=PatchType.MERGE,
-        )
+        await harness.approve("TemplateGone")
     await harness.gone(Tenant.mapping(), TENANT)
     await is_orphan(harness, "TenantDeleted")
     if gone == "registry":

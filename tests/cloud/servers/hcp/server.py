@@ -345,7 +345,7 @@ class HCPServer:
     async def _task_stages(self, request: web.Request) -> web.Response:
         """Page `run-tasks/run-task-stages-and-results`, List."""
         self._run(request)
-        attributes = {"status": "failed", "harness": "post_plan"}
+        attributes = {"status": "failed", "stage": "post_plan"}
         shape = {"id": "ts-1", "type": "task-stages", "attributes": attributes}
         return _answer({"data": [shape] if self.fake_state.fail == "policy" else []})
 

@@ -392,7 +392,7 @@ async def test_a_log_that_is_text_tells_its_last_lines(bench: HCPBench) -> None:
 
 async def test_a_mandatory_policy_is_named(bench: HCPBench) -> None:
     bench.server.fake_state.fail = "policy"
-    with pytest.raises(TaskError, match="policy check hard_failed; harness post_plan failed"):
+    with pytest.raises(TaskError, match="policy check hard_failed; stage post_plan failed"):
         await bench.apply()
 
 
