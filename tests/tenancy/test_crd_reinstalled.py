@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
+import itertools
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -13,7 +13,9 @@ import pytest_asyncio
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import NoKindMatch
-from ctrlruntime.envtest.proxy import Match, StaleReads
+from ctrlruntime.envtest.proxy import LogEntry, Match, StaleReads
+from internal.tenancy import children, tenant_reconciler
+from manager.controllers.tenancy import STATUS_DEBOUNCE
 from tests.limits import CRD_SECONDS
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping, permissive
@@ -29,6 +31,8 @@ TERMINATING = (
 )
 """A server answers 403 to a write of a kind whose CRD is being deleted."""
 
+LOOKUP = 0.25
+"""Seconds between two lookups of a kind whose CRD is not there."""
 CRD = mapping("apiextensions.k8s.io/v1", "CustomResourceDefinition")
 
 
@@ -37,10 +41,12 @@ async def harness(
     shared_server: None, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[TenancyHarness]:
     folder = tmp_path_factory.mktemp("harness")
-    async with TenancyHarness.start(
-        folder, options=permissive(folder), denied=TERMINATING
-    ) as harness:
-        yield harness
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tenant_reconciler, "LAST_LOOKUP", LOOKUP)
+        async with TenancyHarness.start(
+            folder, options=permissive(folder), denied=TERMINATING
+        ) as harness:
+            yield harness
 
 
 def gadgets(name: str) -> RESTMapping:
@@ -83,16 +89,30 @@ async def test_h_a8_a_crd_deleted_and_installed_again_is_noticed_both_ways(
     await fleet.create(Tenant, "a", {"uid": "a", "templateRef": "none", **lists})
     await fleet.ready("a")
 
-    await uninstall(harness, kind)
-    told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
-    assert "the server does not serve example.com/v1 Widget; install its" in told.message
-    assert await fleet.get(CONFIG_MAP, "cm") is not None
-    # Long enough for retries to become rare: what brings the tenant back is no retry.
-    await asyncio.sleep(20)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(children, "DISCOVERY_LAG", 0.0)  # no retry brings the tenant back
+        await uninstall(harness, kind)
+        told = await fleet.until(Tenant, "a", "Ready", "False", "ResourcesFailed")
+        assert "the server does not serve example.com/v1 Widget; install its" in told.message
+        assert await fleet.get(CONFIG_MAP, "cm") is not None
+        await harness.idle(within=2 * STATUS_DEBOUNCE)
+    assert harness.manager is not None
+    [tenants] = [each for each in harness.manager.controllers if each.primary is Tenant]
+    assert tenants.ready_in() is None
     await harness.environment.install_crds(definition(kind))
     # With events alone this takes a second; the limit is for slow machines.
     await fleet.there(kind, "it")
     await fleet.ready("a")
+
+
+async def looks(harness: TenancyHarness, count: int) -> list[LogEntry]:
+    """Return the manager's next requests, so many."""
+    mark = harness.mark()
+
+    async def requests() -> list[LogEntry]:
+        return harness.requests(mark)
+
+    return await harness.eventually(requests, lambda seen: len(seen) >= count)
 
 
 async def test_h_a8_a_crd_that_is_away_costs_no_requests_of_tenants(
@@ -100,12 +120,13 @@ async def test_h_a8_a_crd_that_is_away_costs_no_requests_of_tenants(
 ) -> None:
     kind = gadgets("Gizmo")
     fleet = await with_tenant_of_uninstalled(harness, kind)
-    await asyncio.sleep(5)
+    await looks(harness, 8)  # the first follow each other sooner, and the status is written
     mark = harness.mark()
-    await asyncio.sleep(12)
+    found = await looks(harness, 5)
     assert fleet.writes(mark) == []
-    asked = [e for e in harness.environment.proxy.log.entries(mark) if e.user == "manager"]
-    assert len([e for e in asked if e.verb != "watch"]) <= 6  # the informer's own, every 10 s
+    assert {(each.verb, each.resource) for each in found} == {("get", "/apis")}
+    waits = [later.at - earlier.at for earlier, later in itertools.pairwise(found)]
+    assert min(waits) >= 0.9 * LOOKUP
     await harness.environment.install_crds(definition(kind))
     await fleet.ready("a")
 
