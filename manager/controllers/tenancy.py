@@ -15,7 +15,6 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.openapi import OpenAPISchemas
-from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
@@ -177,7 +176,7 @@ def _tenant_reconciler(
         ),
         changes=ObjectChanges(
             applier=_applier(parts),
-            remover=Remover(targets, privileges, parts.writers.pools, utc_now),
+            remover=Remover(targets, privileges, parts.writers.pools, parts.options.clock),
             intents=intents,
             pruning=pruning,
         ),
@@ -187,7 +186,7 @@ def _tenant_reconciler(
             debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
         ),
         reports=TenantReports(
-            parts.writers.statuses, parts.manager.recorder, parts.metrics, utc_now
+            parts.writers.statuses, parts.manager.recorder, parts.metrics, parts.options.clock
         ),
     )
 
@@ -201,7 +200,7 @@ def _applier(parts: TenancyParts) -> Applier:
         grants=parts.records.grants,
         privileges=parts.options.privileges,
         namespaces=lambda name: children.get(NAMESPACE, name, namespace=""),
-        clock=utc_now,
+        clock=parts.options.clock,
         on_apply=parts.metrics.applied,
         events=parts.objects.events.own,
     )
@@ -287,7 +286,7 @@ def _registry_reconciler(
         planner=_registry_planner(parts, signals, queries.types, holds),
         tenants=TenantWriter(stores.tenants, secrets, writers, awaited),
         removal=RegistryRemoval(
-            stores, secrets, writers, parts.definitions, orphan_requests, utc_now, holds
+            stores, secrets, writers, parts.definitions, orphan_requests, parts.options.clock, holds
         ),
         reports=RegistryReports(
             registries=stores.registries,
@@ -373,7 +372,7 @@ def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:
         blueprints=parts.blueprints,
         definitions=parts.definitions,
         location=types.location,
-        clock=utc_now,
+        clock=parts.options.clock,
         template_grace=timedelta(seconds=parts.options.template_grace),
     )
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.clock import utc_now
 from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
@@ -47,6 +50,8 @@ class TenancyOptions:
     protected_namespaces: frozenset[str] = frozenset()
     """Names or patterns of namespaces that nothing is written to for any tenant, nor to their
     Namespace objects; `kube-*` are always among them."""
+    clock: Callable[[], datetime] = utc_now
+    """The time by which objects age and windows end."""
 
     @property
     def privileges(self) -> Privileges:

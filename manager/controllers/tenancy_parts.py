@@ -12,7 +12,6 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.clock import utc_now
 from ctrlruntime.cluster import Cluster
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
@@ -273,7 +272,7 @@ def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None
             every_tenant=options.every_tenant_series,
         ),
         wakeups=wakeups,
-        clocks=Clocks(utc_now, time.monotonic),
+        clocks=Clocks(options.clock, time.monotonic),
     )
 
 
@@ -282,7 +281,7 @@ def _writers(manager: Manager, options: TenancyOptions, informers: TenancyInform
     return Writers(
         control=Control(manager.cache, field_manager=FIELD_MANAGER, alive=informers.exists),
         patcher=patcher,
-        statuses=StatusWriter(patcher, utc_now),
+        statuses=StatusWriter(patcher, options.clock),
         pools=WorkerPools(
             per_type=options.writes_per_type, total=options.writes_total, pace=manager.pace
         ),

@@ -26,6 +26,7 @@ from collections.abc import (
     Mapping,
 )
 from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Self, TypeVar
@@ -41,6 +42,7 @@ from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, Forbidden, NotFound
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
@@ -90,6 +92,20 @@ SECRET = mapping("v1", "Secret")
 DEPLOYMENT = mapping("apps/v1", "Deployment")
 SERVICE = mapping("v1", "Service")
 NAMESPACE_KIND = mapping("v1", "Namespace")
+
+
+class Clock:
+    """The time in UTC, as far ahead of the machine's as a test has moved it."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+
+    def __call__(self) -> datetime:
+        return utc_now() + self._ahead
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass for who reads this clock. Timers that run are not woken."""
+        self._ahead += timedelta(seconds=seconds)
 
 
 @dataclass(slots=True)
@@ -198,6 +214,11 @@ class TenancyHarness(ManagerHarness):
 
     async def add_controllers(self, manager: Manager) -> None:
         add_tenancy(manager, self.options)
+
+    def advance(self, seconds: float) -> None:
+        """Move the clock of managers ahead."""
+        assert isinstance(self.options.clock, Clock)
+        self.options.clock.advance(seconds)
 
     async def outage(self, seconds: float) -> None:
         """The API server is gone for a while, killed if it is a process, and keeps what it had."""
@@ -478,7 +499,7 @@ def definitions() -> tuple[dict[str, Any], ...]:
 
 def permissive(folder: Path, **options: object) -> TenancyOptions:
     """Options that let templates do what the tests of this system do with them."""
-    given: dict[str, Any] = {"status_period": STATUS_PERIOD, **options}
+    given: dict[str, Any] = {"status_period": STATUS_PERIOD, "clock": Clock(), **options}
     kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
     return TenancyOptions(
         sqlite_root=folder, allow_foreign_namespaces=frozenset({"*"}), allow_kinds=kinds, **given

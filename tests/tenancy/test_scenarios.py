@@ -6,7 +6,6 @@ templates (D), kinds and readiness (O), timeouts (P), restarts (S) and workloads
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -273,7 +272,7 @@ async def test_slow_is_not_failed_but_too_slow_is(harness: TenancyHarness) -> No
     fleet.row("b")
     await fleet.registry()
     await fleet.template("image", deployments=[deployment(timeoutSeconds=2)])
-    deadline = {"progressDeadlineSeconds": 6, "minReadySeconds": 0}
+    deadline = {"progressDeadlineSeconds": 3, "minReadySeconds": 0}
     await fleet.template("deadline", deployments=[deployment("d", deployment=deadline)])
     await fleet.template("slow", jobs=[job("slow", seconds="2.5", timeoutSeconds=60)])
 
@@ -307,7 +306,7 @@ async def test_an_old_deployment_that_rolls_or_loses_a_pod_is_not_failed_at_once
     await fleet.registry()
     await fleet.template(deployments=[deployment(timeoutSeconds=10, patchStrategy="replace")])
     await fleet.ready("a-app")
-    await asyncio.sleep(10.1)  # older than the timeout
+    harness.advance(10.1)  # older than the timeout
 
     # U1: a pod is evicted
     async def pods() -> list[str]:
