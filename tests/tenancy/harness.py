@@ -466,6 +466,26 @@ class TenancyHarness(ManagerHarness):
             timeout=timeout,
         )
 
+    async def synced(self, times: int = 1, namespace: str | None = None) -> None:
+        """Wait until registries have read their rows so many times more, and the manager is idle again."""
+        before = self._queries(namespace)
+
+        async def read() -> float:
+            return self._queries(namespace) - before
+
+        await self.eventually(read, lambda seen: seen >= times)
+        await self.idle()
+
+    def _queries(self, namespace: str | None) -> float:
+        assert self.manager is not None
+        return sum(
+            sample.value
+            for family in self.manager.metrics.registry.collect()
+            for sample in family.samples
+            if sample.name == "registry_query_duration_seconds_count"
+            and sample.labels["namespace"] == (namespace or self.namespace)
+        )
+
     # -- what it cost ----------------------------------------------------------------------------
 
     def mark(self) -> Mark:

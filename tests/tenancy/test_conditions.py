@@ -419,7 +419,7 @@ async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(harness: Tenanc
     fleet.row("a", plan="pro")
     fleet.row("b", plan="pro")
     await fleet.there(CONFIG_MAP, "b-cm", lambda seen: seen["data"] == {"plan": "pro"})
-    await asyncio.sleep(1)
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-cm") is None
     assert (await fleet.read(Tenant, "a-app")).status.last_handled_reconcile == ""
 
@@ -435,7 +435,7 @@ async def test_a_paused_tenant_is_left_alone_until_it_is_resumed(harness: Tenanc
     await harness.eventually(
         lambda: fleet.find(Tenant, "a-app"), lambda t: t.metadata.deletion_timestamp is not None
     )
-    await asyncio.sleep(0.5)
+    await harness.idle()
     assert await fleet.get(CONFIG_MAP, "a-cm") is not None
     await fleet.annotate(Tenant, "a-app", paused=None)
     await fleet.gone(Tenant, "a-app")
@@ -459,10 +459,10 @@ async def test_pausing_costs_one_write_and_resuming_another(harness: TenancyHarn
         mark = harness.mark()
         await fleet.annotate(kind, name, paused="true")
         await fleet.until(kind, name, "Paused", "True", "PausedByAnnotation")
-        await asyncio.sleep(0.3)
+        await harness.idle()
         await fleet.annotate(kind, name, paused=None)
         await fleet.until(kind, name, "Paused", "False", "NotPaused")
-        await asyncio.sleep(1.2)
+        await harness.idle(within=1.2)
         assert len(fleet.writes(mark)) == 2, fleet.writes(mark)
 
 
@@ -510,7 +510,7 @@ async def test_a_paused_registry_neither_queries_nor_lets_go(harness: TenancyHar
     await fleet.delete(CONFIG_MAP, "a-cm")  # tenants are worked on all the same
     await fleet.there(CONFIG_MAP, "a-cm")
     await fleet.delete(TenantRegistry, "registry")
-    await asyncio.sleep(1.2)
+    await harness.idle(within=1.2)
     assert await fleet.tenants() == ["a-app"]
     await fleet.annotate(TenantRegistry, "registry", paused=None)
     await fleet.gone(TenantRegistry, "registry")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -82,7 +81,7 @@ async def test_b1_an_idle_fleet_is_not_written_to(harness: TenancyHarness) -> No
         return [each.metadata.resource_version for each in found]
 
     before, mark = await versions(), harness.mark()
-    await asyncio.sleep(3.2)  # three syncs
+    await harness.synced(2, fleet.namespace)
     assert fleet.writes(mark) == []
     assert await versions() == before
 

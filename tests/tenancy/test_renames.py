@@ -151,7 +151,7 @@ async def test_h_a3_a_row_under_another_uid_keeps_its_tenant_until_the_new_one_i
     await stays(harness, "a-app")
     await harness.idle(within=1.5)  # statuses that were held back are written
     calm = harness.mark()
-    await harness.idle(within=1.5)  # the rows are read at least once more
+    await harness.synced()
     assert [e.name for e in harness.environment.proxy.log.entries(calm) if e.verb in WRITES] == []
     assert before.items() <= (await uids(harness)).items()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -47,7 +46,7 @@ async def old_fleet(harness: TenancyHarness, **rollout: object) -> Fleet:
     await fleet.registry()
     await put(fleet, workload("1"), **rollout)
     await fleet.ready(*NAMES)
-    await asyncio.sleep(TIMEOUT + 0.1)
+    harness.advance(TIMEOUT + 0.1)
     return fleet
 
 

@@ -110,8 +110,8 @@ async def test_r8_pods_that_start_slowly_are_waited_for_and_not_failed(
     await put(fleet, content(NEW, timeoutSeconds=60), maxSkew=1)
     (first,) = await changed_are(fleet, 1)
     await report(fleet, first, updated=2, ready=0)
-    for _ in range(3):  # syncs of the registry, each of which could go on
-        await asyncio.sleep(1)
+    for _ in range(2):
+        await harness.synced(1, fleet.namespace)  # each could go on
         assert await changed(fleet) == {first}
         assert (await fleet.read(Tenant, first)).status.failed_resources == 0
     await report(fleet, first, ready=2)

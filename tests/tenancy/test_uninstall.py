@@ -133,7 +133,7 @@ async def test_h_a9_templates_that_went_with_their_crd_take_no_tenant_along(
     await asyncio.sleep(1.1)  # the new CRD is younger than the tenants, in whole seconds
     before = await uids(harness)
     await delete_definitions(harness, TenantTemplate)
-    await asyncio.sleep(3)  # a few syncs
+    await harness.synced(2)
     assert await uids(harness) == before
     await reinstall(harness)
     found = await harness.registry_condition("TenantsSynced", "False", "TenantsNotWritten")
