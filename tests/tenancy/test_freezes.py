@@ -12,9 +12,14 @@ from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import format_time
+from ctrlruntime.backoff import BackoffOptions
+from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.cache.options import CacheOptions
+from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Fail, Match
 from ctrlruntime.json import Json
+from manager.controllers import change_freezes
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.forked_manager import fork_manager
@@ -36,6 +41,12 @@ FREEZES = "changefreezes.operations.ctrlruntime.dev"
 TENANTS = "tenants.tenancy.ctrlruntime.dev"
 SECONDS = 60.0
 """Within which changes go on once a freeze is over, on a machine that has much else to do."""
+
+
+@pytest.fixture(autouse=True)
+def counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a freeze holds is counted without a pause for what may follow."""
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
 
 
 @pytest.fixture
@@ -292,7 +303,7 @@ async def test_managers_that_start_and_are_killed_in_a_freeze_change_nothing(
             fleet.delete_row("b")
             fleet.rows("new")
             slow = harness.environment.proxy.add(
-                Delay(seconds=2.0), Match(resource=FREEZES), times=None
+                Delay(seconds=1.0), Match(resource=FREEZES), times=None
             )
             mark = harness.environment.proxy.log.mark()
             for _ in range(2):
@@ -339,8 +350,13 @@ async def generations(fleet: Fleet) -> dict[str, int]:
 
 
 @pytest.mark.asyncio
-async def test_until_the_freezes_can_be_read_nothing_changes(tmp_path: Path) -> None:
-    async with TenancyHarness.start(tmp_path) as harness:
+async def test_until_the_freezes_can_be_read_nothing_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_freezes, "SYNC_TIMEOUT", 0.5)
+    reflector = ReflectorOptions(backoff=BackoffOptions(initial=0.1, cap=0.5))
+    cache = CacheOptions(informers=InformerOptions(reflector=reflector))
+    async with TenancyHarness.start(tmp_path, cache=cache) as harness:
         fleet = await make_plain(harness, "a")
         await harness.stop_manager()
         fault = harness.environment.proxy.add(

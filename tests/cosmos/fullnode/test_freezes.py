@@ -10,6 +10,7 @@ from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
 from apis.operations import ChangeFreeze
 from apis.waiting import ChangesWaiting
 from ctrlruntime.json import Json
+from manager.controllers import change_freezes
 from tests.cosmos.fullnode.harness import (
     CONFIG_MAP,
     NAME,
@@ -31,9 +32,17 @@ SECONDS = 60.0
 """Within which changes go on once a freeze is over, on a machine that has much else to do."""
 
 
+@pytest.fixture(autouse=True)
+def counts_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a freeze holds is counted without a pause for what may follow."""
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
+
+
 async def settled(place: Place, **fields: Json) -> dict[str, str]:
     """A set whose nodes have caught up; the UIDs of its Pods."""
     await place.harness.environment.install_crds(ChangeFreeze)
+    assert place.harness.manager is not None
+    place.harness.manager.cache.notify_discovery_changed()  # it would look for the kind in a while
     await place.apply(place.node_set(**fields))
     await place.settled()
     return await place.uids()
