@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.slow]
 BEFORE = "661b417"
 """The version before, until one is released."""
 SPACE = "default"
-QUIET = 4.0
+QUIET = 2.5
 """Seconds without a write: more than counts and statuses wait for further changes."""
 READY = {"status": {"conditions": [{"type": "Ready", "status": "True"}]}}
 Manifest = dict[str, Any]
