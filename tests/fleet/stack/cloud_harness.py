@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
@@ -33,6 +33,8 @@ from ctrlruntime.resources import OWNER
 from internal.cloud.labels import INSTANCE
 from internal.cloud.pace import Pace
 from internal.cloud.runs.jobs import JobRuns
+from internal.cloud.subresources import SUBRESOURCES, kubernetes
+from internal.cloud.tasks.task import Retries
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.hub import StackOptions, add_hub
@@ -64,6 +66,12 @@ CUSTOMER = "customer"
 USERS = ("admin", "manager", CUSTOMER)
 NAME = "src-1"
 PACE = Pace(hub=1.0)
+QUICK = replace(kubernetes.DEFINITION, retries=Retries(base=1.0))
+SUBRESOURCES_QUICK = [
+    replace(item, definition=QUICK) if item.kind is InstanceKubernetes else item
+    for item in SUBRESOURCES
+]
+"""Whose workload is repaired a second after its last run."""
 
 
 @dataclass(slots=True)
@@ -105,7 +113,7 @@ class CloudFleet:
             hub = await add_hub(manager, self.hub.environment.config(self.hub_user), stack)
             there = ObjectCluster(manager, hub, field_manager="none")
             runs = JobRuns(there.live_client, RUNS, there.cache, placement=there.placement)
-            add_cloud(manager, self.options, provider=runs, hub=hub)
+            add_cloud(manager, self.options, SUBRESOURCES_QUICK, provider=runs, hub=hub)
             async with manager.running():
                 yield manager
             await runs.aclose()
