@@ -7,6 +7,7 @@ import pytest
 from cronjob import JOB, ConcurrencyPolicy, CronJob, setup
 
 from ctrlruntime.envtest.eventually import eventually, eventually_gone
+from ctrlruntime.envtest.idle import idle
 
 
 class Clock:
@@ -102,7 +103,7 @@ async def test_a_job_is_made_for_each_time_once(run_manager, envtest_client, nam
 @pytest.mark.parametrize("policy", [ConcurrencyPolicy.FORBID, ConcurrencyPolicy.REPLACE])
 async def test_policy_decides_while_a_job_runs(run_manager, envtest_client, namespace, policy):
     clock = Clock()
-    await run_manager(lambda manager: setup(manager, clock), CronJob)
+    manager = await run_manager(lambda manager: setup(manager, clock), CronJob)
     await envtest_client.create(cron(namespace, concurrencyPolicy=policy))
     clock.ahead += timedelta(hours=1)
     await poke(envtest_client, namespace)
@@ -112,6 +113,7 @@ async def test_policy_decides_while_a_job_runs(run_manager, envtest_client, name
     if policy is ConcurrencyPolicy.FORBID:
         waits = {"status": {"conditions": [{"reason": "WaitsForJob"}]}}
         await eventually(envtest_client, CronJob, "hourly", waits, namespace=namespace)
+        await idle(manager, envtest_client)
         await jobs(envtest_client, namespace, 1)
         await end(envtest_client, first, "Complete")
         await jobs(envtest_client, namespace, 2)

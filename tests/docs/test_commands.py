@@ -318,6 +318,7 @@ DOCUMENTS: dict[str, Document] = {
         steps=(
             saved_as("conftest.py"),
             saved_as("test_settings.py"),
+            saved_as("test_idle.py"),
             shell,
             in_one_program,
             in_one_program,
