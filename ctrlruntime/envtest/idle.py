@@ -161,8 +161,6 @@ class _Watched:
         for cluster in self._clusters():
             if cluster.under_way:
                 yield f"{cluster!r} has requests under way"
-            if cluster.recorder.busy:
-                yield f"{cluster!r} has events to send"
 
     def _delay(self) -> float | None:
         """Return the seconds until the next delayed request that is waited for."""

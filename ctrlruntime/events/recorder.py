@@ -112,11 +112,6 @@ class EventRecorder:
         if series is not None:
             self._enqueue(series)
 
-    @property
-    def busy(self) -> bool:
-        """Whether events are being sent; those that wait for a retry aside."""
-        return bool(len(self._queue) or self._queue.core.processing)
-
     def ready_in(self) -> float | None:
         """Return the seconds until the next retry; None if there is none."""
         return self._queue.ready_in()

@@ -12,7 +12,7 @@ import pytest
 from ctrlruntime import Builder, GroupVersionKind, Manifest, Request, Result
 from ctrlruntime.cache.events import CreateEvent, Event
 from ctrlruntime.client.client import Client
-from ctrlruntime.controller.event_dispatch import EventQueue
+from ctrlruntime.controller.event_dispatch import EventDispatcher, EventQueue
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest import idle as subject
 from ctrlruntime.envtest.eventually import TIMEOUT
@@ -298,13 +298,34 @@ async def test_an_event_that_was_lost_is_waited_for_unless_the_test_expects_it(
     assert running.recorder.done == []
 
 
+async def test_a_delay_counts_from_the_event_that_came_late(running: Running) -> None:
+    running.recorder.results = [0.05]
+    running.env.proxy.add(DelayEvents(seconds=LATE), Match(resource="configmaps"))
+    await running.client.create(config_map("a", mine=""))
+    await running.idle(within=0.1)
+    assert running.recorder.done == ["a", "a"]
+
+
+class SlowSource:
+    """A source that takes a while to report what there is."""
+
+    async def start(self, intake: EventDispatcher) -> None:
+        self._queue = intake.queue
+
+    async def wait_synced(self) -> None:
+        await asyncio.sleep(LATE)
+        self._queue.add(Request("late", namespace="default"))
+
+    async def stop(self) -> None:
+        """Do nothing."""
+
+
 async def test_a_controller_that_has_not_started_is_waited_for(env: Environment) -> None:
     """Its sources are still being read when the manager runs."""
     manager, recorder = make_manager(env.config("manager")), Recorder()
     recorder.client = manager.client
-    client = env.client("envtest")
-    await client.create(config_map("a"))
-    Builder(manager).for_(CONFIG_MAP, namespaces=["default"]).build(recorder)
+    builder = Builder(manager).for_(CONFIG_MAP, namespaces=["default"])
+    builder.watches_raw(SlowSource()).build(recorder)
     async with manager.running():
-        await idle(manager, client)
-        assert recorder.done == ["a"]
+        await idle(manager, env.client("envtest"))
+        assert recorder.done == ["-late"]
