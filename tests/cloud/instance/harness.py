@@ -137,7 +137,13 @@ class InstanceHarness(ManagerHarness):
         await self.say(kind, name, run=run, **unready, **status)
 
     async def carry_out(self, kind: str, name: str = "src-1", **status: object) -> None:
-        """A run began and succeeded."""
+        """A run began and succeeded, with what the controller wants once it has nothing left to do.
+
+        With less, a run of what a change is about to replace would be recorded, and none after it.
+        """
+        await self.there(kind, name)
+        if self.manager is not None:
+            await self.idle()
         await self.begin(kind, name)
         found = await self.there(kind, name)
         run = {"state": "Done", "outcome": "Succeeded", "finishedAt": _now()}
