@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -13,15 +12,13 @@ from apis.tenancy import GROUP, Tenant
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.gate import Cause, Evidence, Removal, Victim, digest_of
 from ctrlruntime.gate.permit import SHOWN
+from internal.removal_holds import approval_error
 from internal.tenancy.plan_inputs import ExistingTenant
 from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.removal_window import RecentRemovals
 from internal.tenancy.rows import Reading
 
 TENANT: Final = GroupKind(GROUP, Tenant.gvk().kind)
-_DIGEST: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
-_LONGEST: Final = 40
-"""Characters of an annotation that a message repeats."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,16 +161,6 @@ class Held:
         if self.again is not None:
             return f"It is decided again at {self.again:%Y-%m-%dT%H:%M:%SZ}. If this is meant,"
         return "If this is meant,"
-
-
-def approval_error(annotation: str | None) -> str:
-    """Return why the annotation can approve nothing, whatever is held; empty if it is a digest or absent."""
-    if annotation is None or _DIGEST.fullmatch(annotation):
-        return ""
-    return (
-        f"allow-delete must be the digest that the condition DeletionsHeld shows, 16 hex digits, not "
-        f"{annotation[:_LONGEST]!r}: it approves nothing"
-    )
 
 
 def removals_of(tenants: Iterable[ExistingTenant], cause: Cause) -> list[Removal]:

@@ -16,9 +16,10 @@ from apis.tenancy import TenantRegistry, TenantTemplate
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Control, Definitions, Owner
+from internal.removal_holds import approval_error
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.deletion_guard import Guard, GuardReason, approval_error
+from internal.tenancy.deletion_guard import Guard, GuardReason
 from internal.tenancy.departures import DeleteReason
 from internal.tenancy.neighbours import REGISTRY_INDEX, Neighbours, owner_of
 from internal.tenancy.plan import Plan, plan

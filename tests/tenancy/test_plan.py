@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.tenancy import TenantRegistrySpec
-from internal.tenancy.deletion_guard import Guard, GuardReason, approval_error
+from internal.removal_holds import approval_error
+from internal.tenancy.deletion_guard import Guard, GuardReason
 from internal.tenancy.departures import DeleteReason
 from internal.tenancy.plan import Plan, UpdateReason, plan
 from internal.tenancy.plan_inputs import ExistingTenant, Template

@@ -1,0 +1,159 @@
+"""What a parent holds back: its condition, its approval, and the record of what went, in its status.
+
+A parent is the object whose members a gate counts: a set of nodes, an Instance, a FleetConfig. Its
+annotation ``<group>/allow-delete`` approves the set whose digest the condition DeletionsHeld shows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+from ctrlruntime.api import Condition
+from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
+from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.client.errors import Conflict
+from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.gate import Approval, BudgetRecord, Hold, ParentState, RecordChanged
+
+HELD: Final = "DeletionsHeld"
+"""Condition of a parent: True while deletions wait for an approval."""
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+_LONGEST: Final = 40
+"""Characters of an annotation that a message repeats."""
+
+
+def allow_delete(group: str) -> str:
+    """Return the annotation that approves a held set on a parent of an API group."""
+    return f"{group}/allow-delete"
+
+
+def approval_error(annotation: str | None) -> str:
+    """Return why the annotation can approve nothing, whatever is held; empty if it is a digest or absent."""
+    if annotation is None or _DIGEST.fullmatch(annotation):
+        return ""
+    return (
+        f"allow-delete must be the digest that the condition {HELD} shows, 16 hex digits, not "
+        f"{annotation[:_LONGEST]!r}: it approves nothing"
+    )
+
+
+def approvals_of(annotations: Mapping[str, str], group: str) -> tuple[Approval, ...]:
+    """Return the approval on a parent, if there is one."""
+    text = annotations.get(allow_delete(group))
+    return (Approval(text),) if text is not None and _DIGEST.fullmatch(text) else ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """A parent, in the words of a command."""
+
+    mapping: RESTMapping
+    name: str
+    namespace: str = ""
+    """Empty for a cluster-scoped object."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def approval(self) -> str | None:
+        """The text of the annotation that approves."""
+        return self.annotations.get(allow_delete(self.mapping.gvk.group))
+
+    def command(self, digest: str) -> str:
+        """Return the command that approves a set."""
+        kind, group = self.mapping.gvk.kind.lower(), self.mapping.gvk.group
+        place = f" -n {self.namespace}" if self.namespace else ""
+        return (
+            f"kubectl annotate {kind} {self.name}{place} --overwrite {allow_delete(group)}={digest}"
+        )
+
+    def message(self, hold: Hold) -> str:
+        """Return what is held and why, and what to do."""
+        given, wrong = self.approval, approval_error(self.approval)
+        if not wrong and given is not None and given != hold.digest:
+            wrong = f"allow-delete approves another set ({given}), not this one"
+        refusal = f" {wrong}." if wrong else ""
+        return f"{hold.message}.{refusal} If this is meant, run `{self.command(hold.digest)}`"
+
+
+def report_held(
+    conditions: Conditions, parent: Parent, hold: Hold | None, *, generation: int, now: datetime
+) -> bool:
+    """Record the condition DeletionsHeld; none before the first hold. Return whether it is news for an event."""
+    before = find_condition(conditions, HELD)
+    if hold is None and before is None:
+        return False
+    after = held_condition(parent, hold, generation)
+    set_condition(conditions, after, now)
+    return hold is not None and (
+        before is None or before.status != "True" or before.message != after.message
+    )
+
+
+def held_condition(parent: Parent, hold: Hold | None, generation: int) -> Condition:
+    """Return the condition DeletionsHeld."""
+    if hold is None:
+        return new_condition(
+            HELD, False, "NothingHeld", "No deletion waits.", generation=generation
+        )
+    return new_condition(HELD, True, "Held", parent.message(hold), generation=generation)
+
+
+@dataclass(slots=True)
+class StatusRecords:
+    """The record of one parent in `status.removals`; a RecordStore.
+
+    `state` returns what the gate needs to know of the parent as it was read, but approvals and record.
+    """
+
+    patcher: ObjectPatcher
+    mapping: RESTMapping
+    name: str
+    namespace: str
+    uid: str
+    state: Callable[[Mapping[str, Any]], ParentState]
+    _read: BudgetRecord = field(init=False, default_factory=BudgetRecord)
+
+    async def load(self) -> tuple[ParentState, str]:
+        """Return what is known of the parent, read live, and its version.
+
+        Raises NotFound, and RecordChanged where another object has its name now.
+        """
+        found = await self.patcher.client.get(
+            self.mapping, self.name, namespace=self.namespace or None
+        )
+        metadata = found["metadata"]
+        if metadata["uid"] != self.uid:
+            raise RecordChanged
+        self._read = BudgetRecord.of((found.get("status") or {}).get("removals"))
+        annotations = metadata.get("annotations") or {}
+        parent = replace(
+            self.state(found),
+            approvals=approvals_of(annotations, self.mapping.gvk.group),
+            record=self._read,
+        )
+        return parent, metadata["resourceVersion"]
+
+    async def save(self, record: dict[str, dict[str, int]], version: str) -> None:
+        """Store the record. Raises RecordChanged if the parent has another version, or is gone."""
+        before = self._read.to_dict()
+        fields: dict[str, dict[str, int | None]] = {
+            part: {**dict.fromkeys(before.get(part, ())), **record.get(part, {})}
+            for part in before.keys() | record.keys()
+        }
+        try:
+            there = await self.patcher.patch_status(
+                self.mapping,
+                self.name,
+                {"removals": fields},
+                namespace=self.namespace,
+                uid=self.uid,
+                resource_version=version,
+            )
+        except Conflict as error:
+            raise RecordChanged from error
+        if not there:
+            raise RecordChanged
