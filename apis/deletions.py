@@ -40,3 +40,5 @@ class Removals(ApiModel):
     """When each object that holds state was permitted to go, by UID."""
     used: dict[str, int] = Field(default_factory=dict)
     """When each approval was used, by digest."""
+    approved: dict[str, int] = Field(default_factory=dict)
+    """When each object of an approved set was approved, by UID; within an hour its removal goes on."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timedelta
 from math import ceil
 from typing import Final, Self
@@ -31,6 +31,8 @@ class BudgetRecord:
     """When each object that holds state was permitted to go, by UID."""
     used: Mapping[str, int] = field(default_factory=dict)
     """When each approved digest was used."""
+    approved: Mapping[str, int] = field(default_factory=dict)
+    """When each object of an approved set was approved, by UID: within an hour a removal of it goes on."""
 
     @classmethod
     def of(cls, data: object) -> Self:
@@ -42,12 +44,23 @@ class BudgetRecord:
             return cls()
         if not isinstance(data, Mapping):
             raise ValueError(f"a record of removals is an object, not {type(data).__name__}")
-        return cls(*(_times(data.get(name), name) for name in ("members", "state", "used")))
+        return cls(**{name: _times(data.get(name), name) for name in _PARTS})
 
     def to_dict(self) -> dict[str, dict[str, int]]:
         """Return the record as JSON data; parts that are empty are left out."""
-        parts = {"members": self.members, "state": self.state, "used": self.used}
+        parts: dict[str, Mapping[str, int]] = {name: getattr(self, name) for name in _PARTS}
         return {name: dict(sorted(part.items())) for name, part in parts.items() if part}
+
+    def with_approved(
+        self, removals: Sequence[Removal], digest: str, now: datetime
+    ) -> BudgetRecord:
+        """Return the record after the approval of a set, which is used by that."""
+        at = ceil(now.timestamp())
+        approved = {**self.approved, **{each.uid: at for each in removals}}
+        return replace(self, used={**self.used, digest: at}, approved=approved)
+
+
+_PARTS: Final = tuple(each.name for each in fields(BudgetRecord))
 
 
 def _times(part: object, name: str) -> dict[str, int]:
@@ -91,7 +104,10 @@ class Budget:
         kept = _within(record.used, now, self.window)
         used = {each: at for each, at in record.used.items() if each in given or each in kept}
         return BudgetRecord(
-            _within(record.members, now, self.window), _within(record.state, now, HOUR), used
+            _within(record.members, now, self.window),
+            _within(record.state, now, HOUR),
+            used,
+            _within(record.approved, now, HOUR),
         )
 
     def charge(
@@ -104,7 +120,9 @@ class Budget:
         at = ceil(now.timestamp())
         losing = {each.counted_as: at for each in removals}
         going = {each.uid: at for each in removals if each.holds_state}
-        after = BudgetRecord({**record.members, **losing}, {**record.state, **going}, record.used)
+        after = replace(
+            record, members={**record.members, **losing}, state={**record.state, **going}
+        )
         allowed = self.allowed(members)
         if losing.keys() - record.members.keys() and len(after.members) > allowed:
             return (

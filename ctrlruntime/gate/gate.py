@@ -31,7 +31,7 @@ NO_PARENT: Final = ParentState()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """A permit for each of the removals, or a hold of all of them.
+    """Permits for what may go, and a hold of all the rest: of the whole set, or of what was not approved.
 
     `record` is the parent's from now on. Store it before a permit is used, on the condition that nothing
     was stored since it was read; else decide again.
@@ -68,23 +68,28 @@ class Gate:
         record = budget.current(parent.record, now, given)
         if not removals:
             return Decision(record=record)
-        hold = _hold(removals, parent)
-        if hold is not None:
-            return Decision(hold=hold, record=record)
-        digest = digest_of(removals)
-        if digest in given and digest not in record.used:
-            used = {**record.used, digest: int(now.timestamp())}
-            approved = BudgetRecord(record.members, record.state, used)
-            return Decision(permits=tuple(map(grant, removals)), record=approved)
-        if parent.protection:
-            return Decision(hold=Hold.of(removals, parent.protection), record=record)
-        if self.budget is None:
-            return Decision(permits=tuple(map(grant, removals)), record=record)
-        counted = [each for each in removals if not each.in_rollout]
-        charged = self.budget.charge(record, counted, members=parent.members, now=now)
-        if isinstance(charged, str):
-            return Decision(hold=Hold.of(removals, charged), record=record)
-        return Decision(permits=tuple(map(grant, removals)), record=charged)
+        if firm := _hold(removals, parent):
+            return Decision(hold=firm, record=record)
+        # An approved set may take several passes, and a restart in the midst: the rest of it is approved as well.
+        allowed = [each for each in removals if each.uid in record.approved]
+        pending = [each for each in removals if each.uid not in record.approved]
+        digest = digest_of(pending)
+        if pending and digest in given and digest not in record.used:
+            record = record.with_approved(pending, digest, now)
+            allowed, pending = list(removals), []
+        hold: Hold | None = None
+        if pending and parent.protection:
+            hold = Hold.of(pending, parent.protection)
+        elif pending and self.budget is not None:
+            counted = [each for each in pending if not each.in_rollout]
+            charged = budget.charge(record, counted, members=parent.members, now=now)
+            if isinstance(charged, str):
+                hold = Hold.of(pending, charged)
+            else:
+                record = charged
+        if hold is None:
+            allowed = list(removals)
+        return Decision(permits=tuple(map(grant, allowed)), hold=hold, record=record)
 
 
 def _hold(removals: Sequence[Removal], parent: ParentState) -> Hold | None:

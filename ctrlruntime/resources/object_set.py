@@ -163,11 +163,11 @@ async def _answers(
     if policy.decide is None or not permitted:
         return answers
     decision = await policy.decide([each.removal for each in permitted.values()])
-    if decision.hold is not None:
-        return {**answers, **dict.fromkeys(permitted, decision.hold)}
-    decided = {each.removal.uid: each for each in decision.permits}
-    left = {uid: Hold.of([each.removal], "no permit was given") for uid, each in permitted.items()}
-    return {**answers, **left, **decided}
+    left = {
+        uid: decision.hold or Hold.of([each.removal], "no permit was given")
+        for uid, each in permitted.items()
+    }
+    return {**answers, **left, **{each.removal.uid: each for each in decision.permits}}
 
 
 def _key(entry: Entry) -> ObjectKey:

@@ -245,9 +245,29 @@ def test_an_approval_is_of_one_set_and_counts_once(
     assert digest_of(reversed(shown)) == digest_of(shown)
     first = gate.removals(shown, now=START, parent=parent)
     assert {each.removal for each in first.permits} == set(shown)
-    for days in (0, 400):
-        again = replace(parent, record=stored(first.record))
-        later = START + timedelta(days=days)
-        spent_again = BudgetRecord({"someone": int(later.timestamp())}, {}, again.record.used)
-        again = replace(again, record=spent_again)
-        assert gate.removals(shown, now=later, parent=again).permits == ()
+    for wait in (timedelta(0), HOUR, timedelta(days=400)):
+        now = START + wait
+        spent_again = replace(stored(first.record), members={"someone": int(now.timestamp())})
+        again = replace(parent, record=spent_again)
+        rest, new = gate.removals(shown[1:], now=now, parent=again), digest_of(shown[1:])
+        # An hour to go on with the set that was approved; the approval itself is used.
+        assert len(rest.permits) == (len(shown[1:]) if wait < HOUR else 0)
+        assert gate.removals(shown, now=now, parent=again).record.used.keys() == {digest_of(shown)}
+        assert new not in rest.record.used
+        other_uids = [replace(each, uid=f"{each.uid}-again") for each in shown]
+        assert gate.removals(other_uids, now=now, parent=again).permits == ()
+
+
+@settings(max_examples=EXAMPLES)
+@given(sets(), sets())
+def test_what_was_approved_goes_and_what_came_later_is_held_by_itself(
+    shown: list[Removal], later: list[Removal]
+) -> None:
+    gate = Gate(budget=Budget(max_percent=0, max_with_state=0))
+    spent = BudgetRecord(members={"someone": int(START.timestamp())})
+    parent = ParentState(members=3, approvals=[Approval(digest_of(shown))], record=spent)
+    first = gate.removals(shown, now=START, parent=parent)
+    new = [each for each in later if each.uid not in first.record.approved]
+    both = gate.removals([*shown, *new], now=START, parent=replace(parent, record=first.record))
+    assert {each.removal for each in both.permits} == set(shown)
+    assert (both.hold.digest if both.hold else "") == (digest_of(new) if new else "")

@@ -131,7 +131,10 @@ async def test_an_approval_of_the_digest_counts_once(env: Environment) -> None:
     await env.client("admin").patch(Nodes, "hub", patch, namespace="default")
     assert (await decide(gate, claims("a", "b"), kept, lambda: NOW)).hold is not None
     assert len((await decide(gate, claims("a", "b", "c"), kept, lambda: NOW)).permits) == 3
-    assert (await decide(gate, claims("a", "b", "c"), kept, lambda: NOW)).hold is not None
+    rest = await decide(gate, claims("b", "c"), await records(env), lambda: NOW)
+    assert len(rest.permits) == 2
+    later = NOW + timedelta(hours=1)
+    assert (await decide(gate, claims("a", "b", "c"), kept, lambda: later)).hold is not None
 
 
 async def test_a_parent_that_was_made_again_is_another(env: Environment) -> None:
