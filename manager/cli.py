@@ -26,7 +26,7 @@ COMMANDS: Final = {
     "render": "manager.render",
     "plan": "manager.plan",
     "rollout": "manager.rollout",
-    "approve": "manager.rollout",
+    "approve": "manager.approve",
     "freeze": "manager.freeze",
     "top": "manager.top",
     "tenant": "manager.tenant",

@@ -184,6 +184,18 @@ def approve(
     namespace: str,
 ) -> None:
     """Let a wave of a FleetRollout begin: for its version, selector and waves as they are now."""
+    approve_wave(name, wave, digest, kubeconfig, context, namespace)
+
+
+def approve_wave(
+    name: str,
+    wave: str | None,
+    digest: str | None,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+) -> None:
+    """Approve a wave of a FleetRollout. Raises ClickException if it needs none, or is not what was shown."""
 
     async def write(client: Client) -> str:
         found = await find_target(client, name, namespace)

@@ -1,0 +1,167 @@
+"""`manager approve`: what waits for a person, and the approval of one such set."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from apis.cloud import Instance
+from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.fleet import FleetConfig
+from apis.tenancy import TenantRegistry, TenantTemplate
+from ctrlruntime.client.client import Client, PatchType
+from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from internal.removal_holds import HELD, allow_delete
+from manager.cluster_flags import cluster_options, talk
+from manager.rollout import approve_wave
+from manager.tables import Column, output_option, print_rows
+
+PARENTS: Final[tuple[type[Any], ...]] = (
+    TenantRegistry,
+    TenantTemplate,
+    Instance,
+    CosmosFullNode,
+    ScheduledVolumeSnapshot,
+    StatefulJob,
+    FleetConfig,
+)
+"""Kinds whose condition DeletionsHeld names what waits."""
+_COLUMNS: Final = (
+    Column("KIND", "kind"),
+    Column("NAMESPACE", "namespace"),
+    Column("NAME", "name"),
+    Column("DIGEST", "digest"),
+    Column("REASON", "reason", wide=True),
+    Column("SINCE", "since", wide=True),
+    Column("MESSAGE", "message"),
+)
+_APPROVES: Final = re.compile(r"allow-delete=([0-9a-f]{16})\b", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class HeldSet:
+    """Deletions that wait for an approval."""
+
+    kind: str
+    namespace: str
+    name: str
+    digest: str
+    """Empty where no approval lifts the hold."""
+    reason: str
+    since: str
+    message: str
+
+
+@click.command()
+@click.argument("target", metavar="[KIND/NAME | NAME]", required=False)
+@click.option("--list", "only_list", is_flag=True, help="List the deletions that wait.")
+@click.option("-A", "--all-namespaces", is_flag=True, help="With --list: those of every namespace.")
+@click.option("--digest", help="Approve only the set, or the wave, of this digest.")
+@click.option("--wave", help="The wave of a FleetRollout; default: the one in progress.")
+@output_option
+@cluster_options
+def approve(
+    target: str | None,
+    only_list: bool,
+    all_namespaces: bool,
+    digest: str | None,
+    wave: str | None,
+    output: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+) -> None:
+    """Let held deletions happen, once, or a wave of a FleetRollout begin.
+
+    KIND/NAME is an object whose condition DeletionsHeld shows the --digest of what is held, such as
+    tenantregistry/customers. NAME alone is a FleetRollout.
+    """
+    if only_list:
+        place = None if all_namespaces else namespace
+        held, unread = talk(kubeconfig, context, lambda client: held_sets(client, place))
+        print_rows([asdict(each) for each in held], _COLUMNS, output)
+        for each in unread:
+            click.echo(f"{each}: you may not list them here", err=True)
+        return
+    if target is None:
+        raise click.UsageError("name what is approved; `manager approve --list` shows what waits")
+    kind = _parent(target.partition("/")[0]) if "/" in target else None
+    if kind is None:
+        approve_wave(target, wave, digest, kubeconfig, context, namespace)
+        return
+    name = target.partition("/")[2]
+    found = talk(
+        kubeconfig, context, lambda client: _approve(client, kind, name, namespace, digest)
+    )
+    click.echo(f"{target}: approved once: {found.message}")
+
+
+async def held_sets(client: Client, namespace: str | None) -> tuple[list[HeldSet], list[str]]:
+    """Return what waits for an approval, and the kinds that the user may not list."""
+    found: list[HeldSet] = []
+    unread: list[str] = []
+    for kind in PARENTS:
+        gvk = kind.gvk()
+        try:
+            listed = await client.list(gvk, namespace if kind.mapping().namespaced else None)
+        except (NotFound, NoKindMatch):
+            continue
+        except Forbidden:
+            unread.append(gvk.kind)
+            continue
+        found += [held for item in listed if (held := _held(gvk.kind, item)) is not None]
+    return sorted(found, key=lambda each: (each.kind, each.namespace, each.name)), unread
+
+
+def _held(kind: str, manifest: Mapping[str, Any]) -> HeldSet | None:
+    """Return what the object's condition holds."""
+    metadata = manifest["metadata"]
+    for condition in (manifest.get("status") or {}).get("conditions") or ():
+        if condition.get("type") == HELD and condition.get("status") == "True":
+            message = str(condition.get("message", ""))
+            digest = _APPROVES.search(message)
+            return HeldSet(
+                kind,
+                metadata.get("namespace", ""),
+                metadata["name"],
+                digest[1] if digest else "",
+                str(condition.get("reason", "")),
+                str(condition.get("lastTransitionTime", "")),
+                message,
+            )
+    return None
+
+
+def _parent(word: str) -> type[Any] | None:
+    """Return the kind of that name, in the words that kubectl takes."""
+    for kind in PARENTS:
+        options = kind.kind_options
+        if word.lower() in {options.singular, options.plural, *options.short_names}:
+            return kind
+    return None
+
+
+async def _approve(
+    client: Client, kind: type[Any], name: str, namespace: str, digest: str | None
+) -> HeldSet:
+    mapping = kind.mapping()
+    place = namespace if mapping.namespaced else None
+    manifest = await client.get(mapping, name, namespace=place)
+    found = _held(mapping.gvk.kind, manifest)
+    if found is None:
+        raise click.ClickException(f"{name}: nothing that it wants to delete waits")
+    if not found.digest:
+        raise click.ClickException(f"{name}: no approval lifts this: {found.message}")
+    if digest != found.digest:
+        wrong = "another set is held by now" if digest else "name the set that you have read"
+        raise click.ClickException(
+            f"{name}: {wrong}: {found.message} Approve it with --digest {found.digest}"
+        )
+    patch = {"metadata": {"annotations": {allow_delete(mapping.gvk.group): digest}}}
+    await client.patch(mapping, name, patch, namespace=place, type=PatchType.MERGE)
+    return found

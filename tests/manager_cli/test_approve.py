@@ -1,0 +1,119 @@
+"""`manager approve`: what is held on any parent is listed with its digest, and approved by that alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import yaml
+
+from ctrlruntime.api.conditions import conditions_to_wire
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.envtest import Environment
+from ctrlruntime.gate import Cause, Evidence, Hold, Removal, Victim
+from internal.removal_holds import Parent, allow_delete, held_condition
+from manager.approve import PARENTS
+from tests.docs.blocks import ROOT
+from tests.manager_cli.program import Program
+
+pytestmark = pytest.mark.criterion("G-T6")
+SAMPLES = {
+    manifest["kind"]: manifest
+    for path in sorted((ROOT / "config" / "samples").glob("*.yaml"))
+    for manifest in yaml.safe_load_all(path.read_text())
+    if manifest and manifest["kind"] in {kind.gvk().kind for kind in PARENTS}
+}
+
+
+def name_of(kind: type[Any]) -> str:
+    return str(SAMPLES[kind.gvk().kind]["metadata"]["name"])
+
+
+def hold_on(kind: type[Any]) -> Hold:
+    removals = [
+        Removal(
+            victim=Victim(GroupKind("", "PersistentVolumeClaim"), "default", f"disk-{number}"),
+            uid=f"uid-{number}",
+            holds_state=True,
+            cause=Cause.SPEC_CHANGED,
+            evidence=Evidence.CERTAIN,
+            parent=kind.gvk().kind,
+        )
+        for number in range(12)
+    ]
+    return Hold.of(removals, "12 objects that hold state would go within an hour; 1 may")
+
+
+async def put_held(env: Environment, kind: type[Any]) -> Hold:
+    """Create the sample of a kind, whose condition shows a hold."""
+    mapping, hold = kind.mapping(), hold_on(kind)
+    metadata: dict[str, str] = {"name": name_of(kind)} | (
+        {"namespace": "default"} if mapping.namespaced else {}
+    )
+    client = env.client("envtest")
+    await client.create({**SAMPLES[mapping.gvk.kind], "metadata": metadata})
+    parent = Parent(mapping=mapping, name=metadata["name"], namespace=metadata.get("namespace", ""))
+    condition = held_condition(parent, hold, 1)
+    condition.last_transition_time = datetime(2026, 3, 1, tzinfo=UTC)
+    status = {"conditions": conditions_to_wire([condition])}
+    namespace = metadata.get("namespace")
+    await client.patch_status(kind, metadata["name"], {"status": status}, namespace=namespace)
+    return hold
+
+
+@pytest.fixture
+async def env() -> AsyncIterator[Environment]:
+    async with Environment() as made:
+        await made.install_crds(*PARENTS)
+        yield made
+
+
+async def approve(env: Environment, *arguments: str, code: int = 0) -> str:
+    kubeconfig = str(env.kubeconfig("admin"))
+    async with await Program.start("approve", *arguments, "--kubeconfig", kubeconfig) as program:
+        assert await program.wait() == code, program.output
+        return program.output
+
+
+async def test_what_is_held_on_every_kind_is_listed_and_approved_by_its_digest(
+    env: Environment,
+) -> None:
+    held = {kind: await put_held(env, kind) for kind in PARENTS}
+    listed = json.loads(await approve(env, "--list", "-o", "json"))
+    assert {each["kind"]: each["digest"] for each in listed} == {
+        kind.gvk().kind: hold.digest for kind, hold in held.items()
+    }
+    table = await approve(env, "--list", "-A")
+    assert all(hold.digest in table for hold in held.values())
+    for kind, hold in held.items():
+        options = kind.kind_options
+        assert options is not None
+        refused = await approve(env, f"{options.singular}/{name_of(kind)}", code=1)
+        assert f"--digest {hold.digest}" in refused
+        assert "disk-0 (SpecChanged)" in refused
+        assert "and 2 more" in refused
+        names = (options.plural, options.singular, *options.short_names)
+        await approve(env, f"{names[-1]}/{name_of(kind)}", "--digest", hold.digest)
+        namespace = "default" if kind.mapping().namespaced else None
+        found = await env.client("admin").get(kind.mapping(), name_of(kind), namespace=namespace)
+        assert found["metadata"]["annotations"] == {allow_delete(kind.gvk().group): hold.digest}
+
+
+async def test_another_digest_and_an_object_that_holds_nothing_are_refused(
+    env: Environment,
+) -> None:
+    kind = PARENTS[0]
+    await put_held(env, kind)
+    name = f"{kind.gvk().kind}/{name_of(kind)}"
+    wrong = await approve(env, name, "--digest", "0123456789abcdef", code=1)
+    assert "another set is held by now" in wrong
+    assert "12 objects that hold state" in wrong
+    client = env.client("envtest")
+    await client.patch_status(
+        kind, name_of(kind), {"status": {"conditions": []}}, namespace="default"
+    )
+    assert "nothing that it wants to delete waits" in await approve(env, name, code=1)
+    assert "approve --list" in await approve(env, code=2)
