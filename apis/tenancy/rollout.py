@@ -49,8 +49,12 @@ class OnHalt(StrEnum):
 
 
 class TemplateRollout(ApiModel):
-    """How a change of the template's content reaches its tenants. Changes of rows do not wait for it."""
+    """How a change of the template's content reaches its tenants; with ``rows``, changes of their rows too."""
 
+    rows: bool = False
+    """Whether changed values of rows take part: budget, canary, halt and rollback are then for both together, and a
+    rollback returns a tenant to the values that it had before, but not to sensitive ones. New rows do not wait.
+    Default: a changed row reaches its tenants at once."""
     max_skew: NumberOrPercentage | None = None
     """Tenants that may change at once: a number, or a percentage of the template's tenants (rounded down,
     at least 1). Default and 0: all of them. A fix of a failed tenant does not count."""

@@ -88,7 +88,7 @@ class Blueprints:
     renderer: Renderer
     privileges: Privileges = field(default_factory=Privileges)
     _prepared: VersionMemo[Key, Blueprint | None] = field(default_factory=VersionMemo)
-    _strategies: VersionMemo[Key, Strategy | None] = field(default_factory=VersionMemo)
+    _rollouts: VersionMemo[Key, tuple[Strategy, bool] | None] = field(default_factory=VersionMemo)
     _verdicts: VersionMemo[Key, Verdict] = field(default_factory=VersionMemo)
 
     def of(self, entries: Iterable[Entry]) -> dict[str, Blueprint]:
@@ -107,7 +107,13 @@ class Blueprints:
 
     def strategy(self, entry: Entry) -> Strategy | None:
         """Return how a template is rolled out; None: to all tenants at once, or it cannot be read."""
-        return self._strategies.compute(entry.key, _version(entry), lambda: _strategy(entry))
+        found = self._rollout(entry)
+        return None if found is None else found[0]
+
+    def stages_rows(self, entry: Entry) -> bool:
+        """Whether changed rows take part in the rollout of a template."""
+        found = self._rollout(entry)
+        return found is not None and found[1]
 
     async def verdict(self, entry: Entry) -> Verdict:
         """Return what is wrong with a template."""
@@ -123,8 +129,11 @@ class Blueprints:
 
     def forget(self, namespace: str, name: str) -> None:
         """Forget a template that is gone."""
-        for memo in (self._prepared, self._verdicts, self._strategies):
+        for memo in (self._prepared, self._verdicts, self._rollouts):
             memo.forget((namespace, name))
+
+    def _rollout(self, entry: Entry) -> tuple[Strategy, bool] | None:
+        return self._rollouts.compute(entry.key, _version(entry), lambda: _rollout(entry))
 
     def _blueprint(self, entry: Entry) -> Blueprint | None:
         return self._prepared.compute(entry.key, _version(entry), lambda: _blueprint(entry))
@@ -274,12 +283,12 @@ def _version(entry: Entry) -> tuple[str, int]:
     return entry.uid, entry.generation
 
 
-def _strategy(entry: Entry) -> Strategy | None:
+def _rollout(entry: Entry) -> tuple[Strategy, bool] | None:
     try:
         rollout = entry.typed(TenantTemplate).spec.rollout
     except ValidationError:
         return None
-    return None if rollout is None else strategy_of(rollout)
+    return None if rollout is None else (strategy_of(rollout), rollout.rows)
 
 
 def _blueprint(entry: Entry) -> Blueprint | None:

@@ -23,6 +23,14 @@ class Template:
     created: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedRow:
+    """The variables of a row as a tenant had them before a rollout changed it, with their revision."""
+
+    revision: str
+    variables: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTenant:
     """A tenant of the registry as it stands in the cluster.
@@ -57,6 +65,8 @@ class ExistingTenant:
     labels: Mapping[str, str] = field(default_factory=dict)
     change: Change | None = None
     """The last change by a rollout of its template."""
+    previous_row: RecordedRow | None = None
+    """What the row was before that change, if rows take part in rollouts."""
     health_since: datetime | None = None
     """When it last became ready or lost readiness; read for tenants with a `change` only."""
 
@@ -74,3 +84,5 @@ class DesiredTenant:
     row: ActiveRow
     version: str = ""
     change: Change | None = None
+    previous_row: RecordedRow | None = None
+    """Recorded with the change: what the row was before."""

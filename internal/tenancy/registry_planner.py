@@ -26,6 +26,7 @@ from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.registry_state import PlannedFor, RegistryState
 from internal.tenancy.removal_window import recent_of, recent_values_of
 from internal.tenancy.rollout import Rollouts
+from internal.tenancy.row_rollouts import restorable
 from internal.tenancy.rows import Reading
 from internal.tenancy.sync_planner import Sync, SyncPlanner
 from internal.tenancy.template_health import TemplateHealth
@@ -168,13 +169,16 @@ class RegistryPlanner:
                 continue
             target = decided.builder.version(item.name)
             contents = self._contents(decided, item, target)
+            rows = self.blueprints.stages_rows(item)
             resumed = item.annotations.get(RESUMED_AT, "")
             if resumed and _moment(resumed) is None:
                 unusable.append(f"template {item.name!r}: the annotation {RESUMED_AT} is no time")
-            strategy = replace(
-                strategy, restorable=frozenset(contents), resumed_at=_moment(resumed), hold=hold
-            )
-            staged[item.name] = StagedTemplate(target, strategy, contents)
+            known = frozenset(contents)
+            if rows:
+                tenants = (each for each in decided.existing if each.template == item.name)
+                known |= {restorable(tenant, known | {target}) for tenant in tenants}
+            strategy = replace(strategy, restorable=known, resumed_at=_moment(resumed), hold=hold)
+            staged[item.name] = StagedTemplate(target, strategy, contents, rows)
         return staged, unusable
 
     def _contents(self, decided: Sync, template: Entry, target: str) -> dict[str, Blueprint]:
@@ -202,7 +206,7 @@ class RegistryPlanner:
         members = members_of(decided.plan, decided.existing, staged)
         checked = self.health.decide(registry, decided.templates, staged, members, now)
         decisions = {name: item.decision for name, item in checked.items()}
-        made = stage(decided.plan, decided.existing, decisions)
+        made = stage(decided.plan, decided.existing, staged, decisions)
         health = {name: item.health for name, item in checked.items() if item.health is not None}
         self.rollouts.decided(registry, decisions, health)
         moments = [item.look_again for item in checked.values() if item.look_again is not None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Final
@@ -24,6 +24,7 @@ from ctrlruntime.rollout import (
 from ctrlruntime.rollout.health_checks import health_check_problems
 from internal.tenancy.plan import Plan, Update, UpdateReason
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
+from internal.tenancy.row_rollouts import RowVersion, assigned, row_member
 from internal.tenancy.tally import TenantState
 from internal.tenancy.tenants import Blueprint
 
@@ -38,11 +39,19 @@ _HEALTH: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StagedTemplate:
-    """A template with a rollout: the version to reach, how, and the earlier content that is known by version."""
+    """A template with a rollout: the version to reach, how, and the earlier content that is known by version.
+
+    `rows`: changed rows take part.
+    """
 
     version: str
     strategy: Strategy
     contents: Mapping[str, Blueprint] = field(default_factory=dict)
+    rows: bool = False
+
+    def changes(self, reasons: Collection[UpdateReason]) -> bool:
+        """Whether an update for these reasons waits for the tenant's turn."""
+        return UpdateReason.TEMPLATE in reasons or (self.rows and UpdateReason.DATA in reasons)
 
 
 def rollout_problems(rollout: TemplateRollout | None) -> list[str]:
@@ -118,7 +127,7 @@ def versions_of(tenants: Sequence[ExistingTenant], template: str, target: str) -
         if tenant.template == template and not tenant.deleting:
             found.add(tenant.version)
             if tenant.change is not None:
-                found.add(tenant.change.previous)
+                found.add(RowVersion.parse(tenant.change.previous).content)
     return frozenset(found - {"", target})
 
 
@@ -126,63 +135,104 @@ def members_of(
     made: Plan, existing: Sequence[ExistingTenant], staged: Mapping[str, StagedTemplate]
 ) -> dict[str, list[Member]]:
     """Return by template the tenants that its rollout changes, or has changed."""
-    outdated = {item.tenant.name for item in made.updates if UpdateReason.TEMPLATE in item.reasons}
+    reasons = {item.tenant.name: item.reasons for item in made.updates}
+    wanted = {item.name: item for item in made.unchanged}
+    wanted |= {item.tenant.name: item.tenant for item in made.updates}
     members: dict[str, list[Member]] = {name: [] for name in staged}
     for tenant in existing:
         found = staged.get(tenant.template)
         if found is None or tenant.deleting:
             continue
-        if tenant.version == found.version or tenant.name in outdated:
-            members[tenant.template].append(member_of(tenant))
+        outdated = found.changes(reasons.get(tenant.name, ()))
+        if tenant.version != found.version and not outdated:
+            continue
+        member, want = member_of(tenant), wanted.get(tenant.name)
+        if found.rows and want is not None:
+            member = row_member(member, tenant, want, found.version, outdated=outdated)
+        members[tenant.template].append(member)
     return members
 
 
 def stage(
-    made: Plan, existing: Sequence[ExistingTenant], decisions: Mapping[str, Decision]
+    made: Plan,
+    existing: Sequence[ExistingTenant],
+    staged: Mapping[str, StagedTemplate],
+    decisions: Mapping[str, Decision],
 ) -> Plan:
     """Return the plan with the changes of now only, by the decision for each template with a rollout.
 
-    A tenant whose turn has not come keeps the version that it has; changes of its row are made in that one.
+    A tenant whose turn has not come keeps the version that it has; changes of its row are made in that one, or
+    wait as well where rows take part.
     """
-    versions = {tenant.name: tenant.version for tenant in existing}
-    changes = {item.name: item for each in decisions.values() for item in each.changes}
+    stages = {
+        name: _Stage(staged[name], {item.name: item for item in decision.changes}, decision)
+        for name, decision in decisions.items()
+    }
+    tenants = {tenant.name: tenant for tenant in existing}
     updates = [
-        _staged_update(item, changes, versions) if item.tenant.template.name in decisions else item
-        for item in made.updates
+        update
+        if (found := stages.get(update.tenant.template.name)) is None
+        else found.update(update, tenants[update.tenant.name])
+        for update in made.updates
     ]
-    updates += (_rolled_back(item, changes.get(item.name)) for item in made.unchanged)
+    updates += (
+        found.rollback(item, tenants[item.name])
+        for item in made.unchanged
+        if (found := stages.get(item.template.name)) is not None
+    )
+    creates = (
+        item if (found := stages.get(item.template.name)) is None else found.create(item)
+        for item in made.creates
+    )
     return replace(
         made,
         updates=tuple(item for item in updates if item is not None),
-        creates=tuple(_staged_create(item, decisions) for item in made.creates),
+        creates=tuple(creates),
     )
 
 
-def _staged_create(tenant: DesiredTenant, decisions: Mapping[str, Decision]) -> DesiredTenant:
-    decision = decisions.get(tenant.template.name)
-    return tenant if decision is None else replace(tenant, version=decision.for_new)
-
-
-def _staged_update(
-    update: Update, changes: Mapping[str, Assignment], versions: Mapping[str, str]
-) -> Update | None:
-    """Return the update as it is made now; None if there is nothing to do before the tenant's turn."""
-    name = update.tenant.name
-    change = changes.get(name)
-    if change is not None:
-        tenant = replace(update.tenant, version=change.version, change=change.change)
-        return replace(update, tenant=tenant)
-    if UpdateReason.TEMPLATE not in update.reasons:
-        return update
-    reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
-    if not reasons:
+def _edited_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
+    """Return what repairs the spec of a tenant whose changed row waits: with the values that it has."""
+    row = update.tenant.row
+    if UpdateReason.EDITED not in update.reasons or dict(tenant.sensitive or {}) != row.sensitive:
         return None
-    return Update(replace(update.tenant, version=versions[name]), reasons)
+    kept = replace(row, variables=tenant.variables)
+    return Update(replace(update.tenant, row=kept, version=tenant.version), (UpdateReason.EDITED,))
 
 
-def _rolled_back(tenant: DesiredTenant, change: Assignment | None) -> Update | None:
-    """Return the update of a tenant that a rollback returns; None for any other."""
-    if change is None or change.change.kind is not ChangeKind.ROLLBACK:
-        return None
-    back = replace(tenant, version=change.version, change=change.change)
-    return Update(back, (UpdateReason.ROLLBACK,))
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What a template's rollout lets happen now."""
+
+    template: StagedTemplate
+    changes: Mapping[str, Assignment]
+    decision: Decision
+
+    def create(self, tenant: DesiredTenant) -> DesiredTenant:
+        return replace(tenant, version=RowVersion.parse(self.decision.for_new).content)
+
+    def update(self, update: Update, tenant: ExistingTenant) -> Update | None:
+        """Return the update as it is made now; None if there is nothing to do before the tenant's turn."""
+        change = self.changes.get(update.tenant.name)
+        if change is not None:
+            return replace(update, tenant=self._assigned(update.tenant, tenant, change))
+        if not self.template.changes(update.reasons):
+            return update
+        if self.template.rows and UpdateReason.DATA in update.reasons:
+            return _edited_while_waiting(update, tenant)
+        reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
+        return Update(replace(update.tenant, version=tenant.version), reasons) if reasons else None
+
+    def rollback(self, wanted: DesiredTenant, tenant: ExistingTenant) -> Update | None:
+        """Return the update of a tenant that a rollback returns; None for any other."""
+        change = self.changes.get(wanted.name)
+        if change is None or change.change.kind is not ChangeKind.ROLLBACK:
+            return None
+        return Update(self._assigned(wanted, tenant, change), (UpdateReason.ROLLBACK,))
+
+    def _assigned(
+        self, wanted: DesiredTenant, tenant: ExistingTenant, change: Assignment
+    ) -> DesiredTenant:
+        if self.template.rows:
+            return assigned(wanted, tenant, change, self.template.version)
+        return replace(wanted, version=change.version, change=change.change)

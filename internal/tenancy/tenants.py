@@ -23,6 +23,7 @@ from internal.tenancy.labels import (
     CHANGE,
     FINALIZER,
     KINDS,
+    PREVIOUS_ROW,
     REGISTRY,
     TEMPLATE,
     format_kinds,
@@ -35,6 +36,7 @@ from internal.tenancy.labels import (
 from internal.tenancy.naming import ResourceKey, label_value
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.rollout_changes import format_change, parse_change, ready_changed_at
+from internal.tenancy.row_rollouts import format_row, parse_row
 from internal.tenancy.rows import ActiveRow
 from internal.tenancy.tenant_counts import state_of
 from internal.tenancy.values import SECRET, secret_name, values_secret
@@ -136,10 +138,13 @@ class TenantBuilder:
 
 def _change_annotation(tenant: DesiredTenant, before: Entry | None) -> dict[str, str]:
     """Return the record of a change by a rollout: the new one, or the one that is there."""
-    if tenant.change is not None:
-        return {CHANGE: format_change(tenant.change)}
-    recorded = "" if before is None else before.annotations.get(CHANGE, "")
-    return {CHANGE: recorded} if recorded else {}
+    if tenant.change is None:
+        there: Mapping[str, str] = {} if before is None else before.annotations
+        return {name: text for name in (CHANGE, PREVIOUS_ROW) if (text := there.get(name))}
+    made = {CHANGE: format_change(tenant.change)}
+    if tenant.previous_row is not None:
+        made[PREVIOUS_ROW] = format_row(tenant.previous_row)
+    return made
 
 
 def _still_used(
@@ -200,6 +205,7 @@ class ExistingTenants:
             protected=spec.get("deletionProtection") is not False,
             labels=entry.labels,
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
+            previous_row=parse_row(entry.annotations.get(PREVIOUS_ROW, "")),
             health_since=None if change is None else ready_changed_at(entry),
         )
         return self._known.put(entry.key, version, tenant)

@@ -69,9 +69,9 @@ def test_an_id_that_no_test_carries_is_found(tmp_path: Path) -> None:
     assert unproven([CORE, PARITY, LEFT_OUT], tmp_path) == ["XX-02"]
 
 
-def test_there_are_46_hazards() -> None:
+def test_there_are_as_many_hazards_as_the_readme_counts() -> None:
     lines = catalogue(Book.HAZARDS).values()
-    assert len(lines) == 46
+    assert f"[{len(lines)} hazards](docs/hazards.md)" in (ROOT / "README.md").read_text()
     assert not [line.id for line in lines if line.left_out]
 
 
