@@ -40,6 +40,7 @@ _COLUMNS: Final = (
     Column("SINCE", "since", wide=True),
     Column("MESSAGE", "message"),
 )
+_ROLLOUTS: Final = frozenset({"fleetrollout", "fleetrollouts", "template"})
 _APPROVES: Final = re.compile(r"allow-delete=([0-9a-f]{16})\b", re.ASCII)
 
 
@@ -90,11 +91,14 @@ def approve(
         return
     if target is None:
         raise click.UsageError("name what is approved; `manager approve --list` shows what waits")
-    kind = _parent(target.partition("/")[0]) if "/" in target else None
+    word, slash, name = target.partition("/")
+    kind = _parent(word) if slash else None
+    if kind is None and slash and word.lower() not in _ROLLOUTS:
+        known = ", ".join(sorted(each.kind_options.singular for each in PARENTS))
+        raise click.UsageError(f"{word!r} holds no deletions; what does: {known}")
     if kind is None:
         approve_wave(target, wave, digest, kubeconfig, context, namespace)
         return
-    name = target.partition("/")[2]
     found = talk(
         kubeconfig, context, lambda client: _approve(client, kind, name, namespace, digest)
     )

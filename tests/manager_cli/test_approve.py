@@ -117,3 +117,4 @@ async def test_another_digest_and_an_object_that_holds_nothing_are_refused(
     )
     assert "nothing that it wants to delete waits" in await approve(env, name, code=1)
     assert "approve --list" in await approve(env, code=2)
+    assert "tenantregistry" in await approve(env, "deployment/web", code=2)
