@@ -100,6 +100,7 @@ async def harness(api_config: Config) -> AsyncIterator[Harness]:
         yield harness
 
 
+@pytest.mark.criterion("G-R1")
 async def test_g_r1_copies_that_a_person_made_stay(harness: Harness) -> None:
     await reconcile_set(harness.control, harness.current(), [desired("app")], harness.owner)
     await harness.copy("app", "app-backup")
@@ -114,6 +115,7 @@ async def test_g_r1_copies_that_a_person_made_stay(harness: Harness) -> None:
     assert not await harness.control.remove(CONFIG_MAP, entry, harness.owner, Cause.SPEC_CHANGED)
 
 
+@pytest.mark.criterion("G-R1")
 async def test_g_r1_an_object_without_a_reference_goes_by_its_managed_fields(
     harness: Harness,
 ) -> None:
@@ -124,6 +126,7 @@ async def test_g_r1_an_object_without_a_reference_goes_by_its_managed_fields(
     assert await harness.names() == set()
 
 
+@pytest.mark.criterion("G-R1")
 async def test_g_r1_evidence_is_a_reference_an_own_field_or_the_callers_record(
     harness: Harness,
 ) -> None:
@@ -196,6 +199,7 @@ def role() -> Desired:
 
 
 @pytest.mark.parametrize("item", [desired("app", "kube-public"), role()], ids=["other", "cluster"])
+@pytest.mark.criterion("G-R2")
 async def test_g_r2_an_owner_in_another_namespace_is_refused_before_any_write(
     harness: Harness, item: Desired
 ) -> None:
@@ -208,6 +212,7 @@ async def test_g_r2_an_owner_in_another_namespace_is_refused_before_any_write(
     assert roles == []
 
 
+@pytest.mark.criterion("G-R2")
 async def test_g_r2_an_object_that_exists_is_not_written_with_such_an_owner(
     harness: Harness,
 ) -> None:
@@ -220,6 +225,7 @@ async def test_g_r2_an_object_that_exists_is_not_written_with_such_an_owner(
     assert after["metadata"]["resourceVersion"] == before["metadata"]["resourceVersion"]
 
 
+@pytest.mark.criterion("G-R2")
 async def test_g_r2_cluster_scoped_owners_have_objects_in_any_namespace(harness: Harness) -> None:
     namespace = GroupVersionKind("", "v1", "Namespace")
     owner = Owner.of(await harness.client.get(namespace, "kube-public"))

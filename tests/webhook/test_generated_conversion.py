@@ -31,12 +31,14 @@ def generated(
     return crd
 
 
+@pytest.mark.criterion("G-R3")
 def test_g_r3_a_kind_with_a_spoke_gets_its_conversion(sites: Websites) -> None:
     crd = generated(sites.old, sites.current, service="mine", namespace="here")
     assert crd["spec"]["conversion"] == webhook_conversion("mine", "here")
     assert "conversion" not in generated(sites.current)["spec"]
 
 
+@pytest.mark.criterion("G-R3")
 @pytest.mark.parametrize("environment", ["embedded", "kube-apiserver"], indirect=True)
 async def test_g_r3_a_patch_by_the_old_version_loses_nothing(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
@@ -57,6 +59,7 @@ async def test_g_r3_a_patch_by_the_old_version_loses_nothing(
         await environment.uninstall_crds(definition)
 
 
+@pytest.mark.criterion("G-R3")
 @pytest.mark.parametrize("environment", ["embedded", "kube-apiserver"], indirect=True)
 async def test_g_r3_a_manager_whose_crd_does_not_convert_is_not_ready_and_names_the_crd(
     environment: Environment, hooks: LocalWebhooks, sites: Websites
@@ -74,6 +77,7 @@ async def test_g_r3_a_manager_whose_crd_does_not_convert_is_not_ready_and_names_
     await environment.uninstall_crds(definition)
 
 
+@pytest.mark.criterion("G-R3")
 @pytest.mark.parametrize("environment", ["embedded"], indirect=True)
 async def test_g_r3_a_manager_is_ready_once_its_crd_converts(
     environment: Environment, sites: Websites
