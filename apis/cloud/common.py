@@ -315,6 +315,9 @@ class TaskStatus(ApiModel):
     """What the last successful run handed back."""
     outputs_secret_name: str = ""
     """Secret with the outputs that must not be seen."""
+    record: dict[str, str] = Field(default_factory=dict)
+    """What identifies what the last successful run left behind, such as lineage and serial of a Terraform state. What
+    is found later is compared with it."""
     waiting: Waiting | None = None
     """Why it does not run yet."""
     plan: PlannedChange | None = None

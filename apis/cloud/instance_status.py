@@ -112,6 +112,8 @@ class InstanceStatus(ApiModel):
     """The subresources, in the order in which they are carried out."""
     outputs: dict[str, str] = Field(default_factory=dict)
     """What the subresources handed back."""
+    records: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """By kind, what identifies what a subresource left behind. It outlives a subresource that is deleted by hand."""
     domains: list[str] = Field(default_factory=list)
     """Names that no other instance may take: those of the spec, and earlier ones until they are given
     up by the infrastructure."""

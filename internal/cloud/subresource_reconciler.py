@@ -20,7 +20,7 @@ from ctrlruntime.rollout import ChangeHolds, NoHolds
 from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.hub_instances import HUB_ERRORS, HubInstances
-from internal.cloud.instance.order import is_protected
+from internal.cloud.instance.order import is_protected, kind_of
 from internal.cloud.instance.reading import read
 from internal.cloud.labels import (
     APPROVE_DELETION,
@@ -212,6 +212,7 @@ class SubresourceReconciler(Generic[R]):
             deployed=is_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             priority=priority_of(sub, resource, instance),
+            record=_recorded(sub, instance),
             drift_check=check,
             bad_schedule=bad_schedule,
         )
@@ -294,6 +295,13 @@ class SubresourceReconciler(Generic[R]):
         if named is None or (reference is not None and reference.uid != named.uid):
             return None
         return named
+
+
+def _recorded(subresource: Subresource[Any], instance: Entry | None) -> Mapping[str, str]:
+    """Return what an Instance recorded of what a kind left behind."""
+    status = {} if instance is None else instance.field("status") or {}
+    found = (status.get("records") or {}).get(kind_of(subresource)) or {}
+    return {str(name): str(text) for name, text in found.items()}
 
 
 def terraform_runs_of(instance: Entry | None) -> TerraformRuns | None:

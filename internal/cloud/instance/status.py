@@ -85,7 +85,18 @@ def _aggregate(status: InstanceStatus, children: Sequence[Child]) -> None:
     status.waiting = _waiting(children)
     status.children = [_summary(child) for child in children if child.object is not None]
     status.outputs = outputs(children)
+    status.records = _records(status.records, children)
     status.gcp = gcp_of(status.outputs)
+
+
+def _records(
+    before: Mapping[str, dict[str, str]], children: Sequence[Child]
+) -> dict[str, dict[str, str]]:
+    """Return the records of the subresources; that of one whose object is gone stays while it is wanted."""
+    known = {child.kind: child.status.record for child in children if child.status.record}
+    gone = {child.kind for child in children if not child.wanted and child.object is None}
+    kept = {kind: record for kind, record in before.items() if kind not in gone}
+    return {**kept, **known}
 
 
 def leaving(before: InstanceStatus, generation: int, message: str, now: datetime) -> InstanceStatus:

@@ -81,6 +81,10 @@ class RunInput:
     """The annotations that count."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     """Outputs of the last successful run of the same object."""
+    built: bool = False
+    """Whether anything shows that a run of the object succeeded before: its status, its Secret of outputs, its runs."""
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What identifies what the last successful run left behind; empty if that is not known."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Texts of the ConfigMaps that the task may read, by name and key, as they were at its start."""
     traceparent: str = ""
@@ -126,6 +130,8 @@ class Run:
     outputs: Mapping[str, str] = field(default_factory=dict)
     secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Outputs that must not be seen; the driver keeps them in a Secret."""
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What identifies what the task left behind."""
     logs: str = ""
     """Where the logs are: a command to type, a path or an address."""
 

@@ -56,6 +56,8 @@ class Report:
     outputs: Mapping[str, str] = field(default_factory=dict)
     sealed: str = ""
     """The outputs that must not be seen, sealed with the key of the run."""
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What identifies what the task left behind."""
 
 
 def encode_report(report: Report, limit: int = LIMIT) -> bytes:
@@ -120,6 +122,7 @@ class Ending:
     retryable: bool = True
     outputs: Mapping[str, str] = field(default_factory=dict)
     secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
+    record: Mapping[str, str] = field(default_factory=dict)
 
 
 def ending_of(code: int, last_words: bytes, unseal: Unseal) -> Ending:
@@ -149,6 +152,7 @@ def _success(report: Report, unseal: Unseal) -> Ending:
         message=report.message,
         outputs=dict(report.outputs),
         secret_outputs=secrets,
+        record=dict(report.record),
     )
 
 

@@ -6,7 +6,7 @@ from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
 from apis.references import SecretKeyRef
 from ctrlruntime.api import ApiModel
 from internal.cloud.keys import instance_key
-from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK
+from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK, MISSING_STATE
 from internal.cloud.leases import LEASE_FEATURES
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import platform_domain
@@ -70,7 +70,7 @@ SUBRESOURCE: Final = Subresource(
     definition=DEFINITION,
     desired=desired,
     refusal=refusal,
-    annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM}),
+    annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM, MISSING_STATE}),
     secrets=secrets,
     secret_names=secret_names,
     checks_drift=True,

@@ -51,9 +51,9 @@ from internal.cloud.taskdriver.decision import (
 )
 from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.drift_checks import DriftCheck
-from internal.cloud.taskdriver.inputs import inputs_of, trusted
+from internal.cloud.taskdriver.inputs import inputs_of, trusted, was_built
 from internal.cloud.taskdriver.plan_approval import plan_policy, summary_of
-from internal.cloud.taskdriver.record import is_live, owner_of
+from internal.cloud.taskdriver.record import has_built, is_live, owner_of
 from internal.cloud.taskdriver.reports import (
     report_drift,
     report_end,
@@ -67,6 +67,7 @@ from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
     SECRET,
     OutputsRefused,
+    has_outputs,
     keep_outputs,
     remove_finalizer,
     remove_outputs,
@@ -125,6 +126,8 @@ class EnsureOptions(Generic[R]):
     """How early the next run gets a place."""
     on_hub: bool = False
     """Whether runs are on a hub, which takes them: the status shows it once there is one."""
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What the instance recorded of what an earlier object of the kind left behind."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,6 +232,7 @@ class _Pass(Generic[R]):
         self.s = s
         self.runs = runs
         self.claim = claim_of(s)
+        self._seen: Sequence[Run] = ()
 
     async def run(self) -> Progress:
         """Look, decide, write, act."""
@@ -329,7 +333,8 @@ class _Pass(Generic[R]):
 
     async def _all(self) -> Sequence[Run]:
         provider = await self.runs()
-        return await provider.list(self.s.owner)
+        self._seen = await provider.list(self.s.owner)
+        return self._seen
 
     async def _keep_outputs(self, decision: Decision) -> Decision:
         """Write outputs that must not be seen to their Secret, before the status shows it."""
@@ -422,6 +427,15 @@ class _Pass(Generic[R]):
             found += [SecretKeyRef(name=name, key=key) for key in sorted(secret.get("data") or {})]
         return tuple(found)
 
+    async def _is_built(self) -> bool:
+        """Whether a run succeeded before, by whatever shows it: a status may be lost, a Secret and runs may not."""
+        s, options = self.s, self.options
+        if not s.definition.teardown or was_built(s.status):
+            return s.definition.teardown
+        if options.record or any(has_built(run) for run in self._seen):
+            return True
+        return await has_outputs(self.tools.runs, options.resource)
+
     async def _request(self, run: TaskRun, status: TaskStatus) -> RunRequest:
         s, options = self.s, self.options
         task_input = RunInput(
@@ -438,6 +452,8 @@ class _Pass(Generic[R]):
             spec=options.resource.spec.to_wire(),
             annotations=s.inputs.annotations,
             outputs=s.status.outputs,
+            built=await self._is_built(),
+            record=s.status.record or options.record,
             config_maps=options.config_maps,
             traceparent=run.traceparent,
             approval=s.plans.approval,

@@ -233,6 +233,17 @@ def _has_failed_since(status: TaskStatus) -> bool:
     return ended is not None and ended.outcome is not TaskOutcome.SUCCEEDED
 
 
+def was_built(status: TaskStatus) -> bool:
+    """Return whether a status shows that a run succeeded that applied something."""
+    runs = (run for run in (status.run, *status.history) if run is not None)
+    applied = (run for run in runs if run.operation is TaskOperation.APPLY)
+    succeeded = any(
+        run.outcome is TaskOutcome.SUCCEEDED for run in applied if not _only_planned(run)
+    )
+    kept = status.outputs or status.outputs_secret_name or status.record
+    return bool(succeeded or kept or status.succeeded is not None)
+
+
 def is_apply_failed(status: TaskStatus) -> bool:
     """Return whether the last run that ended was to apply something, and did not succeed."""
     run = status.run if status.run is not None and not is_live(status.run) else None

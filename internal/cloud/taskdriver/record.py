@@ -23,7 +23,8 @@ from ctrlruntime.api import Resource, format_time, parse_time
 from ctrlruntime.resources.revision import canonical
 from ctrlruntime.schedule import Schedule
 from internal.cloud.runs import Run, RunName, RunOwner, RunState
-from internal.cloud.tasks.task import Retries
+from internal.cloud.tasks.plans import PLAN
+from internal.cloud.tasks.task import DRIFT, Retries
 
 
 def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
@@ -282,6 +283,7 @@ def succeed(status: TaskStatus, seen: Run, now: datetime) -> None:
     if run is None or not run.inputs_version:
         return
     status.outputs = dict(sorted(seen.outputs.items()))
+    status.record = dict(sorted(seen.record.items()))
     status.succeeded = TaskSuccess(
         inputs_version=run.inputs_version,
         run_id=run.run_id,
@@ -289,6 +291,12 @@ def succeed(status: TaskStatus, seen: Run, now: datetime) -> None:
         slot=run.slot,
         finished_at=run.finished_at or now,
     )
+
+
+def has_built(seen: Run) -> bool:
+    """Return whether a run, by what it handed back, succeeded and applied something."""
+    handed_back = seen.record or (seen.outputs and not seen.outputs.keys() & {DRIFT, PLAN})
+    return seen.state is RunState.SUCCEEDED and bool(handed_back)
 
 
 def replace_run(status: TaskStatus, run: TaskRun, *, history: int) -> None:

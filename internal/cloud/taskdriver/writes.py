@@ -122,6 +122,23 @@ def _changes(
     return {"metadata": metadata, "data": {**data, **gone}}
 
 
+async def has_outputs(runs: RunCluster, resource: Resource[Any, TaskStatus]) -> bool:
+    """Return whether the Secret with outputs is there, of this object or of an earlier one of its kind and name.
+
+    Raises what the client raises.
+    """
+    name, namespace = secret_name(resource.metadata.name or ""), resource.metadata.namespace or ""
+    try:
+        found = await runs.client.get(SECRET, name, namespace=namespace, metadata_only=True)
+    except NotFound:
+        return False
+    references = found["metadata"].get("ownerReferences") or ()
+    mine = (type(resource).gvk().kind, resource.metadata.name)
+    return _is_ours(runs, found, resource) or any(
+        (item["kind"], item["name"]) == mine for item in references
+    )
+
+
 async def remove_outputs(runs: RunCluster, resource: Resource[Any, TaskStatus]) -> None:
     """Delete the Secret of an object in another cluster; in its own the garbage collector does. Raises what the client raises."""
     if runs.placement is None:

@@ -242,7 +242,12 @@ class _Execution:
         sealed = ""
         if result.secret_outputs:
             sealed = seal(result.secret_outputs, self._place.read_seal_key(), given.run_id)
-        return Report(message=result.message, outputs=dict(result.outputs), sealed=sealed)
+        return Report(
+            message=result.message,
+            outputs=dict(result.outputs),
+            sealed=sealed,
+            record=dict(result.record),
+        )
 
     def end(self, code: ExitCode, report: Report) -> ExitCode:
         """Leave the report behind."""

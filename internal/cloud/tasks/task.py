@@ -97,6 +97,8 @@ class TaskResult:
     """For other tasks and for people; small."""
     secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """For other tasks only."""
+    record: Mapping[str, str] = field(default_factory=dict)
+    """What identifies what the task left behind, for later runs of it; small."""
 
 
 def _no_config_map(name: str) -> Mapping[str, str]:

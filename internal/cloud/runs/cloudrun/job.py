@@ -147,6 +147,7 @@ def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
         retryable=ending.retryable,
         outputs=ending.outputs,
         secret_outputs=ending.secret_outputs,
+        record=ending.record,
     )
 
 

@@ -53,6 +53,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
         retryable=ending.retryable,
         outputs=ending.outputs,
         secret_outputs=ending.secret_outputs,
+        record=ending.record,
     )
 
 

@@ -244,6 +244,7 @@ def _look(folder: RunFolder) -> Run | None:
         retryable=ending.retryable,
         outputs=ending.outputs,
         secret_outputs=ending.secret_outputs,
+        record=ending.record,
     )
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from ctrlruntime.clock import utc_now
@@ -40,6 +41,13 @@ from internal.cloud.tasks.terraform.hcp.workspaces import (
     upload,
 )
 from internal.cloud.tasks.terraform.inputs import PLACE
+from internal.cloud.tasks.terraform.prior_state import (
+    RESOURCES,
+    WORKSPACE,
+    StateFacts,
+    check_state,
+    is_built,
+)
 from internal.cloud.tasks.terraform.protection import refusal
 
 
@@ -86,6 +94,8 @@ class Engine:
         """Bring the infrastructure about. Raises TaskError, TaskRejected."""
         wanted = self._order.configuration()
         await self._refuse_to_build_twice()
+        if is_built(self._order.input):
+            self._check(await self._workspaces.find(), teardown=False)
         workspace = await self._workspaces.ensure()
         if workspace.connected:
             raise TaskRejected(
@@ -106,7 +116,24 @@ class Engine:
             message=self._done(run),
             outputs={**found.plain, PLACE: f"{self._organization}/{workspace.name}"},
             secret_outputs=found.secret,
+            record=await self._record(workspace),
         )
+
+    def _check(self, workspace: Workspace | None, *, teardown: bool) -> bool:
+        """Compare the workspace with the recorded one. Returns whether the run goes on with it. Raises TaskRejected."""
+        given = self._order.input
+        place = f"workspace {self._organization}/{self._settings.name}"
+        return check_state(given, _facts(workspace, given.record), place, teardown=teardown)
+
+    async def _record(self, before: Workspace) -> dict[str, str]:
+        """Return what identifies the state of a workspace after a run."""
+        after = await self._workspaces.read()
+        found = before if after is None or after.identity != before.identity else after
+        facts = StateFacts(resources=found.resources, workspace=found.identity)
+        record = facts.record(f"workspace {self._organization}/{found.name}")
+        if not found.resources:
+            del record[RESOURCES]  # it is counted some time after a run
+        return record
 
     async def teardown(self) -> TaskResult:
         """Destroy everything, then the workspace. What is gone already is no error."""
@@ -115,7 +142,11 @@ class Engine:
         except Foreign as error:
             if self._built_in == (self._organization, self._settings.name):
                 raise
+            if not self._check(None, teardown=True):
+                return TaskResult(message=FORGOTTEN)
             return TaskResult(message=f"nothing was ever built: {error}")
+        if not self._check(workspace, teardown=True):
+            return TaskResult(message=FORGOTTEN)
         if workspace is None:
             return TaskResult(message="there is no workspace (any more)")
         if workspace.connected:
@@ -341,6 +372,19 @@ class Engine:
     def _link(self, run: Run, workspace: Workspace) -> str:
         place = f"{segment(self._organization)}/workspaces/{segment(workspace.name)}"
         return f"{self._api.address}/app/{place}/runs/{segment(run.identity)}"
+
+
+FORGOTTEN: Final = "forgotten as approved; what was built stays"
+
+
+def _facts(workspace: Workspace | None, record: Mapping[str, str]) -> StateFacts | None:
+    """Return what is known of the state of a workspace; None if it has none."""
+    if workspace is None or not workspace.stateful:
+        return None
+    uncounted = WORKSPACE in record and RESOURCES not in record
+    return StateFacts(
+        resources=workspace.resources, outputs=uncounted, workspace=workspace.identity
+    )
 
 
 class _NotApplied(Exception):

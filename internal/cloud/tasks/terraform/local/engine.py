@@ -41,6 +41,13 @@ from internal.cloud.tasks.terraform.local.binary import (
     environment_from,
     local_settings,
 )
+from internal.cloud.tasks.terraform.prior_state import (
+    NOTHING_KEPT,
+    StateFacts,
+    check_state,
+    is_built,
+    state_facts,
+)
 from internal.cloud.tasks.terraform.protection import (
     Destruction,
     UnreadablePlan,
@@ -50,6 +57,9 @@ from internal.cloud.tasks.terraform.protection import (
 )
 
 _PLAN: Final = "plan.tfplan"
+_STATE: Final = "terraform.tfstate"
+_SHOWN_OF_BACKEND: Final = ("namespace", "secret_suffix", "bucket", "key", "path", "prefix")
+"""Settings of a backend that say where a state is, and hold no secret."""
 _LOCK: Final = "-lock-timeout=120s"
 _MOST: Final = 1500
 _HOST: Final = re.compile(r"https?://([^/:]+)")
@@ -77,7 +87,7 @@ class LocalEngine:
         """Bring the infrastructure about. Raises TaskError, TaskRejected."""
         if is_rejected(self._given.plan):
             return rejected_result(self._given)
-        wanted = await self._prepare()
+        wanted, _ = await self._prepare_checked(teardown=False)
         summary = await self._plan()
         if summary is None and self._looks_for_drift:
             return drift_result(None)
@@ -88,20 +98,73 @@ class LocalEngine:
             summary = await self._apply()
         found = await self._outputs(wanted)
         said = "nothing to change" if summary is None else summary.done()
-        return TaskResult(message=said, outputs=found.plain, secret_outputs=found.secret)
+        left = await self._state()
+        return TaskResult(
+            message=said,
+            outputs=found.plain,
+            secret_outputs=found.secret,
+            record=NOTHING_KEPT if left is None else left.record(self._place),
+        )
 
     async def teardown(self) -> TaskResult:
-        """Destroy everything, and the folder of the state. What is gone already is no error."""
+        """Destroy everything, and the folder of the state. What was never built is no error.
+
+        Raises TaskRejected where what was built has lost its state, until a person decides.
+        """
         state = self._settings.state
-        if state is not None and not (state / "terraform.tfstate").exists():
+        if state is not None and not is_built(self._given) and self._in_folder(state) is None:
             return TaskResult(message="there is no state (any more)")
-        await self._prepare()
+        _, goes_on = await self._prepare_checked(teardown=True)
+        if not goes_on:
+            return TaskResult(message=f"forgotten as approved; what was built stays: {self._place}")
         summary = await self._plan("-destroy")
         if summary is not None:
             summary = await self._apply()
         if state is not None:
             shutil.rmtree(state)
         return TaskResult(message="nothing was left" if summary is None else summary.done())
+
+    async def _prepare_checked(self, *, teardown: bool) -> tuple[Configuration, bool]:
+        """Prepare, and compare the state with the recorded one, whatever keeps it.
+
+        Returns whether the run goes on with it. Raises TaskError and TaskRejected.
+        """
+        in_folder = self._settings.state is not None
+        goes_on = True
+        if in_folder:  # before the folder is created
+            goes_on = check_state(self._given, await self._state(), self._place, teardown=teardown)
+        wanted = await self._prepare()
+        if not in_folder and is_built(self._given):
+            goes_on = check_state(self._given, await self._state(), self._place, teardown=teardown)
+        return wanted, goes_on
+
+    @property
+    def _place(self) -> str:
+        """Where the state is kept, for people."""
+        if self._settings.state is not None:
+            return str(self._settings.state / _STATE)
+        name, body = next(iter(self._settings.backend.items()))
+        known = ", ".join(f"{key} {body[key]}" for key in _SHOWN_OF_BACKEND if key in body)
+        return f"backend {name} ({known})"
+
+    async def _state(self) -> StateFacts | None:
+        """Return what is known of the state; None if there is none. Raises TaskError if that cannot be found out."""
+        if self._settings.state is not None:
+            return self._in_folder(self._settings.state)
+        lines: list[bytes] = []
+        ended = await self._binary.run("state", "pull", line=lines.append)
+        if ended.code != 0:
+            raise TaskError(f"{self._name} state pull failed: {ended.said[-_MOST:]}")
+        return state_facts(b"".join(lines))
+
+    @staticmethod
+    def _in_folder(state: Path) -> StateFacts | None:
+        try:
+            return state_facts((state / _STATE).read_bytes())
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise TaskError(f"the state cannot be read, so nothing is changed: {error}") from error
 
     async def _prepare(self) -> Configuration:
         given = self._given
