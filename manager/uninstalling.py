@@ -24,7 +24,7 @@ POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 MANAGER: Final = "app.kubernetes.io/name=ctrlruntime,control-plane=controller-manager"
 POLL: Final = 0.5
 APPROVALS: Final[dict[str, dict[str, Any]]] = {
-    "Instance": {"spec": {"debug": {"enableDeletionProtection": False}}},
+    "Instance": {"spec": {"deletionProtection": False}},
     "TenantRegistry": {
         "metadata": {"annotations": {"tenancy.ctrlruntime.dev/approve-deletion": "true"}}
     },

@@ -36,6 +36,7 @@ from .fleetrollout import (
 from .instance import (
     CustomDomain,
     Debug,
+    DeletionPolicy,
     Instance,
     InstanceSpec,
     Invariant,
@@ -86,6 +87,7 @@ __all__ = [
     "ClusterValues",
     "CustomDomain",
     "Debug",
+    "DeletionPolicy",
     "DiskPolicy",
     "DriftAction",
     "DriftDetection",

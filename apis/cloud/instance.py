@@ -20,6 +20,7 @@ from .instance_status import InstanceStatus
 __all__ = [
     "CustomDomain",
     "Debug",
+    "DeletionPolicy",
     "Host",
     "Instance",
     "InstanceSpec",
@@ -31,6 +32,15 @@ __all__ = [
 
 Host = Annotated[str, Field(min_length=1, max_length=253)]
 """A DNS name."""
+
+
+class DeletionPolicy(StrEnum):
+    """What becomes of what was built when the Instance is deleted."""
+
+    DELETE = "Delete"
+    """It is torn down, unless the Instance is protected."""
+    ORPHAN = "Orphan"
+    """The objects go, protected or not, and everything that they made stays. It is reported by event and log."""
 
 
 class ReleaseChannel(StrEnum):
@@ -91,7 +101,7 @@ class Debug(ApiModel):
     enable_alerting: bool = True
     """Whether alerts are on."""
     enable_deletion_protection: bool = True
-    """Nothing is torn down while this is on, even if the object is deleted."""
+    """Nothing is torn down while this is on, even if the object is deleted. ``spec.deletionProtection`` wins over it."""
 
 
 class ManagedSMTP(ApiModel):
@@ -150,10 +160,21 @@ class InstanceSpec(
     terraform_runs: TerraformRuns | None = None
     """Whether plans are applied, and who approves them; without it, plans that destroy nothing are applied at once.
     Not with tfcRunsMode vcs."""
+    deletion_protection: bool | None = None
+    """Whether nothing is torn down, even if the object is deleted; default: as ``debug.enableDeletionProtection``
+    has it. While it is on, one teardown may be approved by the annotation ``cloud.ctrlruntime.dev/allow-delete``."""
+    deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
+    """What becomes of what was built when the Instance is deleted."""
     debug: Debug = Field(default_factory=Debug)
     """Switches for operators."""
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")
     """Mail."""
+
+    @property
+    def protected(self) -> bool:
+        """Whether nothing is torn down."""
+        given = self.deletion_protection
+        return self.debug.enable_deletion_protection if given is None else given
 
 
 class Instance(

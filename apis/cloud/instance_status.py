@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.deletions import Removals
 from ctrlruntime.api import ApiModel, Conditions, ListMap, MicroTime
 
 from .common import Phase, Waiting
@@ -121,5 +122,7 @@ class InstanceStatus(ApiModel):
     """What is known of Google Cloud after the infrastructure was built."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, and what stands in its way."""
+    removals: Removals | None = None
+    """Which teardown was approved."""
     last_handled_retry: str = ""
     """The value of the annotation that requests a retry when it was last carried out."""

@@ -163,6 +163,7 @@ def manifest_of(
             "sourcegraphVersion": version,
             "releaseChannel": ReleaseChannel.PAUSE.value,
             "instanceFeatures": with_lease(base.get("instanceFeatures") or {}, end),
+            "deletionProtection": False,
             "debug": {**(base.get("debug") or {}), "enableDeletionProtection": False},
         },
     }

@@ -41,6 +41,8 @@ RECONCILE: Final = f"{GROUP}/reconcile"
 MISSING_STATE: Final = f"{GROUP}/missing-state"
 """Annotation of an instance: what to do where the Terraform state of what was built is lost, such as
 `build-anew-<token>`; the message of the refusal has the token."""
+FORMER_CLUSTER: Final = f"{GROUP}/former-cluster"
+"""Annotation of an instance: `leave-<id>` leaves its workload in the cluster with that id to itself."""
 APPROVED_PLAN: Final = f"{GROUP}/approved-plan"
 """Annotation of a subresource: the digest of the plan that may be applied; no other one may."""
 REJECTED_PLAN: Final = f"{GROUP}/rejected-plan"

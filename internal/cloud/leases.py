@@ -145,11 +145,11 @@ def lease_of(instance: Instance, now: datetime) -> Lease:
         return Lease()
     if now < end:
         return Lease(look_again=(end - now).total_seconds())
-    if spec.debug.enable_deletion_protection:
+    if spec.protected:
         return Lease(
             message=(
                 f"The lease ended at {format_time(end)}, but deletion protection is on. Set "
-                "spec.debug.enableDeletionProtection to false to let it go, or extend the lease "
+                "spec.deletionProtection to false to let it go, or extend the lease "
                 "by hand."
             )
         )

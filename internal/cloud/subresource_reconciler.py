@@ -20,7 +20,7 @@ from ctrlruntime.rollout import ChangeHolds, NoHolds
 from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.hub_instances import HUB_ERRORS, HubInstances
-from internal.cloud.instance.order import is_protected, kind_of
+from internal.cloud.instance.order import is_orphaning, is_protected, kind_of
 from internal.cloud.instance.reading import read
 from internal.cloud.labels import (
     APPROVE_DELETION,
@@ -252,7 +252,9 @@ class SubresourceReconciler(Generic[R]):
             return Leaving.RELEASE
         if instance is None:
             return self._leaving_without_instance(resource)
-        if not is_protected(instance):
+        if is_orphaning(instance):
+            return Leaving.RELEASE
+        if not is_guarded(resource, instance):
             return Leaving.TEAR_DOWN
         return Leaving.KEEP if self._is_wanted(instance) else Leaving.HOLD
 
@@ -328,7 +330,8 @@ def is_guarded(resource: Resource[Any, TaskStatus], instance: Entry | None) -> b
     Without the instance what the object recorded counts, and what is not recorded is protected.
     """
     if instance is not None:
-        return is_protected(instance)
+        approved = instance.deletion_timestamp is not None and is_teardown_approved(resource)
+        return is_protected(instance) and not approved
     recorded = (resource.metadata.annotations or {}).get(DELETION_PROTECTION, "")
     return recorded != "false" and not is_teardown_approved(resource)
 

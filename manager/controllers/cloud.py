@@ -29,6 +29,7 @@ from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
 from internal.cloud.instance.children import Children
+from internal.cloud.instance.deletion import TeardownGuard
 from internal.cloud.instance.domains import Domains
 from internal.cloud.instance.lease_end import LeaseEnds
 from internal.cloud.instance.metrics import InstanceMetrics
@@ -176,7 +177,9 @@ def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceRecon
         preconditions=Preconditions(Domains(store).conflict, parts.bundles, parts.types),
         walk=walk,
         lease_ends=LeaseEnds(manager.client, utc_now, holds),
-        teardown=Teardown(walk, parts.crds, writer, parts.hub),
+        teardown=Teardown(
+            walk, parts.crds, writer, TeardownGuard(parts.patcher, utc_now), parts.hub
+        ),
         writer=writer,
         hub=parts.hub,
     )

@@ -18,7 +18,8 @@ from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import Control, Owner, SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.outcome import Action
-from ctrlruntime.resources.revision import revision
+from ctrlruntime.resources.revision import REVISION, revision
+from internal.cloud.instance.deletion import is_approved
 from internal.cloud.instance.order import Object
 from internal.cloud.labels import (
     DELETION_PROTECTION,
@@ -27,6 +28,7 @@ from internal.cloud.labels import (
     RETRY,
     ROLLED_BACK,
     RUNS_FINALIZER,
+    TEARDOWN_APPROVED,
 )
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.inputs import content, counting
@@ -97,7 +99,7 @@ def desired_child(
 
 def protection_of(instance: Instance) -> dict[str, str]:
     """Return the annotation that records on a subresource whether its instance is protected."""
-    on = instance.spec.debug.enable_deletion_protection
+    on = instance.spec.protected
     return {DELETION_PROTECTION: "true" if on else "false"}
 
 
@@ -219,6 +221,53 @@ class Children:
         if surplus:
             patch["metadata"] = {"annotations": dict.fromkeys(surplus)}
         return bool(patch) and await self._patch(subresource, entry, patch)
+
+    async def mend(
+        self,
+        subresource: Subresource[Any],
+        found: Object,
+        spec: ApiModel | None,
+        annotations: Mapping[str, str],
+    ) -> str:
+        """Give an object that is being deleted the spec and the annotations of its instance: its teardown uses them.
+
+        `spec`: None: the object keeps its own. Returns why the server refuses that; empty if it does not.
+        """
+        entry = self.cache.entry(
+            subresource.kind, found.metadata.name or "", namespace=found.metadata.namespace
+        )
+        if entry is None or entry.uid != found.metadata.uid or entry.deletion_timestamp is None:
+            return ""
+        surplus = (subresource.annotations & entry.annotations.keys()) - annotations.keys()
+        metadata: dict[str, str | None] = {
+            **{
+                key: text for key, text in annotations.items() if entry.annotations.get(key) != text
+            },
+            **dict.fromkeys(surplus),
+        }
+        patch: dict[str, Any] = {}
+        if spec is not None and (changed := difference(content(found.spec), content(spec))):
+            patch["spec"] = changed
+            metadata[REVISION] = revision(content(spec))
+        if metadata:
+            patch["metadata"] = {"annotations": metadata}
+        try:
+            if patch:
+                await self._patch(subresource, entry, patch)
+        except Invalid as error:
+            return (
+                f"The API server does not let {entry.kind} {entry.name!r} get the spec that the Instance"
+                f" gives it: {error}."
+            )
+        return ""
+
+    async def approve(self, owned: Iterable[tuple[Subresource[Any], Iterable[Entry]]]) -> None:
+        """Record on each object that its teardown is approved, so that this outlives the approval."""
+        for subresource, entries in owned:
+            for entry in entries:
+                if not is_approved(entry):
+                    approval = {"metadata": {"annotations": {TEARDOWN_APPROVED: entry.uid}}}
+                    await self._patch(subresource, entry, approval)
 
     async def annotate(
         self, subresource: Subresource[Any], found: Object, annotations: Mapping[str, str]

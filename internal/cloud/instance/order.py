@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apis.cloud import TaskStatus
+from apis.cloud import DeletionPolicy, TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.subresource import Subresource
@@ -12,7 +12,7 @@ from internal.cloud.subresource import Subresource
 Object = Resource[Any, TaskStatus]
 
 PROTECTED = (
-    "Deletion is held back, since spec.debug.enableDeletionProtection is on: set it to false to tear "
+    "Deletion is held back, since deletion protection is on: set spec.deletionProtection to false to tear "
     "everything down. Nothing of the instance was touched."
 )
 
@@ -127,8 +127,17 @@ def is_protected(entry: Entry) -> bool:
 
     Read from the object as it stands, which may not be readable as its kind.
     """
-    debug = (entry.field("spec") or {}).get("debug") or {}
-    return debug.get("enableDeletionProtection") is not False
+    spec = entry.field("spec") or {}
+    given = spec.get("deletionProtection")
+    if given is None:
+        given = (spec.get("debug") or {}).get("enableDeletionProtection")
+    return given is not False
+
+
+def is_orphaning(entry: Entry) -> bool:
+    """Whether an instance goes and leaves behind what was built."""
+    policy = (entry.field("spec") or {}).get("deletionPolicy")
+    return entry.deletion_timestamp is not None and policy == DeletionPolicy.ORPHAN.value
 
 
 def teardown_progress(kind: str, said: str) -> str:

@@ -1,24 +1,32 @@
 """The end of an instance: its subresources in reverse order, each kind gone before the next."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from apis.cloud import Instance
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.hub_instances import HubInstances
+from internal.cloud.instance.deletion import TeardownGuard, left_behind, parent_of
 from internal.cloud.instance.order import (
     PROTECTED,
+    is_orphaning,
     is_protected,
     kind_of,
     next_to_go,
     teardown_progress,
 )
+from internal.cloud.instance.reading import read
 from internal.cloud.instance.walk import Walk
 from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import APPROVE_DELETION, FINALIZER, is_paused
 from internal.cloud.subresource import Subresource
+
+PAUSED: Final = "Paused: it is torn down once it is resumed with `manager instance resume`."
+Owned = Sequence[tuple[Subresource[Any], Sequence[Entry]]]
+"""The objects of an instance that are there, by subresource in their order."""
 
 
 @dataclass(slots=True)
@@ -29,6 +37,7 @@ class Teardown:
     definitions: Definitions
     """Which CRDs are being deleted."""
     writer: InstanceWriter
+    guard: TeardownGuard
     hub: HubInstances | None = None
     """Where runs are, if the instances are on a data plane."""
 
@@ -44,21 +53,55 @@ class Teardown:
         if await self.definitions.any_removes([Instance.mapping()], APPROVE_DELETION):
             await self.writer.release(entry)
             return None
-        held_back = _held_back(entry)
-        if held_back:
-            await self.writer.record_teardown(instance, entry, held_back)
+        orphaning = is_orphaning(entry)
+        if is_paused(entry.annotations) and (orphaning or not is_protected(entry)):
+            await self.writer.record_teardown(instance, entry, PAUSED)
             return None
+        owned = [(each, self.walk.children.entries(each, owner)) for each in self.walk.subresources]
+        if orphaning:
+            await self.writer.record_orphaned(instance, entry, left_behind(owned))
+        elif not await self._may_go(instance, entry, owned):
+            return None
+        return await self._go_on(instance, entry, owner, owned)
+
+    async def _may_go(self, instance: Instance, entry: Entry, owned: Owned) -> bool:
+        """Whether everything of an instance may be torn down; what is held is recorded."""
+        if not is_protected(entry):
+            return True
+        hold = await self.guard.hold(entry, owned)
+        if hold is not None:
+            await self.writer.record_teardown(instance, entry, parent_of(entry).message(hold), hold)
+            return False
+        if not any(children for _, children in owned):
+            approved = instance.status.removals is not None and instance.status.removals.used
+            if not approved:
+                await self.writer.record_teardown(instance, entry, PROTECTED)
+            return bool(approved)
+        if is_paused(entry.annotations):
+            await self.writer.record_teardown(instance, entry, PAUSED)
+            return False
+        await self.walk.children.approve(owned)
+        return True
+
+    async def _go_on(
+        self, instance: Instance, entry: Entry, owner: Owner, owned: Owned
+    ) -> float | None:
+        """Delete the next kind, and pass on to its objects what the instance has now."""
         subresources, children = self.walk.subresources, self.walk.children
         found = ((each, item) for each in subresources for item in children.find(each, owner))
         await children.pass_on_retry(instance, found)
-        present = {kind_of(each): children.entries(each, owner) for each in subresources}
-        going = next_to_go(subresources, present)
+        going = next_to_go(subresources, {kind_of(each): entries for each, entries in owned})
         if going is None:
             return await self._release(instance, entry)
         subresource, entries = going
         names = [item.name for item in entries]
         await children.delete(subresource, owner, names, Cause.PARENT_DELETED)
-        await self.writer.record_teardown(instance, entry, self._progress(subresource, owner))
+        problem = ""
+        if read(entry)[1] is None:
+            problem = await self.walk.mend(instance, owner, subresource)
+        if not is_orphaning(entry):
+            message = problem or self._progress(subresource, owner)
+            await self.writer.record_teardown(instance, entry, message)
         return None
 
     async def _release(self, instance: Instance, entry: Entry) -> float | None:
@@ -73,11 +116,3 @@ class Teardown:
     def _progress(self, subresource: Subresource[Any], owner: Owner) -> str:
         reported = (item.status.message for item in self.walk.children.find(subresource, owner))
         return teardown_progress(kind_of(subresource), next(filter(None, reported), ""))
-
-
-def _held_back(entry: Entry) -> str:
-    if is_protected(entry):
-        return PROTECTED
-    if is_paused(entry.annotations):
-        return "Paused: it is torn down once it is resumed with `manager instance resume`."
-    return ""

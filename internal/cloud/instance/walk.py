@@ -9,7 +9,7 @@ from apis.cloud import Instance, TerraformSettings
 from ctrlruntime.api import ApiModel
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner
-from internal.cloud.instance.children import Children, desired_child, inputs_for
+from internal.cloud.instance.children import Children, desired_child, inputs_for, protection_of
 from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
 from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
 from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
@@ -145,12 +145,42 @@ class Walk:
         """Remove what is no longer wanted, unless something precious would go with it."""
         problem = ""
         if found is not None and at.act:
-            protected = at.instance.spec.debug.enable_deletion_protection
+            protected = at.instance.spec.protected
             if subresource.definition.teardown and protected:
                 problem = _precious(subresource)
             else:
                 await self.children.delete(subresource, at.owner, [at.name], Cause.SPEC_CHANGED)
+                problem = await self.children.mend(
+                    subresource, found, None, leaving_annotations(subresource, at.instance)
+                )
         return Child(subresource=subresource, object=found, wanted=False, problem=problem)
+
+    async def mend(self, instance: Instance, owner: Owner, subresource: Subresource[Any]) -> str:
+        """Pass what the instance has now to an object that is being deleted: its teardown uses that.
+
+        Returns why it cannot; empty if it could, or nothing differs. Raises the client's errors.
+        """
+        found = self.children.look(subresource, owner.name, owner)
+        if found is None or subresource.strategy is not ObjectStrategy.UPDATE:
+            return ""
+        upstream = self._upstream_of(found, instance)
+        spec = subresource.desired(instance, upstream)
+        problem = "" if spec is None else subresource.refusal(found, spec)
+        untyped = upstream.terraform is None and instance.spec.infrastructure.terraform is not None
+        wanted = None if problem or untyped else spec
+        annotations = leaving_annotations(subresource, instance)
+        return problem or await self.children.mend(subresource, found, wanted, annotations)
+
+    def _upstream_of(self, found: Object, instance: Instance) -> Upstream:
+        """Return what an object builds on by its own spec: those before it may be gone, or have lost their outputs."""
+        spec = found.spec
+        return Upstream(
+            version=getattr(spec, "version", instance.spec.sourcegraph_version),
+            outputs=getattr(spec, "outputs", {}),
+            outputs_secret_name=getattr(spec, "outputs_secret_name", ""),
+            bundle_revision=getattr(spec, "bundle_revision", ""),
+            terraform=self._terraform(instance),
+        )
 
     # -- changes of version -----------------------------------------------------------------
 
@@ -202,11 +232,16 @@ def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:
     return inputs_for(subresource, at.instance, more)
 
 
+def leaving_annotations(subresource: Subresource[Any], instance: Instance) -> dict[str, str]:
+    """Return the annotations of an instance that reach the teardown of a subresource."""
+    return inputs_for(subresource, instance, protection_of(instance))
+
+
 def _precious(subresource: Subresource[Any]) -> str:
     kind = subresource.kind.gvk().kind
     return (
         f"The spec no longer has {kind}, and all that it made would go. Set "
-        "spec.debug.enableDeletionProtection to false if that is meant, or restore the spec."
+        "spec.deletionProtection to false if that is meant, or restore the spec."
     )
 
 

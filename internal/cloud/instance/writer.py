@@ -6,21 +6,29 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
 from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
+from ctrlruntime.api.conditions import find_condition, new_condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.gate import Hold
 from ctrlruntime.queue import Request
 from internal.cloud.instance.children import requested_retry
+from internal.cloud.instance.deletion import ORPHANED, parent_of
 from internal.cloud.instance.domains import held
 from internal.cloud.instance.order import Child
 from internal.cloud.instance.reading import read_written
 from internal.cloud.instance.status import Facts, is_news, leaving, summarize
 from internal.cloud.labels import FINALIZER, RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
+from internal.removal_holds import HELD, report_held
 
+_log: FilteringBoundLogger = structlog.get_logger("cloud.instance")
 ACTION: Final = "Reconcile"
 AT_WORK: Final = frozenset({Phase.PENDING, Phase.WAITING, Phase.RUNNING})
 """One and the same here: its subresources tell which it is, each with events of its own."""
@@ -86,11 +94,32 @@ class InstanceWriter:
             await self._write(entry, before, after)
         return wait
 
-    async def record_teardown(self, instance: Instance, entry: Entry, message: str) -> None:
-        """Write how far the teardown of a deleted instance has come."""
-        status = leaving(instance.status, entry.generation, message, self.clock())
+    async def record_teardown(
+        self, instance: Instance, entry: Entry, message: str, hold: Hold | None = None
+    ) -> None:
+        """Write how far the teardown of a deleted instance has come, and what is held of it."""
+        now = self.clock()
+        status = leaving(instance.status, entry.generation, message, now)
         status.last_handled_retry = requested_retry(instance)
+        parent = parent_of(entry)
+        news = report_held(status.conditions, parent, hold, generation=entry.generation, now=now)
         await self._write(entry, instance.status, status)
+        if news and hold is not None:
+            self.recorder.event(entry, "Warning", HELD, ACTION, parent.message(hold))
+
+    async def record_orphaned(self, instance: Instance, entry: Entry, left: str) -> None:
+        """Report once what stays of an instance that goes with deletionPolicy Orphan."""
+        now, message = self.clock(), f"The objects go, and what they made stays: {left}."
+        status = leaving(instance.status, entry.generation, message, now)
+        if find_condition(status.conditions, ORPHANED) is not None:
+            return
+        condition = new_condition(
+            ORPHANED, True, "DeletionPolicy", message, generation=entry.generation
+        )
+        set_condition(status.conditions, condition, now)
+        await self._write(entry, instance.status, status)
+        self.recorder.event(entry, "Warning", ORPHANED, ACTION, message)
+        _log.warning("Orphaned", instance=f"{entry.namespace}/{entry.name}", left=left)
 
     def forget(self, request: Request) -> None:
         """Forget an instance that is gone."""

@@ -75,6 +75,8 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
         ({"debug": {"tfcRunsMode": "vcs"}}, {T}),
         ({"debug": {"enableAlerting": False}}, {V}),
         ({"debug": {"enableDeletionProtection": False}}, set()),
+        ({"deletionProtection": False}, set()),
+        ({"deletionPolicy": "Orphan"}, set()),
         ({"maintenanceWindows": [{"schedule": "0 3 * * *", "duration": "2h"}]}, set()),
         ({"driftDetection": {"schedule": "0 3 * * *", "action": "Report"}}, set()),
         ({"terraformRuns": {"operation": "Plan", "approval": "Manual"}}, set()),
@@ -92,7 +94,7 @@ def test_every_field_of_the_spec_is_somebodys_or_nobodys_on_purpose() -> None:
     known = {"releaseChannel", "sourcegraphVersion", "domain", "primaryDNSName", "customDomains"}
     known |= {"instanceFeatures", "infrastructure", "cluster", "invariants", "invariantsPeriod"}
     known |= {"upgrade", "debug", "managedSMTP", "maintenanceWindows", "driftDetection"}
-    known |= {"terraformRuns", "priority"}
+    known |= {"terraformRuns", "priority", "deletionProtection", "deletionPolicy"}
     fields = Instance.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
     assert {field.serialization_alias or name for name, field in fields.items()} == known
 

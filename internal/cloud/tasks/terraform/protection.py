@@ -120,6 +120,7 @@ def refusal(found: Sequence[Destruction], count: int, instance: str) -> str:
     return (
         f"deletion protection is on, and the plan destroys or replaces {listed}. Nothing was applied."
         " Take the change back; or set spec.debug.enableDeletionProtection of the Instance to false"
+        " (or spec.deletionProtection, where that is set)"
         f" and run `manager instance retry {instance}`, approve its plan, and set it back to true afterwards"
     )
 
