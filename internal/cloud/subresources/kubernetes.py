@@ -4,9 +4,11 @@ from typing import Final
 
 from apis.cloud import Instance, InstanceKubernetes, InstanceKubernetesSpec
 from apis.references import SecretKeyRef
+from internal.cloud.labels import FORMER_CLUSTER
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import of_cluster
+from internal.cloud.tasks.kubernetes.cluster_record import recorded_ref
 from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
 
 DEFINITION: Final = TaskDefinition(
@@ -40,8 +42,10 @@ def version(resource: InstanceKubernetes) -> str:
 
 
 def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
-    """Return what opens the cluster."""
-    return of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
+    """Return what opens the cluster, and what opened the one where the workload is."""
+    now = of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
+    before = recorded_ref(resource.status.record)
+    return now if before is None or before in now else [*now, before]
 
 
 def period(resource: InstanceKubernetes) -> float | None:
@@ -62,6 +66,7 @@ SUBRESOURCE: Final = Subresource(
     version=version,
     deploys_version=True,
     after=("InstanceTerraform", "UpgradeInstanceTask"),
+    annotations=frozenset({FORMER_CLUSTER}),
     secrets=secrets,
     config_maps=config_maps,
     period=period,

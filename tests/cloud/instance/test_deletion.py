@@ -28,7 +28,7 @@ def condition(found: Resource[Any, Any], name: str) -> str:
 
 
 async def held(harness: E2EHarness) -> str:
-    found = await harness.until("Instance", lambda seen: condition(seen, "DeletionsHeld"))
+    found = await harness.until("Instance", lambda seen: bool(condition(seen, "DeletionsHeld")))
     return condition(found, "DeletionsHeld")
 
 
@@ -152,7 +152,9 @@ async def test_g_c1_a_lost_status_is_no_proof_that_nothing_was_built(
     await e2e_harness.phase("Ready")
     assert [each.input.built for each in e2e_harness.elsewhere.started[:2]] == [False, False]
     e2e_harness.elsewhere.runs.clear()
-    lost = dict.fromkeys(("run", "history", "succeeded", "outputs", "outputsSecretName", "record"))
+    lost: dict[str, Any] = dict.fromkeys(
+        ("run", "history", "succeeded", "outputs", "outputsSecretName", "record")
+    )
     await e2e_harness.say("InstanceTerraform", **lost)
     await e2e_harness.annotate(kind="InstanceTerraform", reconcile="now")
     await e2e_harness.until("Instance", lambda _: len(e2e_harness.elsewhere.started) > 3)

@@ -68,16 +68,21 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
         raise TaskError(f"the instance's cluster cannot be reached: {error}") from error
 
 
+async def identity_of(client: Client) -> str:
+    """Return the id of a cluster; empty if it may not be read."""
+    try:
+        found = await client.get(NAMESPACE, IDENTITY, metadata_only=True)
+    except (Forbidden, NotFound):
+        return ""
+    return str(found["metadata"]["uid"])
+
+
 async def _check_cluster(context: TaskContext, client: Client, source: str) -> None:
     """Raise TaskRejected for the data plane of the instance itself. Who may not look at its id is let through."""
     data_plane = context.input.data_plane
     if not data_plane or context.input.operation is TaskOperation.TEARDOWN:
         return
-    try:
-        found = await client.get(NAMESPACE, IDENTITY, metadata_only=True)
-    except (Forbidden, NotFound):
-        return
-    if found["metadata"]["uid"] == data_plane:
+    if await identity_of(client) == data_plane:
         raise TaskRejected(
             f"the kubeconfig in Secret {source} opens the data plane of this instance, which runs no"
             " containers: name one of the hub, or of another cluster"

@@ -5,14 +5,23 @@ from dataclasses import dataclass
 
 from apis.cloud import Cluster, InstanceKubernetesSpec, TaskOperation
 from apis.fleet.labels import DATA_PLANE
+from apis.references import SecretKeyRef
 from ctrlruntime.client import Client
-from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.access import cluster, identity_of, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.applying import Applied
+from internal.cloud.tasks.kubernetes.cluster_record import (
+    CLUSTER,
+    check_cluster,
+    is_elsewhere,
+    is_left,
+    recorded_ref,
+    written_ref,
+)
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.kubernetes.rollout import PollOptions, Rollout
 from internal.cloud.tasks.placeholders import Places
-from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
+from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
 
 _SHOWN = 3
 
@@ -31,13 +40,52 @@ class KubernetesTask:
         spec = InstanceKubernetesSpec.model_validate(context.input.spec)
         teardown = context.input.operation is TaskOperation.TEARDOWN
         ref = kubeconfig_ref(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
-        if teardown and ref is None:
-            return TaskResult(message="There was never a cluster, so nothing has to go.")
-        documents = [] if teardown else await documents_of(context, Workload.of(spec))
+        if teardown:
+            return await self._remove(context, spec.cluster, ref)
+        documents = await documents_of(context, Workload.of(spec))
         async with cluster(context, ref) as client:
+            found = await identity_of(client)
+            check_cluster(context.input, found, teardown=False)
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
-            applied = await (rollout.remove() if teardown else rollout.apply(documents))
-        return TaskResult(message=summary(applied, len(documents), teardown=teardown))
+            applied = await rollout.apply(documents)
+        record = {CLUSTER: found, **written_ref(ref)} if found else {}
+        return TaskResult(message=summary(applied, len(documents), teardown=False), record=record)
+
+    async def _remove(
+        self, context: TaskContext, spec: Cluster, ref: SecretKeyRef | None
+    ) -> TaskResult:
+        """Delete the workload where it was applied: by the kubeconfig of the spec, else by the recorded one.
+
+        Raises TaskError, and TaskRejected where neither opens that cluster, until a person decides.
+        """
+        given = context.input
+        recorded = recorded_ref(given.record)
+        if ref is None and recorded is None and CLUSTER not in given.record:
+            if given.built:
+                raise TaskRejected(
+                    "the workload was applied before, and there is no kubeconfig now, so nothing was deleted:"
+                    " set spec.cluster.kubeconfigFrom of the Instance, or set its spec.deletionPolicy to"
+                    " Orphan to leave everything where it is"
+                )
+            return TaskResult(message="There was never a cluster, so nothing has to go.")
+        if is_left(given):
+            return TaskResult(message="The workload is left where it is, as approved.")
+        found, there = "", False
+        ways = [ref, recorded] if ref != recorded else [ref]
+        for each in filter(None, ways):
+            try:
+                async with cluster(context, each) as client:
+                    found = await identity_of(client)
+                    there = not is_elsewhere(given, found)
+                    if there:
+                        rollout = rollout_of(context, client, spec, poll=self._poll)
+                        applied = await rollout.remove()
+                        return TaskResult(message=summary(applied, 0, teardown=True))
+            except TaskError:
+                if there or each == recorded or recorded is None:
+                    raise
+        check_cluster(given, found, teardown=True)
+        raise TaskRejected("no kubeconfig: set spec.cluster.kubeconfigFrom of the Instance")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
