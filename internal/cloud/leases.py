@@ -149,7 +149,7 @@ def lease_of(instance: Instance, now: datetime) -> Lease:
         return Lease(
             message=(
                 f"The lease ended at {format_time(end)}, but deletion protection is on. Set "
-                "spec.deletionProtection to false to let it go, or extend the lease "
+                "spec.deletionProtection to false (it wins over spec.debug.enableDeletionProtection) to let it go, or extend the lease "
                 "by hand."
             )
         )

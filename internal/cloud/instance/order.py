@@ -12,8 +12,8 @@ from internal.cloud.subresource import Subresource
 Object = Resource[Any, TaskStatus]
 
 PROTECTED = (
-    "Deletion is held back, since deletion protection is on: set spec.deletionProtection to false to tear "
-    "everything down. Nothing of the instance was touched."
+    "Deletion is held back, since deletion protection is on: set spec.deletionProtection to false (it wins over spec.debug.enableDeletionProtection) "
+    "to tear everything down. Nothing of the instance was touched."
 )
 
 

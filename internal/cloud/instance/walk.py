@@ -241,7 +241,7 @@ def _precious(subresource: Subresource[Any]) -> str:
     kind = subresource.kind.gvk().kind
     return (
         f"The spec no longer has {kind}, and all that it made would go. Set "
-        "spec.deletionProtection to false if that is meant, or restore the spec."
+        "spec.deletionProtection to false (it wins over spec.debug.enableDeletionProtection) if that is meant, or restore the spec."
     )
 
 

@@ -104,7 +104,8 @@ class InstanceWriter:
         parent = parent_of(entry)
         news = report_held(status.conditions, parent, hold, generation=entry.generation, now=now)
         await self._write(entry, instance.status, status)
-        if news and hold is not None:
+        if news and hold is not None and instance.status.phase is Phase.DELETING:
+            # Otherwise the event of the phase has the message.
             self.recorder.event(entry, "Warning", HELD, ACTION, parent.message(hold))
 
     async def record_orphaned(self, instance: Instance, entry: Entry, left: str) -> None:

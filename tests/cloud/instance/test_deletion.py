@@ -119,6 +119,7 @@ async def test_g_c6_orphan_lets_a_stuck_teardown_go(e2e_harness: E2EHarness) -> 
     )
     await e2e_harness.edit("Instance", {"deletionPolicy": "Orphan"})
     await e2e_harness.gone("Instance")
+    assert await e2e_harness.get("InstanceTerraform") is None
 
 
 async def test_g_c6_a_stuck_teardown_is_repaired_on_the_instance(e2e_harness: E2EHarness) -> None:

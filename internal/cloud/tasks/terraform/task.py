@@ -55,7 +55,7 @@ class TerraformTask:
         if order.teardown and context.input.protected:
             raise TaskRejected(
                 "deletion protection is on, so nothing is torn down: set"
-                " spec.deletionProtection of the Instance to false and ask for a retry"
+                " spec.deletionProtection of the Instance to false (it wins over spec.debug.enableDeletionProtection) and ask for a retry"
             )
         run = backend_of("local" if order.settings.organization is None else "hcp")
         return await run(order)

@@ -219,7 +219,7 @@ async def test_g_c1_what_was_built_has_no_other_state(
 ) -> None:
     given = await built(keeper)
     await getattr(keeper, loss)()
-    await refused(keeper, operation, given)
+    assert await refused(keeper, operation, given)
     # Of a release that recorded nothing but outputs, or only that a run succeeded:
     if loss == "lose":
         await refused(keeper, operation, {"outputs": given["outputs"]})
