@@ -11,12 +11,14 @@ from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
+from internal.cosmos.workload.lost_disks import losing_disk
 from internal.cosmos.workload.workload import WorkloadControl
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.object_cluster import ObjectCluster
@@ -73,16 +75,23 @@ def declare_parts(manager: Manager, options: CosmosOptions, hub: Hub | None = No
         field_manager=FIELD_MANAGER,
         conflicted=_conflicts(manager).inc,
     )
+    claims = objects.declare_owned(CLAIM)
+
+    def keeps(pod: Entry) -> str:
+        find = claims.informer.store.get
+        losing = losing_disk(pod, lambda namespace, name: find(name, namespace=namespace))
+        return losing.words if losing is not None else ""
+
     return CosmosParts(
         manager=manager,
         options=options,
         objects=objects,
         node_sets=node_sets,
         pods=objects.declare_owned(POD),
-        claims=objects.declare_owned(CLAIM),
+        claims=claims,
         snapshots=objects.declare(VOLUME_SNAPSHOT, track_manager=FIELD_MANAGER),
         statuses=statuses,
         patcher=statuses.patcher,
         control=control,
-        workload=WorkloadControl(control, objects.cluster.client, POD),
+        workload=WorkloadControl(control, objects.cluster.client, POD, keeps=keeps),
     )

@@ -8,6 +8,7 @@ from typing import Final
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.events import EventRecorder
+from internal.cosmos.workload.lost_disks import LOSING
 
 
 class Reason(StrEnum):
@@ -23,6 +24,8 @@ class Reason(StrEnum):
     """A disk could not be made larger."""
     BUILDER_CHANGE_HELD = "BuilderChangeHeld"
     """A new manager would build something in another way, and does not."""
+    DISK_BEING_DELETED = "DiskBeingDeleted"
+    """The claim of a running node is being deleted."""
     ROLLOUT_HALTED = "RolloutHalted"
     """Failed Pods halt a rollout."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
@@ -58,6 +61,7 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
         ("BuilderChangeHeld", "True", Reason.BUILDER_CHANGE_HELD),
         ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),
         ("RolloutHalted", "True", Reason.ROLLOUT_HALTED),
+        (LOSING, "True", Reason.DISK_BEING_DELETED),
     ):
         message = _message(after, kind, bad)
         if message and message != _message(before, kind, bad):

@@ -12,6 +12,7 @@ from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD
 from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
+from internal.cosmos.workload.lost_disks import LOSING, LosingDisk, condition_of
 from internal.cosmos.workload.workload import Progress
 
 SHOWN: Final = 3
@@ -30,6 +31,8 @@ class Found:
     """Pods without the address for peers outside that they are to have."""
     paused: Sequence[str] = ()
     """Pods that are down for a snapshot."""
+    losing: Mapping[str, LosingDisk] = field(default_factory=dict)
+    """Pods whose claim is being deleted."""
     crossing: float = 0.0
     """Seconds until a node may change its version."""
     snapshots_served: bool = True
@@ -113,6 +116,8 @@ def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
     shown = []
     if found.claims is not None:
         shown.append(_claims(found.claims))
+    if losing := condition_of(found.losing):
+        shown.append(losing)
     if held := _held(found):
         shown.append(held)
     if halted := _halted(node_set, found):
@@ -142,6 +147,9 @@ def _progress(found: Found) -> str:
     if claims.waiting:
         name, why = next(iter(claims.waiting.items()))
         return f"Claim {name} waits: {why}"
+    if found.losing:
+        words = found.losing[min(found.losing)].words
+        return f"{words[0].upper()}{words[1:]}: see the condition {LOSING}"
     return "Disks come and go." if claims.requeue else ""
 
 

@@ -14,6 +14,7 @@ from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.workload.lost_disks import LOSING
 
 READY: Final = "Ready"
 """Condition: every node that is wanted has caught up."""
@@ -29,7 +30,7 @@ CRDS: Final = "CRDsAvailable"
 """Condition: the cluster serves snapshots; only where disks are filled from them."""
 INVALID: Final = "InvalidSpec"
 """Reason of Ready: a field of the spec cannot be used; the message names it."""
-PASSING: Final = (HELD, CRDS, HALTED, HUB_READY)
+PASSING: Final = (HELD, CRDS, HALTED, HUB_READY, LOSING)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
 """Heights alone are written once in that many seconds at most."""

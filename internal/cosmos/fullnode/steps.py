@@ -29,6 +29,7 @@ from internal.cosmos.fullnode.plain_control import PlainControl
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
 from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes
 from internal.cosmos.fullnode.pvc_control import PVCControl
+from internal.cosmos.workload.lost_disks import losing_disks
 from internal.cosmos.workload.workload import RecordFixes
 
 T = TypeVar("T")
@@ -81,6 +82,9 @@ async def take(
     found, findings = outcome.found, outcome.found.findings
     findings.explain = explain
     checksums = await _configure(controls, node_set, owner, outcome)
+    found.losing = losing_disks(
+        controls.pods.pods.of(owner).values(), controls.claims.claims.of(owner).values()
+    )
     image = sidecar_image_of(node_set, sidecar_image)
     found.pods = await _step(
         findings,

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Final
 
 from ctrlruntime.cache.entry import Entry
@@ -101,17 +102,19 @@ def plan(
     urgent: Urgent = lambda _update: False,
     paused: Collection[str] = (),
     held: str = "",
+    kept: Mapping[str, str] = MappingProxyType({}),
     rules: HaltRules | None = None,
 ) -> Plan:
     """Return what to do about the differences of the Pods of one workload.
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
     are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
-    work then stay as they are, and what does not work is made again. `rules`: when failed Pods halt the replacements;
+    work then stay as they are, and what does not work is made again. `kept`: Pods, by name, that nothing takes down,
+    whether they work or not, since what they have would be lost, and why. `rules`: when failed Pods halt the replacements;
     None: never.
     """
     surplus = [entry for entry in diff.deletes if entry.name not in paused]
-    leaving = [entry for entry in diff.deletes if entry.name in paused]
+    leaving = [entry for entry in diff.deletes if entry.name in paused and entry.name not in kept]
     deletes = [] if held else surplus
     availability = Availability.of((pod for pod in pods if pod not in surplus), health)
     budget = availability.budget(max_unavailable, replicas)
@@ -133,7 +136,8 @@ def plan(
     made = replace(made, frozen=frozenset(entry.name for entry in surplus if held))
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
-    chosen = sorted(outdated, key=lambda update: not urgent(update))
+    movable = [update for update in outdated if update.entry.name not in kept]
+    chosen = sorted(movable, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
     taken = [] if found.waits else _down(chosen, availability, room)
     if held:
@@ -147,6 +151,8 @@ def plan(
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
     waits = bool(leaving or outdated) and not taken
     blocked = _why(availability, replicas, max_unavailable) if waits else ""
+    if outdated and not movable:
+        blocked = kept[min(names)]
     return replace(made, replacements=tuple(taken), blocked=blocked)
 
 

@@ -82,12 +82,17 @@ class WorkloadControl:
         mapping: RESTMapping,
         *,
         default_probe: Probe = pod_readiness,
+        keeps: Callable[[Entry], str] = lambda _pod: "",
     ) -> None:
-        """Use `mapping`, that of Pods: they are declared with all their fields if the probe reads them."""
+        """Use `mapping`, that of Pods: they are declared with all their fields if the probe reads them.
+
+        `keeps(pod)`: why a Pod is not taken down to come back, since something would be lost; empty: it may be.
+        """
         self._control = control
         self._client = client
         self._mapping = mapping
         self._default_probe = default_probe
+        self._keeps = keeps
         self._turns = KeyedLock()
 
     async def reconcile(
@@ -116,7 +121,7 @@ class WorkloadControl:
         """
         pods, wanted = list(current), list(desired)
         diff = self._control.compare(pods, wanted, owner)
-        health = self._health(pods, probe)
+        health, kept = self._health(pods, probe), self._kept(pods)
 
         def planned(present: Iterable[Entry]) -> Plan:
             return plan(
@@ -128,6 +133,7 @@ class WorkloadControl:
                 urgent=urgent,
                 paused=paused,
                 held=held,
+                kept=kept,
                 rules=rules,
             )
 
@@ -156,7 +162,9 @@ class WorkloadControl:
 
         Raises the client's errors.
         """
-        pods, wanted = list(current), list(chosen)
+        pods = list(current)
+        kept = self._kept(pods)
+        wanted = [pod for pod in chosen if pod.name not in kept]
         health = self._health(pods, probe)
         if not Availability.of(pods, health).budget(max_unavailable, replicas):
             return []
@@ -169,6 +177,11 @@ class WorkloadControl:
                 for entry in there
                 if await self._control.remove(self._mapping, entry, owner, Cause.REPLACED)
             ]
+
+    def _kept(self, pods: Iterable[Entry]) -> dict[str, str]:
+        """Return the Pods that are not taken down, by name, and why."""
+        reasons = {pod.name: self._keeps(pod) for pod in pods}
+        return {name: why for name, why in reasons.items() if why}
 
     def _health(self, pods: Iterable[Entry], probe: Probe | None) -> dict[str, Health]:
         look = probe or self._default_probe
