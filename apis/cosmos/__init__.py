@@ -50,6 +50,7 @@ from .scheduledvolumesnapshot import (
     ScheduledVolumeSnapshotSpec,
     ScheduledVolumeSnapshotStatus,
     SnapshotCandidate,
+    SnapshotFailures,
     SnapshotPhase,
 )
 from .statefuljob import (
@@ -115,6 +116,7 @@ __all__ = [
     "SelfHealingStatus",
     "ServiceOverride",
     "SnapshotCandidate",
+    "SnapshotFailures",
     "SnapshotPhase",
     "StatefulJob",
     "StatefulJobSpec",

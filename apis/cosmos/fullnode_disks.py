@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.references import Name
-from ctrlruntime.api import ApiModel
+from ctrlruntime.api import CEL, ApiModel
 
 from .common import Metadata
 from .shapes import AccessMode, ObjectName, StorageResources
@@ -49,11 +49,20 @@ class DataSource(ApiModel):
     """Name, in the same namespace."""
 
 
-class AutoDataSource(ApiModel):
+class AutoDataSource(
+    ApiModel,
+    rules=(
+        CEL(
+            "(has(self.volumeSnapshotSelector) && size(self.volumeSnapshotSelector) > 0) || "
+            "(has(self.matchInstance) && self.matchInstance)",
+            message="give volumeSnapshotSelector at least one label, or set matchInstance: an empty selector selects nothing",
+        ),
+    ),
+):
     """Fills new claims from the newest snapshot that is ready."""
 
     volume_snapshot_selector: dict[str, str] = Field(default_factory=dict)
-    """Labels of the snapshots."""
+    """Labels of the snapshots. Without a label, and without matchInstance, none is selected."""
     match_instance: bool = False
     """Take only snapshots of the same node."""
     on_failure: DataSourceFailure = DataSourceFailure.WAIT

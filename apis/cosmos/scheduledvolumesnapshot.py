@@ -21,6 +21,7 @@ __all__ = [
     "ScheduledVolumeSnapshotSpec",
     "ScheduledVolumeSnapshotStatus",
     "SnapshotCandidate",
+    "SnapshotFailures",
     "SnapshotPhase",
 ]
 
@@ -53,14 +54,17 @@ class FullNodeRef(ApiModel):
 
 
 class PhaseDeadlines(ApiModel):
-    """Seconds after which a phase is given up: the node is restored, and the time is recorded as failed."""
+    """Seconds after which a phase is given up: the node is restored, and the time is recorded as failed.
+
+    A copy that the driver has cut is kept then: it counts as soon as it is ready.
+    """
 
     finding_candidate: Annotated[Int32, Field(ge=1)] = 600
     """Until a node can be taken."""
     pod_deletion: Annotated[Int32, Field(ge=1)] = 600
     """Until its Pod is gone."""
     snapshot_creation: Annotated[Int32, Field(ge=1)] = 3600
-    """Until the snapshot is ready."""
+    """Until the snapshot is ready, counted from the last progress that the driver reported. The node is back once it is cut."""
     pod_restoration: Annotated[Int32, Field(ge=1)] = 1800
     """Until the Pod is back; after it the next snapshot is waited for in any case."""
 
@@ -112,6 +116,19 @@ class LastSnapshot(ApiModel):
     """Why there is none, in words."""
     status: RawExtension | None = None
     """Status of the VolumeSnapshot."""
+    progressed_at: Time | None = None
+    """When that status last showed progress: it was bound, cut (creationTime), or became ready."""
+
+
+class SnapshotFailures(ApiModel):
+    """Copies that failed one after the other; none of them counts once one has succeeded."""
+
+    count: Int32
+    """How many."""
+    message: str
+    """Name of the last of them, and why it failed."""
+    at: Time
+    """When it failed. With deletePod the next attempt waits after a second failure: 10 minutes, then twice as long each time."""
 
 
 class ScheduledVolumeSnapshotStatus(ApiModel):
@@ -135,6 +152,8 @@ class ScheduledVolumeSnapshotStatus(ApiModel):
     """The node that was chosen."""
     last_snapshot: LastSnapshot | None = None
     """The last copy."""
+    failures: SnapshotFailures | None = None
+    """Failures since the last copy that became ready."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, CRDsAvailable, DeprecatedFields."""
 

@@ -69,12 +69,16 @@ class StatefulJobSpec(
             "!(has(self.interval) && has(self.schedule))",
             message="give interval or schedule, not both",
         ),
+        CEL(
+            "size(self.selector) > 0",
+            message="give selector at least one label: an empty selector selects nothing",
+        ),
     ),
 ):
     """When and what."""
 
     selector: dict[str, LabelValue]
-    """Labels of the snapshots."""
+    """Labels of the snapshots; at least one."""
     interval: Interval | None = None
     """Time between the starts of two Jobs. Default 24h, unless there is a schedule."""
     schedule: Cron | None = None

@@ -41,6 +41,8 @@ class SourceReason(StrEnum):
     """Claims cannot be filled from such an object."""
     FIND_SNAPSHOT = "AutoDataSourceFindSnapshot"
     """No snapshot of these labels is ready."""
+    EMPTY_SELECTOR = "AutoDataSourceEmptySelector"
+    """No label is given, which selects no snapshot."""
     FOUND = "AutoDataSource"
     """A claim is made from the newest snapshot."""
 
@@ -120,14 +122,20 @@ class DataSources:
         return None
 
     def newest(self, labels: Mapping[str, str], namespace: str) -> FoundSource:
-        """Return the newest snapshot of these labels that is ready. Raises SourceMissing."""
+        """Return the newest snapshot of these labels that is ready. Raises SourceMissing, also for no labels."""
+        if not labels:
+            raise SourceMissing(
+                SourceReason.EMPTY_SELECTOR,
+                "the selector of the VolumeSnapshots has no label, and selects nothing: give it the labels of "
+                f"those that are meant (`kubectl get volumesnapshots -n {namespace} --show-labels`)",
+            )
         here = self._cache.entries(VOLUME_SNAPSHOT, namespace)
         found = newest_ready(entry for entry in here if labels.items() <= entry.labels.items())
         if found is None:
             selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
             raise SourceMissing(
                 SourceReason.FIND_SNAPSHOT,
-                f"no VolumeSnapshot with labels {selector or '(any)'} is ready to use in namespace "
+                f"no VolumeSnapshot with labels {selector} is ready to use in namespace "
                 f"{namespace}{self._absent()}",
             )
         return from_snapshot(found)

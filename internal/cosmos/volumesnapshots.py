@@ -19,6 +19,9 @@ VOLUME_SNAPSHOT: Final = RESTMapping(
 )
 LONGEST_HEIGHT: Final = 18
 """Digits of a height."""
+VOLUME_SNAPSHOT_CLASS: Final = RESTMapping(
+    GroupVersionKind(GROUP, "v1", "VolumeSnapshotClass"), "volumesnapshotclasses", False
+)
 DEFINITION: Final = f"volumesnapshots.{GROUP}"
 """Name of the CustomResourceDefinition."""
 

@@ -35,12 +35,13 @@ from internal.cosmos.snapshots.facts_reader import (
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
-from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT
+from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
 from internal.hub.owner_index import recorded_owner
 from manager.controllers.cosmos_parts import POD, SELECTED, CosmosParts
 from manager.controllers.cosmos_wiring import (
     absence_of,
+    absence_of_class,
     enqueue_at_definitions,
     enqueue_at_jumps,
     guarded,
@@ -123,6 +124,8 @@ def _reconciler(
             is_defined=served.is_defined,
             is_served=served.is_served,
             is_gone=absence_of(parts.objects.live_client, POD),
+            claims=parts.claims.informer.store,
+            lacks_class=absence_of_class(parts.objects.live_client, VOLUME_SNAPSHOT_CLASS),
             hub=parts.objects.view(),
         ),
         writers=SnapshotWriters(
@@ -184,6 +187,7 @@ def _build(
         .permission(GROUP, "cosmosfullnodes/status", "patch")  # nodes that are down
         .permission("", "pods", "get")  # whether one has really ended
         .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT.plural, "create", "delete", "patch")
+        .permission(SNAPSHOT_GROUP, VOLUME_SNAPSHOT_CLASS.plural, "get")  # before a node is stopped
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
     )
     watch = parts.objects.watch

@@ -9,7 +9,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
@@ -45,6 +45,24 @@ def absence_of(client: Client, mapping: RESTMapping) -> Callable[[str, str], Awa
         return False
 
     return is_gone
+
+
+def absence_of_class(client: Client, mapping: RESTMapping) -> Callable[[str], Awaitable[bool]]:
+    """Return a function that reads live whether the server certainly has no object of a cluster-scoped kind and name.
+
+    Where the kind may not be read it is not certain.
+    """
+
+    async def is_absent(name: str) -> bool:
+        try:
+            await client.get(mapping, name, metadata_only=True)
+        except NotFound:
+            return True
+        except Forbidden:
+            return False
+        return False
+
+    return is_absent
 
 
 def enqueue_at_jumps(parts: CosmosParts, store: Store, wakeups: RequestSource) -> None:

@@ -105,6 +105,11 @@ def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:
         word, message = "NodeHeldDown", f"{node} stays down: its pause cannot be lifted"
     elif last is not None and last.failed:
         word, message = "SnapshotFailed", f"{last.name}: {last.failed}"
+    elif status.failures is not None:
+        word, message = (
+            "SnapshotFailed",
+            f"{status.failures.message}; the next attempt is under way",
+        )
     elif status.phase is SnapshotPhase.SUSPENDED:
         ready, word, message = True, "Suspended", "no snapshots are made while it is suspended"
     else:

@@ -20,6 +20,8 @@ class Node:
     """Name of its claim."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of its Pod."""
+    losing_disk: bool = False
+    """Whether its claim is being deleted, so that the disk goes once the Pod does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +78,8 @@ class Facts:
     """Whether all nodes were polled: otherwise it is unknown yet which of them to take."""
     paused: tuple[Paused, ...] = ()
     """Nodes that are down for us."""
+    without_class: bool = False
+    """Whether it is certain that the VolumeSnapshotClass does not exist."""
     others: tuple[str, ...] = ()
     """Who else has a node of the set down, in words."""
     pod_gone: bool = False
@@ -89,4 +93,4 @@ class Facts:
     made: Made | None = None
     """The VolumeSnapshot, if it exists."""
     kept: tuple[Kept, ...] = ()
-    """Our VolumeSnapshots."""
+    """Our VolumeSnapshots of this set of nodes, by certain evidence."""

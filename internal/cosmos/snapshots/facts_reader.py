@@ -15,6 +15,7 @@ from apis.cosmos import (
 )
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
+from ctrlruntime.gate import Cause, Permit
 from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.ownership import Ownership
 from ctrlruntime.schedule import BadSchedule, Schedule, parse
@@ -44,6 +45,10 @@ OWNER_UIDS: Final = "owner uid"
 """Index of VolumeSnapshots: the owner's UID."""
 
 
+_CHOOSING: Final = frozenset({SnapshotPhase.FINDING_CANDIDATE, SnapshotPhase.DELETING_POD})
+"""Phases in which a node is chosen, so that the class has to be known."""
+
+
 def pauses_of(entry: Entry) -> list[str]:
     """Index function of PAUSES."""
     return sorted(_raw_pauses(entry))
@@ -61,7 +66,7 @@ def _raw_pauses(entry: Entry) -> dict[str, dict[str, str]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """Where facts come from. Nothing but `is_gone` makes a request."""
+    """Where facts come from. Nothing but `is_gone` and `lacks_class` makes a request."""
 
     schedules: Store
     """ScheduledVolumeSnapshots."""
@@ -81,6 +86,10 @@ class World:
     """Whether the cluster serves VolumeSnapshots."""
     is_gone: Callable[[str, str], Awaitable[bool]]
     """Whether the server itself has no Pod of a namespace and name."""
+    claims: Store
+    """Claims of nodes."""
+    lacks_class: Callable[[str], Awaitable[bool]]
+    """Whether it is certain that the server has no VolumeSnapshotClass of a name."""
     hub: HubView | None = None
     """Where Pods and snapshots are, if not in the cluster of the schedules."""
 
@@ -114,7 +123,9 @@ class World:
             back=any(each.pod == pod for each in ready),
             height=0 if node_set is None else node_set.status.height.get(pod, 0),
             made=None if idle else self._made(entry.namespace, status, owner),
-            kept=self._kept(owner),
+            kept=self._kept(owner, schedule.spec.full_node_ref.name),
+            without_class=status.phase in _CHOOSING
+            and await self.lacks_class(schedule.spec.volume_snapshot_class_name),
         )
 
     def paused(self, namespace: str, name: str) -> Iterator[Paused]:
@@ -149,7 +160,16 @@ class World:
             pod = self.pods.get(each.pod, namespace=namespace)
             if pod is not None and pod.deletion_timestamp is None:
                 claim = claim_name(name, each.ordinal)
-                found.append(Node(each.pod, each.ordinal, claim, dict(pod.labels)))
+                disk = self.claims.get(claim, namespace=namespace)
+                found.append(
+                    Node(
+                        each.pod,
+                        each.ordinal,
+                        claim,
+                        dict(pod.labels),
+                        losing_disk=disk is not None and disk.deletion_timestamp is not None,
+                    )
+                )
         return tuple(found)
 
     async def _pod_gone(
@@ -174,7 +194,8 @@ class World:
         holder = verdict.holder if verdict.standing is Ownership.FOREIGN else ""
         return Made(holder, is_ready(entry), error_of(entry), status_of(entry))
 
-    def _kept(self, owner: Owner) -> tuple[Kept, ...]:
+    def _kept(self, owner: Owner, node_set: str) -> tuple[Kept, ...]:
+        """Return the copies of a set. Those of another one, which the schedule was for before, stay as they are."""
         return tuple(
             Kept(
                 entry.name,
@@ -184,10 +205,15 @@ class World:
                 taken_at(entry),
             )
             for entry in self.own_snapshots(owner)
+            if is_of_set(entry, node_set)
         )
 
     def own_snapshots(self, owner: Owner) -> list[Entry]:
-        """Return the VolumeSnapshots of an owner, by whatever is left of what records it."""
+        """Return the VolumeSnapshots of an owner, by whatever is left of what records it.
+
+        One that a person made, with the labels and annotations of ours, is not among them: it has no entry of our
+        field manager, and nothing deletes, changes or counts it.
+        """
         keys = {
             SOURCES: source_label(owner.name),
             OWNERS: self.control.recorded(owner).key,
@@ -203,13 +229,20 @@ class World:
             for _, entry in sorted(found.items())
             if entry.namespace == owner.namespace
             and entry.deletion_timestamp is None
-            and self.control.holds(entry, owner)
+            and isinstance(self.control.permit(entry, owner, Cause.RETENTION), Permit)
         ]
 
 
 def owner_of(entry: Entry) -> Owner:
     """Return a ScheduledVolumeSnapshot as the owner of its snapshots."""
     return Owner.of(entry)
+
+
+def is_of_set(snapshot: Entry, node_set: str) -> bool:
+    """Whether a VolumeSnapshot is of a claim of a set of nodes."""
+    claim = ((snapshot.field("spec") or {}).get("source") or {}).get("persistentVolumeClaimName")
+    ordinal = str(claim).rpartition("-")[2]
+    return ordinal.isascii() and ordinal.isdigit() and claim == claim_name(node_set, int(ordinal))
 
 
 def _schedule(schedule: ScheduledVolumeSnapshot) -> tuple[Schedule | None, str]:

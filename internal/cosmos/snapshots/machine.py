@@ -4,18 +4,22 @@ A phase is written down before anything is done in it, and what it does may be d
 dies anywhere goes on where the status left off. A node is taken down only between the finalizer's going on and
 its coming off, so nothing that ends a snapshot early (a failure, a deadline, `suspend`, deletion, a lost
 kind) leaves one down.
+
+Facts are about the candidate, the time and the snapshot of one status. Once a status names others, nothing
+more is decided on them.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from apis.cosmos import (
     LastSnapshot,
     ScheduledVolumeSnapshotSpec,
     ScheduledVolumeSnapshotStatus,
     SnapshotCandidate,
+    SnapshotFailures,
     SnapshotPhase,
 )
 from internal.cosmos.snapshots.candidate import NoCandidate, choose, is_still
@@ -30,7 +34,7 @@ from internal.cosmos.snapshots.effects import (
 )
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.naming import snapshot_name
-from internal.cosmos.snapshots.retention import surplus
+from internal.cosmos.snapshots.retention import is_cut, surplus
 
 Spec = ScheduledVolumeSnapshotSpec
 Status = ScheduledVolumeSnapshotStatus
@@ -52,6 +56,13 @@ _MOST_TURNS: Final = 12
 """Phases that can follow each other without anything being done in between are fewer."""
 
 
+BACK_OFF: Final = timedelta(minutes=10)
+"""Wait after the second failure in a row; it doubles with each further one."""
+LONGEST_BACK_OFF: Final = timedelta(hours=6)
+_FREE_FAILURES: Final = 1
+_MOST_DOUBLINGS: Final = 10
+
+
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one look at the facts leads to."""
@@ -60,6 +71,8 @@ class Step:
     """To be written before the effects."""
     effects: tuple[Effect, ...]
     """To be done in this order."""
+    again: bool = False
+    """Decide once more with the facts of the new status, before anything is written or done."""
 
 
 def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
@@ -73,10 +86,12 @@ def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
         _enter(status, Phase.WAITING_FOR_NEXT, now)
     doomed: tuple[str, ...] = ()
     for _ in range(_MOST_TURNS):
-        before = status.phase
+        before, subject = status.phase, _subject(status)
         if before in IDLE and not facts.paused and not facts.held:
             doomed = surplus(spec, status, facts.kept, now)
         _turn(spec, status, facts, now)
+        if _subject(status) != subject:
+            return Step(status, (Delete(doomed),) if doomed else (), again=True)
         wanted = effects(spec, status, facts)
         if status.phase == before or wanted:
             break
@@ -100,9 +115,23 @@ def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
     return ()
 
 
+def _subject(status: Status) -> object:
+    """Return what the facts are about: those of another subject say nothing of this one."""
+    last = status.last_snapshot
+    return status.candidate, status.scheduled_at, last and last.model_copy(deep=True)
+
+
 def deadline(spec: Spec, status: Status) -> datetime | None:
-    """When the phase is given up; None for those that may last."""
+    """When the phase is given up; None for those that may last.
+
+    A snapshot has its time from its last progress on, unless a node is down for it.
+    """
     limits, since = spec.deadlines, status.phase_since
+    last = status.last_snapshot
+    waits = status.phase is Phase.WAITING_FOR_SNAPSHOT_CREATION
+    if waits and since and last and last.progressed_at:
+        is_down = spec.delete_pod and not is_cut(last.status)
+        since = since if is_down else max(since, last.progressed_at)
     seconds = {
         Phase.FINDING_CANDIDATE: limits.finding_candidate,
         Phase.DELETING_POD: limits.pod_deletion,
@@ -120,11 +149,11 @@ def is_stuck(status: Status) -> bool:
     return status.phase is Phase.RESTORING_POD and status.status == _STUCK
 
 
-def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
+def give_up(spec: Spec, status: Status, facts: Facts, why: str, now: datetime) -> Status:
     """Return the status after something that a retry cannot fix; the node is restored next."""
     status = status.model_copy(deep=True)
     if status.scheduled_at is not None and status.phase not in _RESTORING | IDLE:
-        _fail(status, facts, why, now)
+        _fail(spec, status, facts, why, now)
     return status
 
 
@@ -133,10 +162,12 @@ def give_up(status: Status, facts: Facts, why: str, now: datetime) -> Status:
 
 def _turn(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     phase = status.phase or Phase.WAITING_FOR_NEXT
+    if phase is Phase.WAITING_FOR_SNAPSHOT_CREATION:
+        _record_progress(status, facts, now)
     if phase in IDLE:
         _idle(spec, status, facts, now)
     elif phase in _TOO_LATE and _is_late(spec, status, now) and not _is_done(status, facts):
-        _fail(status, facts, f"{_TOO_LATE[phase]} in time ({status.status.rstrip('.')})", now)
+        _fail(spec, status, facts, f"{_TOO_LATE[phase]} in time ({status.status.rstrip('.')})", now)
     else:
         _TURNS[phase](spec, status, facts, now)
 
@@ -147,6 +178,25 @@ def _is_done(status: Status, facts: Facts) -> bool:
     return waiting and facts.made is not None and facts.made.ready and not facts.made.holder
 
 
+def _record_progress(status: Status, facts: Facts, now: datetime) -> None:
+    """Record what the driver has done since: the deadline counts from there."""
+    made, last = facts.made, status.last_snapshot
+    if (
+        made is None
+        or made.holder
+        or last is None
+        or _progress(made.status) == _progress(last.status)
+    ):
+        return
+    last.status, last.progressed_at = dict(made.status), now
+
+
+def _progress(status: Mapping[str, Any] | None) -> list[object]:
+    """Return the fields of a VolumeSnapshot's status that change when it progresses."""
+    return [(status or {}).get(key) or None for key in _PROGRESS]
+
+
+_PROGRESS: Final = ("boundVolumeSnapshotContentName", "creationTime", "readyToUse", "restoreSize")
 _TOO_LATE: Final = {
     Phase.FINDING_CANDIDATE: "no node could be taken",
     Phase.DELETING_POD: "the node could not be taken down",
@@ -161,6 +211,7 @@ def _idle(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
         _enter(status, Phase.RESTORING_POD, now, "A node is still down from before.")
         return
     status.candidate, status.scheduled_at = None, None
+    _correct_failure(status, facts)
     phase = _idle_phase(spec, facts)
     if status.phase != phase:
         _enter(status, phase, now)
@@ -168,10 +219,20 @@ def _idle(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
         status.next_at = None
         status.status = _IDLE_WORDS[phase]
         return
-    _wait(status, facts, now)
+    _wait(spec, status, facts, now)
 
 
-def _wait(status: Status, facts: Facts, now: datetime) -> None:
+def _correct_failure(status: Status, facts: Facts) -> None:
+    """Let the last copy count if it became ready after its deadline."""
+    last = status.last_snapshot
+    if last is None or not last.failed or not is_cut(last.status):
+        return
+    if any(each.name == last.name and each.ready for each in facts.kept):
+        last.failed, last.status = "", {**(last.status or {}), "readyToUse": True}
+        status.failures = None
+
+
+def _wait(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     schedule, start = facts.schedule, status.created_at or now
     if schedule is None:
         status.next_at, status.status = None, facts.problem
@@ -181,12 +242,36 @@ def _wait(status: Status, facts: Facts, now: datetime) -> None:
     after = start if last is None else last.scheduled_at.replace(second=59)
     due = schedule.latest(after, now, start)
     status.next_at = schedule.next(after if due is None else due, start)
+    resume = backed_off_until(spec, status)
+    if due is not None and resume is not None and now < resume:
+        status.next_at = resume
+        status.status = (
+            f"Waiting until {resume:%Y-%m-%dT%H:%M:%SZ} after {_count_of(status)} failures. The last one failed: "
+            f"{last.failed if last is not None else ''}"
+        )
+        return
     if due is not None:
         status.scheduled_at = due
         _enter(status, Phase.FINDING_CANDIDATE, now, "Looking for a node.")
         return
     ended = "" if last is None or not last.failed else f" The last one failed: {last.failed}"
     status.status = f"Waiting for the next time.{ended}"
+
+
+def backed_off_until(spec: Spec, status: Status) -> datetime | None:
+    """When the next attempt may begin after failures in a row; None: at its time.
+
+    The first failure delays nothing, and neither do failures of copies that no node is taken down for.
+    """
+    failures = status.failures
+    if failures is None or failures.count < _FREE_FAILURES + 1 or not spec.delete_pod:
+        return None
+    doublings = min(failures.count - _FREE_FAILURES - 1, _MOST_DOUBLINGS)
+    return failures.at + min(BACK_OFF * (1 << doublings), LONGEST_BACK_OFF)
+
+
+def _count_of(status: Status) -> int:
+    return 0 if status.failures is None else status.failures.count
 
 
 _IDLE_WORDS: Final = {
@@ -236,11 +321,11 @@ def _await_end(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     if spec.suspend or not facts.served:
         _leave(status, facts, now)
     elif not facts.node_set:
-        _fail(status, facts, f"CosmosFullNode {spec.full_node_ref.name} is gone", now)
+        _fail(spec, status, facts, f"CosmosFullNode {spec.full_node_ref.name} is gone", now)
     elif not facts.paused:
-        _fail(status, facts, f"{pod} was let come back by another client", now)
+        _fail(spec, status, facts, f"{pod} was let come back by another client", now)
     elif not facts.wanted:
-        _fail(status, facts, f"{pod} is no longer a node of the set", now)
+        _fail(spec, status, facts, f"{pod} is no longer a node of the set", now)
     elif facts.pod_gone:
         _begin(status, facts, now)
 
@@ -249,11 +334,13 @@ def _create(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     made = facts.made
     if made is not None and made.holder:
         name = status.last_snapshot.name if status.last_snapshot else ""
-        _fail(status, facts, f"VolumeSnapshot {name} exists and belongs to {made.holder}", now)
+        _fail(
+            spec, status, facts, f"VolumeSnapshot {name} exists and belongs to {made.holder}", now
+        )
     elif made is not None:
         _enter(status, Phase.WAITING_FOR_SNAPSHOT_CREATION, now, _awaiting(status, facts))
     elif why := _interruption(spec, status, facts):
-        _fail(status, facts, why, now)
+        _fail(spec, status, facts, why, now)
     elif facts.paused and not facts.pod_gone:
         words = f"Waiting for {_pod(status)} to end."
         _enter(status, Phase.WAITING_FOR_POD_DELETION, now, words)
@@ -262,23 +349,31 @@ def _create(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
 def _await_snapshot(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
     made, last = facts.made, status.last_snapshot
     if _is_done(status, facts) and made is not None and last is not None:
-        last.status, last.failed = dict(made.status), ""
+        last.status, last.failed, status.failures = dict(made.status), "", None
         _enter(status, Phase.RESTORING_POD, now, "The VolumeSnapshot is ready.")
     elif (made is None or made.holder) and facts.served:
-        _fail(status, facts, "the VolumeSnapshot was deleted before it was ready", now)
+        _fail(spec, status, facts, "the VolumeSnapshot was deleted before it was ready", now)
+    elif last is not None and is_cut(last.status) and (facts.paused or facts.held):
+        _enter(status, Phase.RESTORING_POD, now, "The VolumeSnapshot is cut: the node comes back.")
+    elif last is not None and is_cut(last.status) and facts.served:
+        status.status = _awaiting(
+            status, facts
+        )  # nothing that becomes of the node matters to it any more
     elif facts.node_set and facts.wanted:  # a node that leaves has a last copy made all the same
         if why := _interruption(spec, status, facts):
-            _fail(status, facts, why, now)
+            _fail(spec, status, facts, why, now)
         else:
             status.status = _awaiting(status, facts)
     elif spec.suspend or not facts.served:
-        _fail(status, facts, _interruption(spec, status, facts), now)
+        _fail(spec, status, facts, _interruption(spec, status, facts), now)
 
 
 def _awaiting(status: Status, facts: Facts) -> str:
     """Return what is waited for. An error of the driver is final only at the deadline: it tries again by itself."""
     words = f"Waiting for the VolumeSnapshot of {_pod(status)}"
     error = facts.made.error if facts.made is not None else None
+    if not error and status.last_snapshot is not None and is_cut(status.last_snapshot.status):
+        return f"{words} to be ready to use; it is cut, and the node runs."
     return f"{words}; the driver reports: {error.rstrip('.')}." if error else f"{words}."
 
 
@@ -353,12 +448,16 @@ def _record(status: Status, facts: Facts, now: datetime) -> LastSnapshot:
     return LastSnapshot(name=snapshot_name(facts.name, at), scheduled_at=at, started_at=now)
 
 
-def _fail(status: Status, facts: Facts, why: str, now: datetime) -> None:
+def _fail(spec: Spec, status: Status, facts: Facts, why: str, now: datetime) -> None:
     """No snapshot for this time. The node is restored before anything else."""
     last = status.last_snapshot
     if last is None or last.scheduled_at != status.scheduled_at:
         last = status.last_snapshot = _record(status, facts, now)
     last.failed = why
+    if not spec.suspend:
+        status.failures = SnapshotFailures(
+            count=_count_of(status) + 1, message=f"{last.name}: {why}", at=now
+        )
     _enter(status, Phase.RESTORING_POD, now, f"No snapshot: {why}.")
 
 
@@ -368,9 +467,26 @@ def _leave(status: Status, facts: Facts, now: datetime) -> None:
 
 
 def _finish(spec: Spec, status: Status, facts: Facts, now: datetime) -> None:
+    """Wait for what is left: a snapshot that is cut to be ready, or the next time."""
+    if _is_unfinished(status):
+        words = _awaiting(status, facts)
+        _enter(status, Phase.WAITING_FOR_SNAPSHOT_CREATION, now, words)
+        return
     status.candidate, status.scheduled_at = None, None
     phase = _idle_phase(spec, facts)
     _enter(status, phase, now, _IDLE_WORDS.get(phase, ""))
+
+
+def _is_unfinished(status: Status) -> bool:
+    """Whether the snapshot of this time is cut and not ready yet."""
+    last = status.last_snapshot
+    return (
+        last is not None
+        and last.scheduled_at == status.scheduled_at
+        and not last.failed
+        and is_cut(last.status)
+        and not (last.status or {}).get("readyToUse")
+    )
 
 
 def _idle_phase(spec: Spec, facts: Facts) -> Phase:

@@ -67,6 +67,6 @@ class SnapshotMetrics:
 def _ended(status: ScheduledVolumeSnapshotStatus) -> tuple[str, str] | None:
     """Name and result of the last snapshot, if it has ended."""
     last = status.last_snapshot
-    if last is None or not (last.failed or last.status is not None):
+    if last is None or not (last.failed or (last.status or {}).get("readyToUse")):
         return None
     return last.name, FAILED if last.failed else READY

@@ -1,7 +1,7 @@
 """Carries the state machine out: records the status, then carries it out, then reads again."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -40,7 +40,7 @@ from internal.cosmos.snapshots.effects import (
 from internal.cosmos.snapshots.events import OF_PHASE, Note, Reason, of_step
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.facts_reader import World, owner_of
-from internal.cosmos.snapshots.machine import IDLE, deadline, give_up, step
+from internal.cosmos.snapshots.machine import IDLE, Step, deadline, give_up, step
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.cosmos.snapshots.naming import pause_key
 from internal.cosmos.snapshots.pausing import AnotherIsDown, pause, restore
@@ -127,14 +127,13 @@ class SnapshotReconciler:
             await self._refuse(entry, str(error), now)
             return False
         await self._keep_metadata(entry, schedule)
-        facts = await self.world.facts(entry, schedule)
-        outcome = step(schedule.spec, schedule.status, facts, now)
+        outcome, facts = await self._decide(entry, schedule, now)
         if not facts.deleting:
             await self._record(entry, request, schedule.status, outcome.status, facts, now)
         try:
             return await self._carry_out(entry, schedule, outcome.effects, now)
         except GivenUp as error:
-            given_up = give_up(outcome.status, facts, str(error), now)
+            given_up = give_up(schedule.spec, outcome.status, facts, str(error), now)
             await self._record(entry, request, outcome.status, given_up, facts, now)
             return True
         except Exception as error:
@@ -142,6 +141,20 @@ class SnapshotReconciler:
             reason = OF_PHASE.get(phase, Reason.RESTORE_POD)
             self._record_events(entry, [(reason, f"{type(error).__name__}: {error}")])
             raise
+
+    async def _decide(
+        self, entry: Entry, schedule: ScheduledVolumeSnapshot, now: datetime
+    ) -> tuple[Step, Facts]:
+        """Decide with facts that are about the status that is decided on. Nothing is written."""
+        at, effects = schedule, list[Effect]()
+        for _ in range(LOOKS):
+            facts = await self.world.facts(entry, at)
+            outcome = step(at.spec, at.status, facts, now)
+            effects += outcome.effects
+            if not outcome.again:
+                break
+            at = at.model_copy(update={"status": outcome.status})
+        return replace(outcome, effects=tuple(effects)), facts
 
     async def _keep_metadata(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> None:
         """Restore what was changed by hand of the labels and annotations of snapshots that were made."""

@@ -50,6 +50,8 @@ class Behaviour:
 
     ready_after: int = 0
     """Calls of `tick` until it is ready; 0 is at once, NEVER never."""
+    cut_after: int = NEVER
+    """Calls of `tick` until its moment is recorded, if it is not ready before."""
     error: str = ""
     """It fails, with this message."""
     capacity: str = ""
@@ -134,6 +136,9 @@ class Csi:
             status: Manifest = {"readyToUse": False, "error": error}
         elif self._tick - begun < behaviour.ready_after:
             status = {"readyToUse": False, "boundVolumeSnapshotContentName": f"snapcontent-{uid}"}
+            if self._tick - begun >= behaviour.cut_after:
+                known = snapshot.get("status") or {}
+                status["creationTime"] = known.get("creationTime") or format_time(self.clock())
         else:
             status = {
                 "readyToUse": True,

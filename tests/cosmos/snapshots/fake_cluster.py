@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -52,10 +52,15 @@ class Copy:
     made_at: datetime
     ready: bool = False
     error: str | None = None
+    bound: bool = False
+    cut: bool = False
 
     @property
     def status(self) -> dict[str, Any]:
-        return {"readyToUse": True} if self.ready else {}
+        found: dict[str, Any] = {"readyToUse": True} if self.ready else {}
+        if self.bound or self.cut:
+            found["boundVolumeSnapshotContentName"] = "content"
+        return {**found, "creationTime": self.made_at.isoformat()} if self.cut else found
 
 
 @dataclass
@@ -70,6 +75,11 @@ class Cluster:
     pods: set[str] = field(default_factory=lambda: {f"{SET}-{i}" for i in range(3)})
     lagging: set[str] = field(default_factory=set)
     copies: dict[str, Copy] = field(default_factory=dict)
+    without_class: bool = False
+    heights: dict[str, int] = field(default_factory=dict)
+    """Next heights, by Pod."""
+    losing_disks: set[str] = field(default_factory=set)
+    """Pods whose claims are being deleted."""
     made: list[str] = field(default_factory=list)
     """Every snapshot that was ever made."""
 
@@ -115,7 +125,13 @@ class Schedule:
         key = pause_key(NAMESPACE, self.name)
         pod = status.candidate.pod_name if status.candidate else ""
         nodes = tuple(
-            Node(each, int(each.rpartition("-")[2]), f"pvc-{each}", {"app": each})
+            Node(
+                each,
+                int(each.rpartition("-")[2]),
+                f"pvc-{each}",
+                {"app": each},
+                losing_disk=each in cluster.losing_disks,
+            )
             for each in cluster.synced
         )
         idle = status.phase is None or status.phase in IDLE
@@ -139,6 +155,8 @@ class Schedule:
             pod_gone=bool(pod) and pod not in cluster.pods,
             wanted=not pod or not cluster.exists or pod in cluster.wanted,
             back=pod in cluster.synced,
+            without_class=cluster.without_class,
+            height=cluster.heights.get(pod, 0),
             made=None if idle else self._made(),
             kept=tuple(self._kept()),
         )
@@ -156,14 +174,28 @@ class Schedule:
     def _kept(self) -> Iterable[Kept]:
         for name, copy in self.cluster.copies.items():
             if copy.source == self.name and self.cluster.served:
-                yield Kept(name, copy.ready, copy.error is not None, copy.made_at, copy.made_at)
+                yield Kept(
+                    name,
+                    copy.ready,
+                    copy.error is not None,
+                    copy.made_at,
+                    copy.made_at if copy.ready or copy.cut else None,
+                )
 
     def made_by_us(self) -> list[str]:
         """Its snapshots that are there."""
         return [name for name, copy in self.cluster.copies.items() if copy.source == self.name]
 
     def decide(self) -> Step:
-        return step(self.spec, self.status, self.facts(), self.cluster.now)
+        """Read facts anew until they are about the status that is decided on."""
+        before, effects = self.status, list[Effect]()
+        decided = step(self.spec, before, self.facts(), self.cluster.now)
+        while decided.again:
+            effects += decided.effects
+            self.status = decided.status
+            decided = step(self.spec, self.status, self.facts(), self.cluster.now)
+        self.status = before
+        return replace(decided, effects=(*effects, *decided.effects))
 
     def write(self, decided: Step) -> None:
         """Through JSON, as the server keeps it."""

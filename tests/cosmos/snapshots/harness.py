@@ -18,7 +18,7 @@ from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import KindRef
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually, eventually_gone
 from ctrlruntime.envtest.users import User, administrator
@@ -30,8 +30,9 @@ from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.cosmos_parts import declare_parts
 from manager.controllers.cosmos_snapshots import add_snapshots
+from tests.backends import SharedServer
 from tests.cosmos.servers.csi import Csi
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
+from tests.cosmos.servers.snapshotcrds import CLASS, SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.stepclock import StepClock
 from tests.rbac import audited, grant
 from tests.support.manager_harness import ManagerHarness
@@ -109,10 +110,48 @@ class SnapshotsHarness(ManagerHarness):
                 finally:
                     await harness.stop_manager()
 
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def on(cls, server: SharedServer, folder: Path) -> AsyncIterator[Self]:
+        """The same on a server that others use too, whose manager is an administrator. It leaves nothing behind."""
+        users = (administrator("admin"), administrator("driver"), administrator("manager"))
+        async with server.environment(users=users, proxy=True, folder=folder) as env:
+            await env.install_crds(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
+            harness = cls(env, folder)
+            await harness.client.create(node_set())
+            await harness.settle()
+            try:
+                async with harness._stack:
+                    await harness.install_snapshots()
+                    await harness.start_manager()
+                    try:
+                        yield harness
+                    finally:
+                        await harness.stop_manager()
+            finally:
+                await harness.clear()
+
+    async def clear(self) -> None:
+        """Delete all that was made."""
+        for kind in (ScheduledVolumeSnapshot, StatefulJob, CosmosFullNode, POD, CLAIM, SNAPSHOT):
+            for found in await self.client.list(kind, NAMESPACE):
+                metadata = (
+                    found["metadata"] if isinstance(found, dict) else found.metadata.to_wire()
+                )
+                patch = {"metadata": {"finalizers": None}}
+                name = metadata["name"]
+                if metadata.get("finalizers"):
+                    await self.client.patch(kind, name, patch, namespace=NAMESPACE)
+                with contextlib.suppress(NotFound):
+                    await self.client.delete(kind, name, namespace=NAMESPACE, grace_period=0)
+        with contextlib.suppress(NotFound):
+            await self.client.delete(CLASS, "fast")
+
     async def install_snapshots(self) -> None:
         """The kinds of the snapshot API, and a driver."""
         await self.environment.install_crds(*SNAPSHOT_CRDS)
-        await self.client.create(snapshot_class())
+        with contextlib.suppress(AlreadyExists):
+            await self.client.create(snapshot_class())
         config = self.environment.config("driver", direct=True)
         self.csi = await self._stack.enter_async_context(Csi.start(config, clock=self.clock.now))
 

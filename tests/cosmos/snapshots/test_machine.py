@@ -282,7 +282,9 @@ def test_what_the_server_refuses_is_given_up() -> None:
     schedule.look()
     schedule.cluster.settle()
     schedule.write(schedule.decide())
-    schedule.status = give_up(schedule.status, schedule.facts(), "refused", schedule.cluster.now)
+    schedule.status = give_up(
+        schedule.spec, schedule.status, schedule.facts(), "refused", schedule.cluster.now
+    )
     schedule.look()
     assert is_restored(schedule)
     assert schedule.status.last_snapshot is not None
