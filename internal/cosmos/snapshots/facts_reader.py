@@ -211,7 +211,7 @@ class World:
     def own_snapshots(self, owner: Owner) -> list[Entry]:
         """Return the VolumeSnapshots of an owner, by whatever is left of what records it.
 
-        One that a person made, with the labels and annotations of ours, is not among them: it has no entry of our
+        One that a person made, with the same labels and annotations, is not among them: it has no entry of our
         field manager, and nothing deletes, changes or counts it.
         """
         keys = {

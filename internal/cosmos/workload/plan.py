@@ -109,9 +109,8 @@ def plan(
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
     are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
-    work then stay as they are, and what does not work is made again. `kept`: Pods, by name, that nothing takes down,
-    whether they work or not, since what they have would be lost, and why. `rules`: when failed Pods halt the replacements;
-    None: never.
+    work then stay as they are, and what does not work is made again. `kept`: Pods that nothing takes down, and why.
+    `rules`: when failed Pods halt the replacements; None: never.
     """
     surplus = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused and entry.name not in kept]
@@ -136,23 +135,21 @@ def plan(
     made = replace(made, frozen=frozenset(entry.name for entry in surplus if held))
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or made.waiting else "")
-    movable = [update for update in outdated if update.entry.name not in kept]
+    movable = (update for update in outdated if update.entry.name not in kept)
     chosen = sorted(movable, key=lambda update: not urgent(update))
     room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
     taken = [] if found.waits else _down(chosen, availability, room)
     if held:
         frozen = made.frozen | (names - {update.entry.name for update in taken})
-        return replace(
-            made, replacements=tuple(taken), frozen=frozen, blocked=held if frozen else ""
-        )
+        held = held if frozen else ""
+        return replace(made, replacements=tuple(taken), frozen=frozen, blocked=held)
     if found.waits:
         return replace(made, blocked=found.waits if outdated else "")
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
     waits = bool(leaving or outdated) and not taken
-    blocked = _why(availability, replicas, max_unavailable) if waits else ""
-    if outdated and not movable:
-        blocked = kept[min(names)]
+    why = kept[min(names)] if outdated and not chosen else ""
+    blocked = why or (_why(availability, replicas, max_unavailable) if waits else "")
     return replace(made, replacements=tuple(taken), blocked=blocked)
 
 

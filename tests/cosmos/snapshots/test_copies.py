@@ -231,11 +231,11 @@ async def test_retention_takes_no_copies_that_a_person_made(
     await harness.schedule(limit=1)
     harness.clock.step(minutes=10)
     await harness.sees("nightly", lambda seen: is_ready(seen, FIRST))
-    ours = await harness.client.get(SNAPSHOT, FIRST, namespace=NAMESPACE)
-    metadata = ours["metadata"]
+    made = await harness.client.get(SNAPSHOT, FIRST, namespace=NAMESPACE)
+    metadata = made["metadata"]
     for name in ("before-upgrade", "archive"):
         kept = {key: metadata[key] for key in ("labels", "annotations", "namespace")}
-        await harness.client.create({**ours, "metadata": {**kept, "name": name}})
+        await harness.client.create({**made, "metadata": {**kept, "name": name}})
         ready = {"status": {"readyToUse": True}}
         await eventually(
             harness.client, SNAPSHOT, name, ready, namespace=NAMESPACE, timeout=PATIENCE
