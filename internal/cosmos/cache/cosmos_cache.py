@@ -32,7 +32,7 @@ from internal.cosmos.cache.poller import Poller, Repeat
 from internal.cosmos.cache.polling import Questions
 from internal.cosmos.cache.pool import Pool
 from internal.cosmos.comet.client import NodeClient
-from internal.cosmos.comet.status import NodeStatus
+from internal.cosmos.comet.status import NodeStatus, require_network
 from internal.cosmos.comet.usage import DiskUsage
 
 T = TypeVar("T")
@@ -148,12 +148,19 @@ class CosmosCache:
     # -- who is asked --------------------------------------------------------------------------
 
     def follow(
-        self, namespace: str, name: str, *, folder: str = "", boundaries: Iterable[int] = ()
+        self,
+        namespace: str,
+        name: str,
+        *,
+        folder: str = "",
+        boundaries: Iterable[int] = (),
+        chain_id: str = "",
     ) -> None:
         """Ask the nodes of a set as its Pods now are.
 
         `folder`: where the disk of each is mounted; empty if its usage is not needed. `boundaries`: heights
-        that are reported to listeners at once.
+        that are reported to listeners at once. `chain_id`: an answer of another network is an error; empty if
+        any network may answer.
         """
         if self._closed:
             return
@@ -163,7 +170,8 @@ class CosmosCache:
             poller = Poller(f"nodes of {namespace}/{name}", partial(self._repeats, namespace, name))
             followed = self._sets[key] = _Followed(poller)
         followed.boundaries = tuple(boundaries)
-        targets = [target for entry in pods if (target := target_of(entry, folder)) is not None]
+        found = (target_of(entry, folder, chain_id) for entry in pods)
+        targets = [target for target in found if target is not None]
         asked = frozenset(target.uid for target in targets)
         # One that is being deleted is asked no more; what it said last is of no use either.
         for uid in followed.uids - asked:
@@ -221,7 +229,7 @@ class CosmosCache:
         return status, partial(self._disks.repeat, answered=disk_told)
 
     async def _ask_status(self, target: Target) -> NodeStatus:
-        return await self._client.status(target.address)
+        return require_network(await self._client.status(target.address), target.chain_id)
 
     async def _ask_disk(self, target: Target) -> DiskUsage:
         return await self._client.usage(target.address, target.folder)
@@ -249,6 +257,7 @@ class CosmosCache:
             in_sync_since=self._in_sync_since.get(entry.uid),
             earlier_at=None if earlier is None else earlier.at,
             earlier_height=None if earlier is None else _height(earlier),
+            node_id=said.node_id,
         )
 
     def _answered(

@@ -33,6 +33,8 @@ class Observation:
     """When it was asked the time before."""
     earlier_height: int | None = None
     """Its last block then, if it answered."""
+    node_id: str = ""
+    """Id of the key of the node that answered; empty if it reported none."""
 
     @property
     def is_reachable(self) -> bool:

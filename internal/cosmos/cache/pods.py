@@ -29,6 +29,8 @@ class Target:
     address: Address
     folder: str = ""
     """The folder whose disk is asked about; empty: the disk is not asked about."""
+    chain_id: str = ""
+    """The chain whose node is expected to answer; empty: any."""
 
 
 def is_main(entry: Entry) -> bool:
@@ -46,7 +48,7 @@ def by_ordinal(entry: Entry) -> tuple[int, str]:
     return ordinal_of(entry), entry.name
 
 
-def target_of(entry: Entry, folder: str = "") -> Target | None:
+def target_of(entry: Entry, folder: str = "", chain_id: str = "") -> Target | None:
     """Whom to ask; None for a Pod without an address, one on its way out and one that has ended."""
     if is_terminating(entry):
         return None
@@ -54,7 +56,7 @@ def target_of(entry: Entry, folder: str = "") -> Target | None:
     if status.get("phase") in ("Succeeded", "Failed"):
         return None
     address = address_of(entry.field("spec") or {}, status)
-    return Target(entry.uid, entry.name, address, folder) if address.host else None
+    return Target(entry.uid, entry.name, address, folder, chain_id) if address.host else None
 
 
 def is_settled(entry: Entry, now: datetime) -> bool:

@@ -33,21 +33,28 @@ class CacheReconciler:
         if entry is None:
             await self.cache.forget(request.namespace, request.name)
         else:
-            folder, boundaries = asked_of(entry)
-            self.cache.follow(request.namespace, request.name, folder=folder, boundaries=boundaries)
+            folder, boundaries, chain_id = asked_of(entry)
+            self.cache.follow(
+                request.namespace,
+                request.name,
+                folder=folder,
+                boundaries=boundaries,
+                chain_id=chain_id,
+            )
         return None
 
 
-def asked_of(entry: Entry) -> tuple[str, list[int]]:
-    """Return the folder whose disk is to be looked at, and the heights at which another version starts.
+def asked_of(entry: Entry) -> tuple[str, list[int], str]:
+    """Return the folder whose disk is to be looked at, the heights at which another version starts, and the chain.
 
     The folder is empty if the set does not want its disks to grow.
     """
     try:
         node_set: CosmosFullNode = read(entry)
     except UnrecoverableError:
-        return "", []
-    return disk_of(node_set), [version.height for version in node_set.spec.chain.versions]
+        return "", [], ""
+    chain = node_set.spec.chain
+    return disk_of(node_set), [version.height for version in chain.versions], chain.chain_id
 
 
 def disk_of(node_set: CosmosFullNode) -> str:

@@ -14,6 +14,8 @@ class Failure(StrEnum):
     """No answer in time."""
     REFUSED = "Refused"
     """An answer that refuses: another code than 200, or an error of the node's own."""
+    OTHER_NETWORK = "OtherNetwork"
+    """An answer of a node of another network."""
     INVALID = "Invalid"
     """An answer that makes no sense."""
 

@@ -1,6 +1,6 @@
 """What a node reports at /status. Pure."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 import msgspec
@@ -20,6 +20,19 @@ class NodeStatus:
     """Its last block; 0 before the first."""
     catching_up: bool
     """Whether it is behind the network, by its own report."""
+    network: str = field(default="", compare=False)
+    """Id of its chain; empty if it reports none."""
+    node_id: str = field(default="", compare=False)
+    """Id of its key; empty if it reports none."""
+
+    def is_of(self, chain_id: str) -> bool:
+        """Whether it is a node of that chain, as far as it reports one and one is expected."""
+        return not (self.network and chain_id) or self.network == chain_id
+
+
+class _NodeInfo(msgspec.Struct, gc=False):
+    network: Any = None
+    id: Any = None
 
 
 class _SyncInfo(msgspec.Struct, gc=False):
@@ -29,6 +42,7 @@ class _SyncInfo(msgspec.Struct, gc=False):
 
 class _Result(msgspec.Struct, gc=False):
     sync_info: _SyncInfo
+    node_info: _NodeInfo | None = None
 
 
 class _Envelope(msgspec.Struct, gc=False):
@@ -49,8 +63,17 @@ def parse_status(body: bytes) -> NodeStatus:
         raise NodeError(Failure.REFUSED, f"The node answered with an error: {_word(envelope)}")
     if envelope.result is None:
         raise _invalid("there is no result")
-    info = envelope.result.sync_info
-    return NodeStatus(_height(info.latest_block_height), info.catching_up)
+    info, node = envelope.result.sync_info, envelope.result.node_info or _NodeInfo()
+    height = _height(info.latest_block_height)
+    return NodeStatus(height, info.catching_up, _text(node.network), _text(node.id).lower())
+
+
+def require_network(status: NodeStatus, chain_id: str) -> NodeStatus:
+    """Return the status. Raises NodeError if it is of a node of another network."""
+    if status.is_of(chain_id):
+        return status
+    why = f"A node of the network {status.network[:48]!r} answers; chain.chainID is {chain_id[:48]!r}."
+    raise NodeError(Failure.OTHER_NETWORK, why)
 
 
 def _height(given: str | int) -> int:
@@ -61,6 +84,10 @@ def _height(given: str | int) -> int:
     if height > GREATEST:
         raise _invalid(f"latest_block_height is {text}")
     return height
+
+
+def _text(given: object) -> str:
+    return "" if given is None else str(given)
 
 
 def _word(envelope: _Envelope) -> str:

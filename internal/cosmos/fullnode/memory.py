@@ -1,12 +1,13 @@
 """What the controller of sets of nodes keeps in memory between passes."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.queue import Request
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.phase import Found
+from internal.cosmos.fullnode.plausible import Believed
 from internal.cosmos.fullnode.upgrade_gate import Admitted, Crossings
 
 
@@ -20,12 +21,11 @@ class NodeSetMemory:
     created: dict[Request, set[str]] = field(default_factory=dict)
     """Pods that were created, and not polled since."""
 
-    def admit(
-        self, request: Request, node_set: CosmosFullNode, polled: Mapping[str, int]
-    ) -> Admitted:
+    def admit(self, request: Request, node_set: CosmosFullNode, reported: Believed) -> Admitted:
         """Return the heights that may be recorded, by the versions of the chain."""
         boundaries = [version.height for version in node_set.spec.chain.versions]
-        return self.crossings.admit(request, node_set.status.height, polled, boundaries)
+        self.crossings.forget(request, reported.rejected)
+        return self.crossings.admit(request, node_set.status.height, reported.heights, boundaries)
 
     def record_waiting(self, request: Request, found: Found) -> None:
         """Record whether a claim of the set waits for its source."""

@@ -1,17 +1,20 @@
 """Which heights that nodes report are believed. Pure.
 
-A height decides on the version that a node runs, and is kept. So one wrong answer must not raise it for good: a step
-is bounded, and what goes beyond needs two other nodes that are about as far, or, where there are none, a second answer.
+A height decides on the version that a node runs, and is kept. So one wrong answer must not raise it for good. Where
+two other nodes answer, they are the witnesses: no height counts that is beyond them by more than a small step. Where
+there are fewer, a greater step needs a second answer, and the lower of the two counts.
 """
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-STEP: Final = 1_000_000
-"""Blocks that a height may be beyond what is known: about a month of a chain with a block in three seconds."""
+STEP: Final = 1_000
+"""Blocks that a height may be beyond the witnesses or, without them, beyond what is recorded: about an hour."""
+SPAN: Final = 1_000_000
+"""Blocks that lie at most between two answers in a row of a node without witnesses: it may be replaying blocks."""
 QUORUM: Final = 2
-"""Other nodes whose heights decide."""
+"""Other nodes whose heights decide: the witnesses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +25,8 @@ class Believed:
     """Those that are believed."""
     lowered: dict[str, int] = field(default_factory=dict)
     """Those that are recorded too high: by two others, and by the node itself."""
+    rejected: frozenset[str] = frozenset()
+    """Nodes whose answer is not believed."""
     unconfirmed: bool = False
     """Whether one of them would be believed if the next answer were about the same."""
 
@@ -34,26 +39,33 @@ def believed(
     for node, height in polled.items():
         others = [at for other, at in polled.items() if other != node]
         known = recorded.get(node, 0)
-        limit = ceiling(others)
-        if limit is not None and known > limit >= height:
+        counts = plausible_height(height, known, others, earlier.get(node))
+        if _is_too_high(known, height, others):
             lowered[node] = made[node] = height
-        elif is_plausible(height, known, others, earlier.get(node)):
-            made[node] = height
+        elif counts is not None:
+            made[node] = counts
         else:
-            unconfirmed |= limit is None
-    return Believed(made, lowered, unconfirmed)
+            unconfirmed |= len(others) < QUORUM
+    return Believed(made, lowered, frozenset(polled.keys() - made.keys()), unconfirmed)
 
 
-def is_plausible(height: int, known: int, others: Collection[int], earlier: int | None) -> bool:
-    """Whether a height may be recorded. `known`: the recorded one, 0 if there is none."""
+def plausible_height(
+    height: int, known: int, others: Collection[int], earlier: int | None
+) -> int | None:
+    """Return the height that may be recorded for a reported one; None if none may be.
+
+    `known`: the recorded one, 0 if there is none. `earlier`: that of the answer before, if there was one.
+    """
+    if height <= known:
+        return height
+    # Before the step from what is recorded: one that lies again and again would climb by it.
+    if len(others) >= QUORUM:
+        return height if height <= sorted(others)[-QUORUM] + STEP else None
     if height <= known + STEP:
-        return True
-    limit = ceiling(others)
-    if limit is not None:
-        return height <= limit
-    return earlier is not None and abs(height - earlier) <= STEP
+        return height
+    return None if earlier is None or abs(height - earlier) > SPAN else min(height, earlier)
 
 
-def ceiling(others: Collection[int]) -> int | None:
-    """Return the height that no node is beyond, by the second highest of the others; None if they are too few."""
-    return sorted(others)[-QUORUM] + STEP if len(others) >= QUORUM else None
+def _is_too_high(known: int, height: int, others: Collection[int]) -> bool:
+    """Whether a recorded height is beyond what the node and two others report; among three, all have to."""
+    return len(others) >= QUORUM and known > max(height, sorted(others)[QUORUM - 1] + STEP)

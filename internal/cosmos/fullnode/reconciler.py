@@ -25,7 +25,13 @@ from internal.cosmos.fullnode.plausible import believed
 from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
 from internal.cosmos.fullnode.reading import read
 from internal.cosmos.fullnode.removal import Finish, Removal
-from internal.cosmos.fullnode.status import earlier_heights, next_heights, ready_count, synced
+from internal.cosmos.fullnode.status import (
+    answers_of_own,
+    earlier_heights,
+    next_heights,
+    ready_count,
+    synced,
+)
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls, Outcome
 from internal.cosmos.times import Times
@@ -119,8 +125,9 @@ class FullNodeReconciler:
         found = outcome.found
         self.memory.record_waiting(request, found)
         said = self.reads.said(request)
-        reported = believed(next_heights(said), node_set.status.height, earlier_heights(said))
-        admitted = self.memory.admit(request, node_set, reported.heights)
+        own = answers_of_own(said, outcome.peers)
+        reported = believed(next_heights(own), node_set.status.height, earlier_heights(own))
+        admitted = self.memory.admit(request, node_set, reported)
         times = self.options.times
         found.crossing = admitted.wait or (times.upgrade if reported.unconfirmed else 0.0)
         unpolled = self.memory.unpolled(request, found, said)

@@ -14,6 +14,7 @@ from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING
 
 READY: Final = "Ready"
@@ -151,6 +152,15 @@ def next_heights(observations: Iterable[Observation]) -> dict[str, int]:
         for each in observations
         if each.is_reachable and each.height is not None
     }
+
+
+def answers_of_own(observations: Iterable[Observation], peers: Peers) -> list[Observation]:
+    """Return those that the node itself may have given.
+
+    The address of a Pod that is gone may be another node's by now, of the same chain: its key has another id.
+    """
+    ids = {peer.pod: peer.id for peer in peers.nodes}
+    return [each for each in observations if each.node_id in ("", ids.get(each.pod, each.node_id))]
 
 
 def earlier_heights(observations: Iterable[Observation]) -> dict[str, int]:

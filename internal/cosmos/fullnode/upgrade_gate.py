@@ -42,11 +42,14 @@ class Crossings:
         polled: Mapping[str, int],
         boundaries: Collection[int],
     ) -> Admitted:
-        """Decide on what the nodes of a set said. A node that fell silent keeps what it said last."""
+        """Decide on what the nodes of a set reported. A node that fell silent keeps what it reported last.
+
+        One that reports a lower height than before has taken the higher one back.
+        """
         now, seen = self.monotonic(), self._seen.setdefault(key, {})
         heights, waits, crossed = dict[str, int](), list[float](), False
         for pod in sorted({*polled, *seen}):
-            height = max(polled.get(pod, 0), seen.get(pod, (0, 0.0))[0])
+            height = polled[pod] if pod in polled else seen[pod][0]
             if not crosses(recorded.get(pod, 0), height, boundaries):
                 seen.pop(pod, None)
                 if pod in polled:

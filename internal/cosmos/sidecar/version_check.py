@@ -14,7 +14,7 @@ from ctrlruntime.client.status_client import StatusClient
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.failures import NodeError
-from internal.cosmos.fullnode.plausible import is_plausible
+from internal.cosmos.fullnode.plausible import plausible_height
 from internal.cosmos.fullnode.versions import image_at, version_at
 from internal.cosmos.labels import FIELD_MANAGER
 
@@ -89,24 +89,26 @@ class VersionCheck:
         Raises the client's errors.
         """
         try:
-            polled = (await nodes.status(address)).height + 1
+            status = await nodes.status(address)
         except NodeError:
-            polled = 0
+            status = None
         on_disk = upgrade_height(self._place.home)
-        if not (polled or on_disk):
+        if status is None and not on_disk:
             return 0
         place = self._place
         node_set = await self._client.get(CosmosFullNode, place.node_set, namespace=place.namespace)
+        is_own = status is not None and status.is_of(node_set.spec.chain.chain_id)
+        polled = status.height + 1 if status is not None and is_own else 0
         height = max(self._believed(node_set, polled), on_disk)
         await self._report_height(node_set, height)
         return height
 
     def _believed(self, node_set: CosmosFullNode, polled: int) -> int:
-        """Return the reported height if it is plausible beside what is recorded of the set, else 0."""
+        """Return what is plausible of the reported height beside what is recorded of the set, else 0."""
         recorded = dict(node_set.status.height)
         known = recorded.pop(self._place.pod, 0)
         earlier, self._earlier = self._earlier, polled or self._earlier
-        return polled if is_plausible(polled, known, recorded.values(), earlier) else 0
+        return plausible_height(polled, known, recorded.values(), earlier) or 0
 
     async def keep_looking(self, nodes: NodeClient, address: Address, *, seconds: float) -> None:
         """Look every so many seconds, for good. A server that cannot be asked is asked again next time."""

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.cosmos import ScheduledVolumeSnapshot
-from internal.cosmos.fullnode.plausible import STEP, believed
+from internal.cosmos.fullnode.plausible import SPAN, STEP, believed
 from internal.cosmos.snapshots.effects import Create
 from internal.cosmos.snapshots.snapshot_builder import build
 from tests.cosmos.fullnode.harness import CLAIM, POD, NodeSetHarness, Place
@@ -45,7 +45,7 @@ def test_h_c1_a_node_alone_steps_or_says_it_twice(
 ) -> None:
     before = {} if earlier is None else {"hub-0": earlier}
     found = believed({"hub-0": height}, {"hub-0": known}, before)
-    near = earlier is not None and abs(height - earlier) <= STEP
+    near = earlier is not None and abs(height - earlier) <= SPAN
     assert ("hub-0" in found.heights) is (height <= known + STEP or near)
     assert found.unconfirmed is ("hub-0" not in found.heights)
     assert found.lowered == {}

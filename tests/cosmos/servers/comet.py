@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -26,6 +26,7 @@ from ctrlruntime.client.client import Client
 
 POD = GroupVersionKind("", "v1", "Pod")
 STATUS = "/status"
+DEFAULT_NETWORK = "hub-1"
 DISK = "/disk"
 GIB = 1 << 30
 
@@ -43,6 +44,10 @@ class CometNode:
     """Blocks behind the chain."""
     catching_up: bool = False
     """Whether it says that it is behind."""
+    network: str | None = None
+    """Id of its chain; None: that of its Pod."""
+    node_id: str = ""
+    """Id of its key; empty: it reports none."""
     unreachable: bool = False
     """Connections are cut without an answer."""
     slow: float = 0.0
@@ -93,6 +98,7 @@ class CometNodes:
         self._began = time.monotonic()
         self._nodes: dict[Key, CometNode] = {}
         self._pods: dict[str, Key] = {}
+        self._networks: dict[Key, str] = {}
         self._looking = asyncio.Lock()
         self._told = asyncio.Event()
         self.port = 0
@@ -215,7 +221,14 @@ class CometNodes:
     def _said(self, key: Key, node: CometNode) -> dict[str, Any]:
         height = self.height - node.behind if node.height is None else node.height
         return {
-            "node_info": {"moniker": key[1], "network": "chain-1", "version": "0.38.12"},
+            "node_info": {
+                "id": node.node_id,
+                "moniker": key[1],
+                "network": self._networks.get(key, DEFAULT_NETWORK)
+                if node.network is None
+                else node.network,
+                "version": "0.38.12",
+            },
             "sync_info": {
                 "latest_block_hash": "8C0F3B7A",
                 "latest_block_height": str(height),
@@ -243,7 +256,15 @@ class CometNodes:
         for pod in await self._client.list(POD):
             metadata, status = pod["metadata"], pod.get("status") or {}
             if status.get("podIP"):
-                self._pods[status["podIP"]] = metadata["namespace"], metadata["name"]
+                key = self._pods[status["podIP"]] = metadata["namespace"], metadata["name"]
+                self._networks[key] = next(_chain_ids(pod), DEFAULT_NETWORK)
+
+
+def _chain_ids(pod: Mapping[str, Any]) -> Iterator[str]:
+    for container in pod["spec"]["containers"]:
+        for variable in container.get("env") or ():
+            if variable["name"] == "CHAIN_ID":
+                yield variable["value"]
 
 
 def _envelope(**told: object) -> dict[str, Any]:
