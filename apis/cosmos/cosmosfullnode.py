@@ -71,6 +71,11 @@ class InstanceOverride(ApiModel):
     """Address that peers outside reach the node by."""
     node_selector: dict[str, LabelValue] = Field(default_factory=dict)
     """In place of the template's."""
+    keep_validator_key: bool = False
+    """Start with the validator key that a copied disk or a snapshotScript brings; for a validator that moves here.
+
+    Stop the node that has used it first: two nodes with one key sign twice.
+    """
 
 
 class CosmosFullNodeSpec(

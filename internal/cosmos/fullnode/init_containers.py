@@ -10,6 +10,12 @@ from typing import Any, Final
 from apis.cosmos import Chain, CosmosFullNode
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.containers import SIDECAR, image_of, pulled, version_check_arguments
+from internal.cosmos.fullnode.validator_key import (
+    RESTORE,
+    TAKE_OVER,
+    keeps_key,
+    take_over_arguments,
+)
 from internal.cosmos.fullnode.volumes import (
     WORK,
     common_mounts,
@@ -20,6 +26,7 @@ from internal.cosmos.labels import pod_name
 
 Part = dict[str, Any]
 CLEAN: Final = "clean-init"
+VALIDATOR_KEY: Final = "validator-key-init"
 CHAIN: Final = "chain-init"
 GENESIS: Final = "genesis-init"
 ADDRBOOK: Final = "addrbook-init"
@@ -79,6 +86,16 @@ else
   rm "$CHAIN_HOME/{RESTORING}"
 fi
 """
+_OWN_KEY_SNAPSHOT_SCRIPT = f"""\
+set -eu
+RESTORING="$CHAIN_HOME/{RESTORING}"
+if [ ! -e "$RESTORING" ] && {_HAS_BLOCKS}; then
+  echo "The disk has data already."
+else
+  {RESTORE.rstrip().replace(chr(10), chr(10) + "  ")}
+  rm "$RESTORING"
+fi
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +116,14 @@ def init_containers(node_set: CosmosFullNode, ordinal: int, images: Images) -> l
     snapshot = images.script if chain.snapshot_script else sidecar_image
     made = [
         _of_sidecar(node_set, CLEAN, sidecar_image, _shell(_CLEAN)),
+        _validator_key(node_set, ordinal, sidecar_image),
         _chain(node_set, ordinal),
         _of_sidecar(node_set, GENESIS, genesis, _genesis(node_set)),
         _of_sidecar(node_set, ADDRBOOK, addrbook, _addrbook(node_set)),
         _of_sidecar(node_set, CONFIG, sidecar_image, {"args": ["node", CONFIG]}, SIDECAR),
     ]
     if chain.snapshot_script or chain.snapshot_url:
-        made.append(_of_sidecar(node_set, SNAPSHOT, snapshot, _snapshot(node_set)))
+        made.append(_of_sidecar(node_set, SNAPSHOT, snapshot, _snapshot(node_set, ordinal)))
     if chain.versions:
         arguments = [*version_check_arguments(node_set, ordinal), "--once"]
         check = {"args": arguments, "volumeMounts": common_mounts(node_set)}
@@ -169,10 +187,18 @@ def _addrbook(node_set: CosmosFullNode) -> Part:
     return _shell(_NO_ADDRBOOK)
 
 
-def _snapshot(node_set: CosmosFullNode) -> Part:
+def _validator_key(node_set: CosmosFullNode, ordinal: int, image: str) -> Part:
+    """Return the container that is before the chain's: what its `init` finds is of this node."""
+    work = _shell(TAKE_OVER, *take_over_arguments(node_set, ordinal))
+    return _of_sidecar(node_set, VALIDATOR_KEY, image, work)
+
+
+def _snapshot(node_set: CosmosFullNode, ordinal: int) -> Part:
     chain = node_set.spec.chain
     if chain.snapshot_script:
-        return _shell(_SNAPSHOT_SCRIPT, chain.snapshot_script)
+        kept = keeps_key(node_set, ordinal)
+        script = _SNAPSHOT_SCRIPT if kept else _OWN_KEY_SNAPSHOT_SCRIPT
+        return _shell(script, chain.snapshot_script)
     return _fetch(chain, "snapshot", chain.snapshot_url or "", chain.snapshot_sha256)
 
 

@@ -32,6 +32,10 @@ __all__ = [
 
 UNPACKED: Final = frozenset({"data", "wasm"})
 """Folders of an archive that are written; keys and configuration are never taken from it."""
+_OF_A_NODE: Final = frozenset(
+    {"priv_validator_key.json", "priv_validator_state.json", "node_key.json"}
+)
+"""Files of the node that an archive was made of, wherever they lie in it: they are not written either."""
 _HEADER: Final = 1 << 20
 """Limit of the headers before one member of an archive, which are held in memory."""
 _ZIP: Final = b"PK\x03\x04"
@@ -115,7 +119,7 @@ def unpack(stream: IO[bytes], home: Path, source: Source) -> None:
                 f"the archive has {member.name!r}, which is no file below the node's folder: only files and "
                 "folders are unpacked; use another archive, or snapshotScript"
             )
-        if path.parts[:1] and path.parts[0] in UNPACKED:
+        if path.parts[:1] and path.parts[0] in UNPACKED and path.name not in _OF_A_NODE:
             left -= _write(home / path, content)
         elif content is not None:
             left -= _drain(content)

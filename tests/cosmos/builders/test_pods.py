@@ -321,6 +321,7 @@ def test_what_prepares_a_node_in_order() -> None:
     made = spec(chain__snapshotURL="https://a", chain__versions=[{"height": 0, "image": "a"}])
     assert names(made, "initContainers") == [
         "clean-init",
+        "validator-key-init",
         "chain-init",
         "genesis-init",
         "addrbook-init",

@@ -278,6 +278,19 @@ def archive_of(*members: tuple[str, bytes, bytes]) -> bytes:
 BLOCKS = ("data/blockstore.db/CURRENT", tarfile.REGTYPE, b"b")
 
 
+@pytest.mark.criterion("G-N5")
+@pytest.mark.parametrize("name", ["priv_validator_key", "priv_validator_state", "node_key"])
+def test_files_of_another_node_are_not_written_wherever_an_archive_has_them(
+    site: Site, tmp_path: Path, name: str
+) -> None:
+    own = tmp_path / "data" / f"{name}.json"
+    own.parent.mkdir()
+    own.write_text("mine")
+    content = archive_of((f"./data/{name}.json", tarfile.REGTYPE, b"theirs"), BLOCKS)
+    assert fetch_snapshot(site.put("/s", content), tmp_path, tmp_path / "data")
+    assert own.read_text() == "mine"
+
+
 @pytest.mark.criterion("H-D3")
 @pytest.mark.parametrize(
     "name",
