@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.backends import SharedServer
-from tests.cosmos.fullnode.test_foreign_answers import answers_wrongly_once
+from tests.cosmos.fullnode.test_foreign_answers import image_after_a_wrong_answer
 from tests.cosmos.real.harness import STORAGE, RealNodesHarness
 
 
@@ -18,5 +18,6 @@ async def test_a_wrong_answer_moves_no_node(real_server: SharedServer, tmp_path:
         for network in ("osmosis-1", "hub-1"):
             place = await harness.place()
             disks = {"storageClassName": STORAGE}
-            await answers_wrongly_once(harness, place, network, 3, claims=disks)
+            image = await image_after_a_wrong_answer(harness, place, network, 3, claims=disks)
+            assert image == "gaia:v1"
             await place.clear()
