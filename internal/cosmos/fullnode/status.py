@@ -14,6 +14,7 @@ from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.cache.pods import TERMINATING, WITHOUT_ADDRESS
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING
 
@@ -180,13 +181,15 @@ def synced(
 ) -> dict[str, SyncInfo]:
     """`status.sync`. The time of a node is kept as long as it is the same.
 
-    One that this manager has not asked yet is as an earlier one left it, unless its Pod was `made` anew.
+    One that this manager has not asked yet is as an earlier one left it, unless its Pod was `made` anew. One whose
+    Pod is being deleted or has no address is not asked either, but known not to work.
     """
     minute = now.replace(second=0, microsecond=0)
     found: dict[str, SyncInfo] = {}
     for each in sorted(observations, key=lambda item: (item.ordinal, item.pod)):
         info, old = _info(each, minute), before.get(each.pod)
-        if old is not None and each.at is None and each.pod not in made:
+        unasked = each.at is None and each.error not in (TERMINATING, WITHOUT_ADDRESS)
+        if old is not None and unasked and each.pod not in made:
             info = old
         same = old is not None and old.model_copy(update={"timestamp": minute}) == info
         found[each.pod] = old if old is not None and same else info

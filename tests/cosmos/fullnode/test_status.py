@@ -16,7 +16,9 @@ from apis.cosmos import (
     ScheduledSnapshotStatus,
 )
 from ctrlruntime.api import Condition, Quantity, find_condition
+from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.cache.pods import TERMINATING, WITHOUT_ADDRESS
 from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, set_status, synced
 
 NOON = datetime(2026, 5, 1, 12, 0, 5, tzinfo=UTC)
@@ -100,6 +102,20 @@ def test_a_node_that_falls_behind_is_told_at_once() -> None:
     after = told(before, facts(node(0, 101), node(1, 100, behind=True)), seconds=1)
     assert after.ready_replicas == 1
     assert after.height["hub-0"] == 102, "heights go along"
+
+
+@pytest.mark.parametrize(
+    ("error", "ready"), [(NOT_ASKED, 2), (TERMINATING, 1), (WITHOUT_ADDRESS, 1)]
+)
+def test_a_node_that_cannot_answer_is_not_as_an_earlier_manager_left_it(
+    error: str, ready: int
+) -> None:
+    before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
+    unasked = Observation("hub-1", "uid-1", 1, error=error)
+    after = told(before, facts(node(0), unasked), seconds=1)
+    assert after.ready_replicas == ready
+    found = {condition.type: condition.status for condition in after.conditions}
+    assert found["Ready"] == ("True" if ready == 2 else "False")
 
 
 def test_heights_never_go_down_until_the_disk_is_another() -> None:
