@@ -38,6 +38,8 @@ class RunOptions(ServedRun):
     """Start an embedded API server with simulated nodes, and use that."""
     data_plane_kubeconfig: Path | None = None
     """Kubeconfig of a data plane: it is the manager's own cluster then, and workloads go to the other."""
+    data_plane_id: str = ""
+    """The id that the data plane was proved to have; empty: whatever it has at the start."""
     role: Role | None = None
     """What this process does of a stack; None: everything but the work of `workers`."""
     target_namespace: str = ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
@@ -12,10 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.client.kubeconfig import Kubeconfig
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
 from internal.fleet.admission_url import host_of
@@ -23,6 +19,7 @@ from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_holder import PlaneHolder
 from manager.controllers.hub import Hub, StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
+from manager.controllers.plane_guard import PlaneGuard, prove, read_access
 from manager.controllers.plane_webhooks import add_plane_webhooks
 from manager.controllers.tenancy import webhooks as tenancy_webhooks
 from manager.controllers.tenancy_admission import add_tenancy_admission
@@ -31,12 +28,7 @@ from manager.options import LEADER_ELECTION_ID, Role, RunOptions
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
 
-NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
-IDENTITY: Final = "kube-system"
-"""The namespace whose UID is the id of a cluster."""
-RETRY: Final = 5.0
-"""Seconds between two attempts to reach the data plane at the start."""
 
 
 async def run_stack(
@@ -44,10 +36,12 @@ async def run_stack(
 ) -> None:
     """Run until SIGTERM or SIGINT. Raises ConfigError, and what made the manager stop."""
     assert options.data_plane_kubeconfig is not None  # noqa: S101 - the caller's condition
-    data_plane = Config.of_kubeconfig(Kubeconfig.read([options.data_plane_kubeconfig]))
+    # What was proved is what is used: parsed by the operator's rules, and of the same data plane.
+    access = read_access(options.data_plane_kubeconfig)
+    data_plane = access.config
     target = options.target_namespace or options.own_namespace
     stack = StackOptions(
-        data_plane=await cluster_id(data_plane, logger),
+        data_plane=await prove(data_plane, options.data_plane_id, logger),
         target_namespace=target,
         restrict_secrets=options.restrict_hub_secrets,
     )
@@ -69,6 +63,7 @@ async def run_stack(
             add_orphan_sweep(manager, connected)
         else:
             await add_systems(manager, options, hub, connected)
+    manager.add(PlaneGuard(stack.data_plane, access, options.data_plane_kubeconfig, logger))
     await manager.start()
 
 
@@ -163,15 +158,3 @@ def holder_prefix(hub: Config, target_namespace: str) -> str:
     authority = hub.ca_data or b""
     digest = hashlib.sha256(hub.host.encode() + b"\0" + bytes(authority)).hexdigest()[:12]
     return f"{digest}/{target_namespace}/"
-
-
-async def cluster_id(config: Config, logger: FilteringBoundLogger) -> str:
-    """Return the id of a cluster, as soon as it answers: the UID of its namespace `kube-system`."""
-    async with Client.connect(config, logger=logger) as client:
-        while True:
-            try:
-                found = await client.get(NAMESPACE, IDENTITY, metadata_only=True)
-                return str(found["metadata"]["uid"])
-            except (APIError, TransportError) as error:
-                logger.error("The data plane cannot be identified; trying again", error=str(error))
-            await asyncio.sleep(RETRY)

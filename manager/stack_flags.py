@@ -28,6 +28,11 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--kubeconfig, the hub. The tenancy system runs, or what --system names.",
         ),
         click.option(
+            "--data-plane-id",
+            default="",
+            help="UID of the namespace kube-system of the data plane: with another one the process ends.",
+        ),
+        click.option(
             "--role",
             type=click.Choice([role.value for role in Role]),
             callback=lambda _context, _option, value: None if value is None else Role(value),
@@ -76,6 +81,8 @@ def check_stack(options: RunOptions) -> None:
             raise click.UsageError("--restrict-hub-secrets needs --data-plane-kubeconfig")
         if options.target_namespace:
             raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
+        if options.data_plane_id:
+            raise click.UsageError("--data-plane-id needs --data-plane-kubeconfig")
         if options.admission_url:
             raise click.UsageError("--admission-url needs --data-plane-kubeconfig")
         return

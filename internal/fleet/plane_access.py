@@ -52,6 +52,11 @@ def access_of(data: Mapping[str, Any]) -> PlaneAccess:
         content = base64.b64decode(str(encoded), validate=True)
     except (binascii.Error, ValueError):
         raise _refused(f"Secret {KUBECONFIG_SECRET} is not base64; write it again") from None
+    return access_by(content)
+
+
+def access_by(content: bytes) -> PlaneAccess:
+    """Read a kubeconfig as it is mounted, by the rules of the Secret. Raises TargetError, which shows none of the content."""
     if len(content) > LARGEST:
         raise _refused(
             f"the kubeconfig in Secret {KUBECONFIG_SECRET} has {len(content):,} bytes, at most {LARGEST:,} are "
@@ -63,8 +68,12 @@ def access_of(data: Mapping[str, Any]) -> PlaneAccess:
         expires = None if certificate is None else _end_of(certificate.certificate)
     except ConfigError as error:
         raise _refused(f"{error}") from None
-    digest = hashlib.sha256(content).hexdigest()[:32]
-    return PlaneAccess(digest, config, expires)
+    return PlaneAccess(digest_of(content), config, expires)
+
+
+def digest_of(content: bytes) -> str:
+    """Return the hash by which a kubeconfig is compared with another one."""
+    return hashlib.sha256(content).hexdigest()[:32]
 
 
 def _config(content: bytes) -> Config:

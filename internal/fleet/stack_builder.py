@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apis.fleet.labels import (
+    DATA_PLANE_ID,
     KUBECONFIG_KEY,
     KUBECONFIG_MOUNT,
     KUBECONFIG_PATH,
@@ -56,10 +57,20 @@ class StackOptions:
     """Let simulated nodes run the Pods as local processes; for test environments alone."""
 
 
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """What was proved of the kubeconfig of a data plane."""
+
+    digest: str
+    """Its hash."""
+    identity: str
+    """The id of the data plane that it leads to."""
+
+
 def build_stack(
-    namespace: str, options: StackOptions, digest: str, admission_url: str = ""
+    namespace: str, options: StackOptions, proof: Proof | None = None, admission_url: str = ""
 ) -> list[Desired]:
-    """Return the objects of a stack. An empty `digest`: no data plane, it works on this cluster.
+    """Return the objects of a stack. Without a `proof` there is no data plane: it works on this cluster.
 
     `admission_url`: where the data plane reaches the admission Pods; empty: their webhooks are not configured there.
     """
@@ -76,7 +87,7 @@ def build_stack(
         if mapping in WORKLOADS:
             name = manifest["metadata"]["name"]
             url = admission_url if name == ADMISSION else ""
-            manifest["spec"]["template"] = _template(name, options, digest, url)
+            manifest["spec"]["template"] = _template(name, options, proof, url)
         desired.append(
             Desired(mapping=mapping, manifest=manifest, ordinal=ordinal, reference=False)
         )
@@ -117,7 +128,7 @@ def _service(name: str, namespace: str, port: dict[str, Any] | None) -> Manifest
     return _object(SERVICE, name, namespace, spec=spec)
 
 
-def _template(name: str, options: StackOptions, digest: str, url: str) -> Manifest:
+def _template(name: str, options: StackOptions, proof: Proof | None, url: str) -> Manifest:
     annotations = {"kubectl.kubernetes.io/default-container": "manager"}
     if options.local_pods:
         annotations["ctrlruntime.dev/run-local"] = "true"
@@ -131,10 +142,11 @@ def _template(name: str, options: StackOptions, digest: str, url: str) -> Manife
             "fsGroup": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(name, options, digest, url)],
+        "containers": [_container(name, options, proof, url)],
     }
-    if digest:
-        annotations[KUBECONFIG_HASH] = digest
+    if proof is not None:
+        annotations[KUBECONFIG_HASH] = proof.digest
+        annotations[DATA_PLANE_ID] = proof.identity
         source = {
             "secretName": KUBECONFIG_SECRET,
             "defaultMode": 0o440,
@@ -144,12 +156,12 @@ def _template(name: str, options: StackOptions, digest: str, url: str) -> Manife
     return {"metadata": {"labels": _labels(name), "annotations": annotations}, "spec": spec}
 
 
-def _container(name: str, options: StackOptions, digest: str, url: str) -> Manifest:
+def _container(name: str, options: StackOptions, proof: Proof | None, url: str) -> Manifest:
     probe = {"httpGet": {"path": "/healthz", "port": "probes"}}
     container: dict[str, Any] = {
         "name": "manager",
         "image": options.image,
-        "args": arguments_of(name, options, digest, url),
+        "args": arguments_of(name, options, proof, url),
         "ports": [
             {"name": "metrics", "containerPort": 8443, "protocol": "TCP"},
             {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
@@ -171,26 +183,27 @@ def _container(name: str, options: StackOptions, digest: str, url: str) -> Manif
             "requests": {"cpu": "100m", "memory": "256Mi"},
         },
     }
-    if digest:
+    if proof is not None:
         mount = {"name": VOLUME, "mountPath": KUBECONFIG_MOUNT, "readOnly": True}
         container["volumeMounts"] = [mount]
     return container
 
 
 def arguments_of(
-    name: str, options: StackOptions, digest: str, admission_url: str = ""
+    name: str, options: StackOptions, proof: Proof | None, admission_url: str = ""
 ) -> Sequence[str]:
     """Return the arguments of a workload's container."""
     arguments = ["run", f"--role={name.removeprefix('fleet-')}"]
-    if digest:
+    if proof is not None:
         arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
+        arguments.append(f"--data-plane-id={proof.identity}")
         if options.restrict_hub_secrets and name != ADMISSION:
             arguments.append("--restrict-hub-secrets")
         if admission_url:
             arguments.append(f"--admission-url={admission_url}")
     if name == CONTROLLERS:
         arguments += ["--leader-elect", f"--leader-election-id={LEASE}"]
-        if digest:
+        if proof is not None:
             arguments.append(f"--leader-election-namespace={PLANE_NAMESPACE}")
     arguments += [
         f"--health-probe-bind-address=:{PROBE_PORT}",

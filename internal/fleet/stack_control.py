@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from apis.fleet import Reason
+from apis.fleet.labels import DATA_PLANE_ID
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import Cache
@@ -29,14 +30,14 @@ class StackControl:
     live_client: Client
     control: Control
 
-    def digests(self, namespace: str) -> set[str]:
-        """Return the hashes of kubeconfigs that workloads were deployed with: each was proved to work then."""
+    def proofs(self, namespace: str) -> set[tuple[str, str]]:
+        """Return the hashes of kubeconfigs that workloads were deployed with, each with the data plane that it was proved to lead to."""
         found = set()
         for entry in self._workloads(namespace):
             template = (entry.field("spec") or {}).get("template") or {}
             annotations = (template.get("metadata") or {}).get("annotations") or {}
-            found.add(annotations.get(KUBECONFIG_HASH, ""))
-        return found - {""}
+            found.add((annotations.get(KUBECONFIG_HASH, ""), annotations.get(DATA_PLANE_ID, "")))
+        return found
 
     async def ensure(self, desired: Sequence[Desired], owner: Owner) -> bool:
         """Apply what differs. Return whether anything was written. Raises TargetError for conflicts, and the client's errors."""

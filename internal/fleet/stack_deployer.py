@@ -19,7 +19,7 @@ from internal.fleet.plane_access import MISSING, PlaneAccess, access_of
 from internal.fleet.plane_check import NAMESPACE
 from internal.fleet.plane_checks import PlaneChecks
 from internal.fleet.planes import Plane, Planes
-from internal.fleet.stack_builder import StackOptions, build_stack
+from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from internal.fleet.stack_control import StackControl
 from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
 
@@ -88,7 +88,7 @@ class StackDeployer:
     async def _deploy_here(self, entry: Entry, owner: Owner) -> Outcome:
         await self.forget(entry.name)
         await self.bindings.delete_known(entry.name, owner)
-        desired = build_stack(entry.name, self.options, "")
+        desired = build_stack(entry.name, self.options)
         await self.stack.ensure(desired, owner)
         self.stack.check_available(entry.name, desired)
         return DEPLOYED
@@ -106,7 +106,7 @@ class StackDeployer:
         plane = await self.planes.engage(entry.name, access.digest, access.config)
         self._check_identity(entry, plane)
         url, flaw = _admission_url(entry)
-        desired = build_stack(entry.name, self.options, access.digest, url)
+        desired = build_stack(entry.name, self.options, Proof(access.digest, identity), url)
         wrote = await self.stack.ensure(desired, owner)
         if self.planes.is_stale(plane):
             self._check_stale(entry, access, plane, look)
@@ -139,10 +139,10 @@ class StackDeployer:
     async def _prove(self, entry: Entry, access: PlaneAccess, look: Look) -> str | None:
         """Return the id of the data plane if the kubeconfig is known to work, None if it is not known yet.
 
-        A kubeconfig that workloads were deployed with is not checked again. Raises TargetError.
+        A kubeconfig that workloads were deployed with, for this data plane, is not checked again. Raises TargetError.
         """
         recorded = entry.annotations.get(DATA_PLANE_ID, "")
-        if recorded and access.digest in self.stack.digests(entry.name):
+        if recorded and (access.digest, recorded) in self.stack.proofs(entry.name):
             self.identities.check(entry.name, recorded)
             return recorded
         result = self.checks.result(entry.name, access)

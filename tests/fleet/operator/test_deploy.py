@@ -47,6 +47,7 @@ async def test_r07_the_secret_is_mounted_in_each_pod_of_each_workload() -> None:
                 assert mount["name"] == volume["name"]
                 assert KUBECONFIG_PATH.startswith(mount["mountPath"])
                 assert f"--data-plane-kubeconfig={KUBECONFIG_PATH}" in container["args"]
+                assert f"--data-plane-id={await east.identity()}" in container["args"]
             assert len(template["metadata"]["annotations"][KUBECONFIG_HASH]) == 32
 
 

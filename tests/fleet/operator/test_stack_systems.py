@@ -5,7 +5,7 @@ from __future__ import annotations
 from click.testing import CliRunner
 
 from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
-from internal.fleet.stack_builder import StackOptions, build_stack
+from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from manager.operator import operator
 from manager.operator_run import system_arguments
 from manager.stack_flags import SUPPORTED
@@ -16,7 +16,7 @@ def systems_of(*chosen: str) -> dict[str, list[str]]:
     """Return the arguments for systems of each workload."""
     options = StackOptions(image="stack:1", arguments=system_arguments(chosen))
     found = {}
-    for each in build_stack("east", options, "digest"):
+    for each in build_stack("east", options, Proof("digest", "plane")):
         template = each.manifest.get("spec", {}).get("template")
         if template is not None:
             (container,) = template["spec"]["containers"]

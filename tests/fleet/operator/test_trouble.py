@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from apis.fleet.labels import DATA_PLANE_ID
 from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.manager import Manager
 from internal.fleet.labels import KUBECONFIG_HASH
@@ -40,6 +41,15 @@ async def hashes(hub: Hub, name: str) -> set[str]:
     for mapping, workload, _ in WORKLOADS:
         each: Any = await hub.client.get(mapping, workload, namespace=name)
         found.add(each["spec"]["template"]["metadata"]["annotations"][KUBECONFIG_HASH])
+    return found
+
+
+async def stack_arguments(hub: Hub, name: str) -> list[list[str]]:
+    """The arguments of a stack's containers."""
+    found = []
+    for mapping, workload, _ in WORKLOADS:
+        each: Any = await hub.client.get(mapping, workload, namespace=name)
+        found += [item["args"] for item in each["spec"]["template"]["spec"]["containers"]]
     return found
 
 
@@ -203,6 +213,20 @@ async def test_a_kubeconfig_of_another_server_changes_nothing() -> None:
         assert await hub.identity("east") == await east.identity()
         await hub.write_secret("east", east.kubeconfig())
         await hub.until(east="SuccessfulDeployment")
+
+
+async def test_an_id_that_was_edited_by_hand_gets_into_no_stack_also_after_a_restart() -> None:
+    async with Hub.running() as hub, planes(1) as (east,):
+        async with hub.operator():
+            await hub.configure(**SCALE)
+            await deployed(hub, east=east)
+        before = await stack_arguments(hub, "east")
+        assert f"--data-plane-id={await east.identity()}" in str(before)
+        patch = {"metadata": {"annotations": {DATA_PLANE_ID: "edited"}}}
+        await hub.client.patch(NAMESPACE, "east", patch)
+        async with hub.operator():
+            await hub.until(east="DataPlaneChanged")
+            assert await stack_arguments(hub, "east") == before
 
 
 async def test_another_server_at_the_same_address_is_found_when_the_lease_is_not_renewed() -> None:

@@ -19,7 +19,7 @@ from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.webhook.injection import VALIDATING
 from internal.fleet.admission_url import BadAdmissionURL, check_admission_url
 from internal.fleet.labels import ADMISSION
-from internal.fleet.stack_builder import StackOptions, build_stack
+from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from tests.fleet.stack.harness import Server, eventually
 from tests.fleet.stack.test_processes import stack
 from tests.fleet.stack.test_rights import install_data_plane
@@ -173,10 +173,10 @@ def test_an_address_that_cannot_be_used_names_the_annotation(text: str) -> None:
 
 
 def test_the_address_is_an_argument_of_the_admission_pods_alone() -> None:
-    made = build_stack("east", StackOptions(image="i"), "digest", "https://h")
+    made = build_stack("east", StackOptions(image="i"), Proof("digest", "plane"), "https://h")
     with_url = {item.name for item in made if "--admission-url=https://h" in str(item.manifest)}
     assert with_url == {ADMISSION}
-    before = build_stack("east", StackOptions(image="i"), "digest")
+    before = build_stack("east", StackOptions(image="i"), Proof("digest", "plane"))
     assert [item.revision for item in before if item.name != ADMISSION] == [
         item.revision for item in made if item.name != ADMISSION
     ]
