@@ -209,6 +209,8 @@ async def _living(client: Client, planes: dict[str, str]) -> dict[str, set[str]]
             return name, None
         try:
             async with asyncio.timeout(ANSWER), plane:
+                if identity and await identify(plane) != identity:
+                    return name, None  # what another data plane has is no orphan's answer
                 found = [await _keys(plane, kind.mapping(), identity) for kind in OWNERS]
         except FAILURES:
             return name, None

@@ -37,14 +37,14 @@ from internal.fleet.move_state import (
     is_of_registry,
     uid_of,
 )
-from internal.fleet.plane_check import identify
 from internal.fleet.registry_move import marked, recorded
 from internal.fleet.targets import TRUE
 from internal.tenancy.policies import is_orphaned
 from manager.cluster_flags import hub_options, talk
 from manager.fleet_move_reads import other_registry, same_values
-from manager.plane_clients import connect_plane
+from manager.plane_clients import proved_plane
 from manager.plane_objects import ON_HUB
+from manager.plane_stacks import stack_problem
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 TENANT: Final = Tenant.mapping()
@@ -83,11 +83,13 @@ def move(
     """
 
     async def conversation(hub: Client) -> None:
-        async with await _connect(hub, source) as left, await _connect(hub, target) as made:
-            ids = await identify(left), await identify(made)
-            if ids[0] == ids[1]:
+        async with (
+            proved_plane(hub, source) as (left, source_id),
+            proved_plane(hub, target) as (made, target_id),
+        ):
+            if source_id == target_id:
                 raise click.ClickException(f"{source} and {target} are of one data plane")
-            moving = Move(hub, left, made, *ids, target, tenant, namespace)
+            moving = Move(hub, left, made, source_id, target_id, source, target, tenant, namespace)
             try:
                 async with asyncio.timeout(timeout):
                     await moving.run(next_step_back if abort else next_step)
@@ -109,15 +111,6 @@ def _advice(last: Step, source: str, target: str) -> str:
     return f"look at the stacks in {source} and {target}"
 
 
-async def _connect(hub: Client, namespace: str) -> Client:
-    client = await connect_plane(hub, namespace)
-    if client is None:
-        raise click.ClickException(
-            f"namespace {namespace} has no kubeconfig of a data plane that can be used; `fleet top` lists those that have"
-        )
-    return client
-
-
 @dataclass(slots=True)
 class Move:
     """One Tenant on its way. Each round reads what there is, and does what is next."""
@@ -127,6 +120,8 @@ class Move:
     made: Client
     source_id: str
     target_id: str
+    source: str
+    """The target namespace of the data plane that it leaves."""
     target: str
     """The target namespace of the data plane that it goes to."""
     name: str
@@ -194,9 +189,11 @@ class Move:
         """Carry out a step that changes the Tenant that is left. Return whether it is one."""
         match step:
             case Step.RECORD:
+                await self._check_stacks()
                 await self._check_grants(objects)
                 await self._patch(self.left, recorded(left, self.target_id))
             case Step.PAUSE:
+                await self._check_stacks()
                 await self._check_grants(objects)
                 await self._patch(self.left, paused_source(left, self.target_id))
             case Step.DELETE:
@@ -213,9 +210,11 @@ class Move:
         """Carry out a step that changes the new Tenant, or gives objects to it. Return whether it is one."""
         match step:
             case Step.MARK:
+                await self._check_target()
                 await self._check_grants(objects)
                 await self._patch(self.made, marked(made, self.source_id))
             case Step.HAND_OVER:
+                await self._check_target()
                 await self._hand_over(objects, made)
             case Step.RESUME:
                 await self._patch(self.made, _RESUMED)
@@ -248,6 +247,17 @@ class Move:
                 namespace=metadata.get("namespace"),
                 metadata_only=True,
             )
+
+    async def _check_stacks(self) -> None:
+        """Raise MoveRefused unless both stacks run: without one the Tenant would stay paused."""
+        if problem := await stack_problem(self.left, self.source):
+            raise MoveRefused(problem)
+        await self._check_target()
+
+    async def _check_target(self) -> None:
+        """Raise MoveRefused unless the other stack runs: what is handed over to it has no other."""
+        if problem := await stack_problem(self.made, self.target):
+            raise MoveRefused(problem)
 
     async def _check_grants(self, objects: list[HubObject]) -> None:
         """Raise MoveRefused if the other stack may not write where the Tenant has objects."""

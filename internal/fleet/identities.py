@@ -64,6 +64,6 @@ def check_same(entry: Entry, identity: str) -> None:
             Reason.CHANGED,
             f"the kubeconfig leads to data plane {identity}, the annotation {DATA_PLANE_ID} is {recorded}; "
             "correct the kubeconfig, or remove the annotation if it was edited. If the data plane was replaced by a "
-            f"restored one: kubectl label namespace {entry.name} {DATA_PLANE}-, after the teardown kubectl label "
-            f"namespace {entry.name} {DATA_PLANE}=true, then manager fleet adopt {recorded} --to {entry.name}",
+            f"restored one: kubectl label namespace {entry.name} {DATA_PLANE}-, after the teardown manager fleet adopt "
+            f"{recorded} --to {entry.name}, then kubectl label namespace {entry.name} {DATA_PLANE}=true",
         )

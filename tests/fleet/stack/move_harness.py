@@ -7,10 +7,22 @@ import base64
 import contextlib
 import sys
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
-from apis.fleet.labels import DATA_PLANE, KUBECONFIG_KEY, KUBECONFIG_SECRET, PARALLEL_PREFIX
+from apis.fleet.labels import (
+    DATA_PLANE,
+    DATA_PLANE_ID,
+    KUBECONFIG_KEY,
+    KUBECONFIG_SECRET,
+    LEASE,
+    PARALLEL_PREFIX,
+    PLANE_NAMESPACE,
+)
+from ctrlruntime.api.scalars import format_micro_time
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
 from tests.fleet.stack.harness import CONFIG_MAP, DEPLOYMENT, NAMESPACE, Fleet, Server, fleet
@@ -21,22 +33,57 @@ LONG = 120.0
 
 
 @contextlib.asynccontextmanager
-async def two_planes(folder: Path) -> AsyncIterator[Fleet]:
-    """Two data planes, both stacks running."""
+async def two_planes(folder: Path, stacks: int = 2) -> AsyncIterator[Fleet]:
+    """Two data planes; by default both stacks run, and renew their Leases."""
     users = ("admin", "manager", MOVER)
     async with fleet(folder, planes=2, users=users, plane_users=users) as made:
         for number, plane in enumerate(made.planes):
             await _target(made.hub, f"plane-{number}", plane)
         grants = {f"{PARALLEL_PREFIX}plane-{number}": "true" for number in (0, 1)}
         await made.hub.client.patch(NAMESPACE, "default", {"metadata": {"labels": grants}})
-        async with contextlib.AsyncExitStack() as stacks:
-            for plane in made.planes:
-                await stacks.enter_async_context(made.running(plane))
+        async with contextlib.AsyncExitStack() as opened:
+            for number, plane in enumerate(made.planes[:stacks]):
+                await opened.enter_async_context(made.running(plane))
+                if stacks == len(made.planes):
+                    await opened.enter_async_context(renewed(plane, f"plane-{number}"))
             yield made
 
 
+@contextlib.asynccontextmanager
+async def renewed(plane: Server, target: str, age: float = 0.0) -> AsyncIterator[None]:
+    """Hold the Lease of a data plane as the elected controllers of a stack do, by a clock that is behind."""
+    await hold_lease(plane, f"hub/{target}/a", age)
+    task = asyncio.create_task(_renew(plane, f"hub/{target}/a", age))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _renew(plane: Server, holder: str, age: float) -> None:
+    while True:
+        await asyncio.sleep(2)
+        with contextlib.suppress(APIError, TransportError):
+            await hold_lease(plane, holder, age)
+
+
+async def hold_lease(plane: Server, holder: str, age: float = 0.0) -> None:
+    """Write the Lease of the controllers, renewed so many seconds ago."""
+    client = plane.client
+    metadata = {"name": LEASE, "namespace": PLANE_NAMESPACE}
+    renewed_at = format_micro_time(utc_now() - timedelta(seconds=age))
+    spec = {"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed_at}
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": PLANE_NAMESPACE}}
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": metadata}
+    for each in (namespace, {**lease, "spec": spec}):
+        await client.apply(each, field_manager="stack", force=True)
+
+
 async def _target(hub: Server, name: str, plane: Server) -> None:
-    metadata = {"name": name, "labels": {DATA_PLANE: "true"}}
+    """Make a target namespace as the operator has it."""
+    annotations = {DATA_PLANE_ID: plane.id}
+    metadata = {"name": name, "labels": {DATA_PLANE: "true"}, "annotations": annotations}
     await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
     text = plane.environment.kubeconfig(MOVER).read_bytes()
     secret = {"apiVersion": "v1", "kind": "Secret"}

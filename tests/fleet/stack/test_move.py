@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO, PARALLEL_PREFIX
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, MOVED_FROM, MOVING_TO, PARALLEL_PREFIX
 from apis.tenancy import Tenant
 from ctrlruntime.controller.annotations import PAUSED
 from ctrlruntime.resources import OWNER
@@ -26,7 +26,14 @@ from tests.fleet.stack.harness import (
     ready,
     tenant,
 )
-from tests.fleet.stack.move_harness import crash_until_done, hub_state, run, two_planes
+from tests.fleet.stack.move_harness import (
+    crash_until_done,
+    hold_lease,
+    hub_state,
+    renewed,
+    run,
+    two_planes,
+)
 
 
 @pytest.fixture
@@ -94,6 +101,86 @@ async def test_a_move_to_where_the_other_stack_may_not_write_is_refused_with_the
     label = f"{PARALLEL_PREFIX}plane-1=true"
     assert f"kubectl label namespace default {label}" in text
     assert MOVING_TO not in str(await read(servers.plane))
+
+
+async def check_untouched(servers: Fleet, before: dict[str, tuple[str, Any]]) -> None:
+    """Nothing was paused, recorded, made or handed over."""
+    left = await ready(servers.plane)
+    assert not {PAUSED, MOVING_TO} & (left.metadata.annotations or {}).keys()
+    assert await read(servers.planes[1]) is None
+    assert await hub_state(servers) == before
+    for kind in (DEPLOYMENT, CONFIG_MAP):
+        for each in await servers.hub.client.list(kind, "default", labels=DATA_PLANE):
+            assert each["metadata"]["labels"][DATA_PLANE] == servers.plane.id
+
+
+@pytest.fixture
+async def alone(tmp_path: Path) -> AsyncIterator[Fleet]:
+    """Two data planes whose Leases a test writes; the stack of the first runs, with a Tenant."""
+    async with two_planes(tmp_path, stacks=1) as made:
+        await made.plane.client.create(tenant(deployment()))
+        await ready(made.plane)
+        yield made
+
+
+@pytest.mark.parametrize("trouble", ["no Lease", "released", "old", "in the future", "another"])
+async def test_a_move_to_a_data_plane_whose_stack_does_not_run_changes_nothing(
+    trouble: str, alone: Fleet
+) -> None:
+    other, before = alone.planes[1], await hub_state(alone)
+    await hold_lease(alone.plane, "hub/plane-0/a")
+    match trouble:
+        case "released":
+            await hold_lease(other, "")
+        case "old":
+            await hold_lease(other, "hub/plane-1/a", age=61)
+        case "in the future":
+            await hold_lease(other, "hub/plane-1/a", age=-3600)
+        case "another":
+            await hold_lease(other, "hub/elsewhere/a")
+    code, text = await run(alone)
+    assert code == 1, text
+    if trouble == "another":
+        assert "held by hub/elsewhere/a" in text
+    else:
+        assert "kubectl -n plane-1 get pods" in text
+    await check_untouched(alone, before)
+
+
+async def test_a_lease_that_is_renewed_by_another_clock_counts(alone: Fleet) -> None:
+    await hold_lease(alone.plane, "hub/plane-0/a")
+    other = alone.planes[1]
+    async with renewed(other, "plane-1", age=3600), alone.running(other):
+        code, text = await run(alone)
+    assert code == 0, text
+
+
+async def test_a_move_from_a_data_plane_whose_stack_does_not_run_pauses_nothing(
+    alone: Fleet,
+) -> None:
+    before = await hub_state(alone)
+    await hold_lease(alone.plane, "hub/plane-0/a", age=61)
+    await hold_lease(alone.planes[1], "hub/plane-1/a")
+    code, text = await run(alone)
+    assert (code, "kubectl -n plane-0 get pods" in text) == (1, True), text
+    await check_untouched(alone, before)
+
+
+async def test_a_move_by_a_kubeconfig_of_another_data_plane_changes_nothing(
+    servers: Fleet,
+) -> None:
+    before = await hub_state(servers)
+    for name in ("plane-1", "plane-0"):
+        patch = {"metadata": {"annotations": {DATA_PLANE_ID: "third"}}}
+        await servers.hub.client.patch(NAMESPACE, name, patch)
+        for option in ((), ("--abort",)):
+            code, text = await run(servers, *option)
+            assert code == 1, text
+            assert f"the kubeconfig of namespace {name} leads to data plane" in text
+        own = {"plane-0": servers.plane.id, "plane-1": servers.planes[1].id}[name]
+        patch = {"metadata": {"annotations": {DATA_PLANE_ID: own}}}
+        await servers.hub.client.patch(NAMESPACE, name, patch)
+    await check_untouched(servers, before)
 
 
 async def test_a_tenant_of_that_name_on_the_other_data_plane_is_left_and_the_move_refused(
