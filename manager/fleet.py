@@ -21,6 +21,7 @@ from internal.fleet.metrics import is_up
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
 from internal.fleet.targets import TRUE
 from manager.cluster_flags import hub_options, talk
+from manager.fleet_adopt import adopt
 from manager.fleet_move import move
 from manager.plane_clients import connect_plane
 from manager.plane_objects import OWNERS, PlaneObject, delete_objects, plane_objects
@@ -42,7 +43,7 @@ _COLUMNS: Final = (
 
 @click.group()
 def fleet() -> None:
-    """List data planes, move a Tenant between two, and forget one that is lost."""
+    """List data planes, move a Tenant between two, adopt what one has that was replaced, and forget one that is lost."""
 
 
 @fleet.command()
@@ -95,6 +96,7 @@ def forget(
 
 
 fleet.add_command(move)
+fleet.add_command(adopt)
 
 
 def _confirm(objects: int, typed: int | None) -> None:
