@@ -25,6 +25,7 @@ from manager.fleet_adopt import adopt
 from manager.fleet_move import move
 from manager.plane_clients import connect_plane
 from manager.plane_objects import OWNERS, PlaneObject, delete_objects, plane_objects
+from manager.plane_stacks import living_advice
 from manager.tables import Column, output_option, print_rows
 
 ANSWER: Final = 10.0
@@ -135,9 +136,7 @@ async def _plane_of(client: Client, namespace: str, given: str) -> str:
             "--data-plane ID, from `fleet top`"
         )
     if plane == await _answer(client, namespace):
-        raise click.ClickException(
-            f"data plane {plane} answers: it is not lost. Delete its Tenants and sets of nodes there, and their workloads go too"
-        )
+        raise click.ClickException(await living_advice(client, namespace, plane))
     return plane
 
 
