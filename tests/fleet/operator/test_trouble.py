@@ -215,6 +215,7 @@ async def test_a_kubeconfig_of_another_server_changes_nothing() -> None:
         await hub.until(east="SuccessfulDeployment")
 
 
+@pytest.mark.criterion("G-F4")
 async def test_an_id_that_was_edited_by_hand_gets_into_no_stack_also_after_a_restart() -> None:
     async with Hub.running() as hub, planes(1) as (east,):
         async with hub.operator():

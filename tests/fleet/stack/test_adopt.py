@@ -59,6 +59,7 @@ async def check_adopted(servers: Fleet, before: dict[str, dict[str, Any]]) -> No
     assert first.id in str(after["Deployment lost"]["metadata"])
 
 
+@pytest.mark.criterion("G-F5")
 async def test_tenants_that_are_in_conflict_with_themselves_get_their_workloads_as_they_are(
     servers: Fleet,
 ) -> None:
@@ -84,6 +85,7 @@ async def test_tenants_that_are_in_conflict_with_themselves_get_their_workloads_
     assert not [row for row in servers.hub.counts(since) if row.verb == "delete"]
 
 
+@pytest.mark.criterion("G-F5")
 async def test_workloads_that_are_adopted_before_the_stack_runs_are_never_in_conflict(
     servers: Fleet,
 ) -> None:
@@ -97,6 +99,7 @@ async def test_workloads_that_are_adopted_before_the_stack_runs_are_never_in_con
 
 
 @pytest.mark.slow
+@pytest.mark.criterion("G-F5")
 @pytest.mark.parametrize("first", ["before", "after"])
 async def test_an_adoption_that_is_killed_at_every_write_ends_the_same(
     first: Literal["before", "after"], servers: Fleet
@@ -109,6 +112,7 @@ async def test_an_adoption_that_is_killed_at_every_write_ends_the_same(
         await check_adopted(servers, before)
 
 
+@pytest.mark.criterion("G-F5")
 async def test_a_tenant_that_is_restored_later_is_adopted_by_another_run(servers: Fleet) -> None:
     before, second = await hub_objects(servers), servers.planes[1]
     async with servers.running(second):
@@ -132,6 +136,7 @@ async def check_refused(servers: Fleet, message: str, **options: str) -> None:
     assert await hub_objects(servers) == before
 
 
+@pytest.mark.criterion("G-F5")
 async def test_what_the_former_data_plane_may_be_at_work_on_is_not_adopted(
     servers: Fleet,
 ) -> None:
@@ -155,6 +160,7 @@ async def test_what_the_former_data_plane_may_be_at_work_on_is_not_adopted(
     await check_refused(servers, "has no kubeconfig of a data plane that can be used")
 
 
+@pytest.mark.criterion("G-F5")
 async def test_where_the_stack_may_not_write_the_command_is_printed(servers: Fleet) -> None:
     label = f"{PARALLEL_PREFIX}plane-1"
     await servers.hub.client.patch(NAMESPACE, "default", {"metadata": {"labels": {label: None}}})
@@ -168,6 +174,7 @@ def stored(mapping: RESTMapping, **annotations: str) -> tuple[RESTMapping, dict[
     return mapping, {**made, "annotations": annotations}
 
 
+@pytest.mark.criterion("G-F5")
 def test_only_what_records_an_owner_that_the_new_data_plane_has_is_handed_over() -> None:
     key = "Tenant.tenancy.ctrlruntime.dev/default/a"
     objects = [

@@ -34,6 +34,7 @@ async def adopt(servers: CosmosFleet) -> str:
         return program.output
 
 
+@pytest.mark.criterion("G-F5")
 async def test_nodes_of_a_replaced_data_plane_keep_their_pods_and_disks(tmp_path: Path) -> None:
     async with cosmos_fleet(tmp_path, embedded_hub(tmp_path), planes=2) as servers:
         first, second = servers.planes

@@ -32,6 +32,7 @@ async def forget(servers: Fleet) -> str:
         return program.output
 
 
+@pytest.mark.criterion("G-F5")
 @pytest.mark.parametrize("holder", ["other/plane-0/a", "other/east/a", ""])
 async def test_nothing_on_a_data_plane_that_another_hub_has_is_to_be_deleted_there(
     holder: str, servers: Fleet
@@ -47,6 +48,7 @@ async def test_nothing_on_a_data_plane_that_another_hub_has_is_to_be_deleted_the
     assert await servers.hub.names(DEPLOYMENT) == {"web"}
 
 
+@pytest.mark.criterion("G-F5")
 async def test_where_this_hub_has_the_data_plane_its_tenants_are_deleted_there(
     servers: Fleet,
 ) -> None:

@@ -123,6 +123,7 @@ async def alone(tmp_path: Path) -> AsyncIterator[Fleet]:
         yield made
 
 
+@pytest.mark.criterion("G-F4")
 @pytest.mark.parametrize("trouble", ["no Lease", "released", "old", "in the future", "another"])
 async def test_a_move_to_a_data_plane_whose_stack_does_not_run_changes_nothing(
     trouble: str, alone: Fleet
@@ -147,6 +148,7 @@ async def test_a_move_to_a_data_plane_whose_stack_does_not_run_changes_nothing(
     await check_untouched(alone, before)
 
 
+@pytest.mark.criterion("G-F4")
 async def test_a_lease_that_is_renewed_by_another_clock_counts(alone: Fleet) -> None:
     await hold_lease(alone.plane, "hub/plane-0/a")
     other = alone.planes[1]
@@ -155,6 +157,7 @@ async def test_a_lease_that_is_renewed_by_another_clock_counts(alone: Fleet) -> 
     assert code == 0, text
 
 
+@pytest.mark.criterion("G-F4")
 async def test_a_move_from_a_data_plane_whose_stack_does_not_run_pauses_nothing(
     alone: Fleet,
 ) -> None:
@@ -166,6 +169,7 @@ async def test_a_move_from_a_data_plane_whose_stack_does_not_run_pauses_nothing(
     await check_untouched(alone, before)
 
 
+@pytest.mark.criterion("G-F4")
 async def test_a_move_by_a_kubeconfig_of_another_data_plane_changes_nothing(
     servers: Fleet,
 ) -> None:

@@ -76,6 +76,7 @@ def refused(folder: Path) -> dict[str, str | bytes]:
     }
 
 
+@pytest.mark.criterion("G-F4")
 @pytest.mark.parametrize("named", refused(Path()))
 def test_a_kubeconfig_that_the_operator_refuses_is_refused_by_the_stack(
     named: str, tmp_path: Path
@@ -89,6 +90,7 @@ def test_a_kubeconfig_that_the_operator_refuses_is_refused_by_the_stack(
     assert "plane-token" not in str(error.value)
 
 
+@pytest.mark.criterion("G-F4")
 @pytest.mark.parametrize("role", ROLES)
 async def test_a_stack_ends_at_the_start_if_a_program_is_to_be_run_or_the_data_plane_is_another_one(
     role: str, hub: Server, tmp_path: Path
@@ -119,6 +121,7 @@ async def elected(plane: DataPlane) -> None:
     await eventually(look)
 
 
+@pytest.mark.criterion("G-F4")
 async def test_a_stack_that_runs_ends_when_its_file_leads_elsewhere_and_ignores_what_is_refused(
     hub: Server, tmp_path: Path
 ) -> None:
@@ -138,6 +141,7 @@ async def test_a_stack_that_runs_ends_when_its_file_leads_elsewhere_and_ignores_
         assert not west.proxy.log.counts().writes
 
 
+@pytest.mark.criterion("G-F4")
 async def test_a_stack_that_runs_ends_when_another_server_answers_at_the_same_address(
     hub: Server, tmp_path: Path
 ) -> None:
