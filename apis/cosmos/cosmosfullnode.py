@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.columns import AGE
+from apis.deletions import Deletions
 from ctrlruntime.api import CEL, ApiModel, Int32, ListMap, PrintColumn, Resource, Scale
 
 from .common import GROUP, VERSION, Count
@@ -112,6 +113,11 @@ class CosmosFullNodeSpec(
     volume_retention_policy: RetentionPolicy | None = None
     """What becomes of the disks of nodes that are no longer wanted. Default: they are deleted, but all are
     kept while replicas is 0."""
+    deletion_protection: bool | None = None
+    """Whether disks of renumbered nodes, and those of the set where it is deleted, go only with an approval. Default:
+    renumbered nodes keep theirs, and a deleted set with more disks than deletions.maxWithState waits."""
+    deletions: Deletions = Field(default_factory=Deletions)
+    """How many nodes may lose their disks without an approval."""
     service: NodeService = Field(default_factory=NodeService)
     """Their Services."""
     instance_overrides: Annotated[dict[str, InstanceOverride], Field(max_length=1000)] = Field(

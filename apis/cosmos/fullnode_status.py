@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from apis.deletions import Removals
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import ApiModel, Conditions, Int32, Quantity, Time
 
@@ -124,6 +125,8 @@ class CosmosFullNodeStatus(ApiModel):
     """What is being fixed."""
     sidecar_image: str = ""
     """Image beside the nodes where the spec names none; kept so that a new manager changes nothing."""
+    removals: Removals | None = None
+    """Disks that were permitted to go lately."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; RolloutHalted with
-    strategy.haltOnFailures."""
+    strategy.haltOnFailures; DeletionsHeld once deletions of disks have waited for an approval."""

@@ -254,8 +254,11 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
             controls.config_maps.config_maps,
             *(each.objects for each in controls.access),
         ),
+        disks=controls.claims.claims,
+        keys=controls.node_keys.secrets,
         definitions=Definitions(parts.manager.live_client),
         patcher=parts.patcher,
+        clock=parts.options.clock.now,
         orphan_requests=_orphan_requests(parts),
     )
 
@@ -292,5 +295,7 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
             objects(CLAIM),
             ClaimControl(control, expandable=StorageClasses(cache)),
             DataSources(cache, where.live_client),
+            parts.statuses.patcher,
+            parts.options.clock.now,
         ),
     )

@@ -330,6 +330,10 @@ async def removed(story: Story) -> None:
     with contextlib.suppress(NotFound):
         registries = mapping_of("TenantRegistry").gvk
         await client.patch(registries, story.name, approval, namespace=story.namespace)
+    lifted = {"spec": {"deletionProtection": False}}
+    with contextlib.suppress(NotFound):
+        node_sets = mapping_of("CosmosFullNode").gvk
+        await client.patch(node_sets, story.name, lifted, namespace=story.namespace)
     for kind in ("TenantRegistry", "Instance", "CosmosFullNode"):
         with contextlib.suppress(NotFound, Conflict):
             await client.delete(mapping_of(kind).gvk, story.name, namespace=story.namespace)

@@ -1,6 +1,6 @@
 """The ConfigMaps with what is laid over the configuration of each node."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from apis.cosmos import CosmosFullNode, PeerRollout
@@ -34,11 +34,13 @@ class ConfigMapControl:
         keys: Mapping[str, NodeKey],
         peers: Peers,
         findings: Findings,
+        staying: Collection[int] = (),
     ) -> dict[str, str]:
         """Return the checksum of what each node reads, by name of its Pod.
 
         That is of what is there, not of what should be: a Pod that was made anew before its configuration
         was written would never learn of it. A node is left out if nothing is there.
+        Those of nodes of the numbers `staying` are not deleted.
         """
         desired: dict[str, Desired] = {}
         done: dict[str, Outcome] = {}
@@ -49,7 +51,9 @@ class ConfigMapControl:
             findings.append(error)
         else:
             desired = {item.name: item for item in built}
-            done = await self.config_maps.reconcile(built, owner, findings, deletes=True)
+            done = await self.config_maps.reconcile(
+                built, owner, findings, deletes=True, staying=staying
+            )
         found = {
             pod: self._checksum(node_set, pod, desired.get(pod), done.get(pod))
             for pod in _pods(node_set)

@@ -26,6 +26,8 @@ class Reason(StrEnum):
     """A new manager would build something in another way, and does not."""
     DISK_BEING_DELETED = "DiskBeingDeleted"
     """The claim of a running node is being deleted."""
+    DELETIONS_HELD = "DeletionsHeld"
+    """Disks are to go, and wait for an approval."""
     ROLLOUT_HALTED = "RolloutHalted"
     """Failed Pods halt a rollout."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
@@ -62,6 +64,7 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
         ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),
         ("RolloutHalted", "True", Reason.ROLLOUT_HALTED),
         (LOSING, "True", Reason.DISK_BEING_DELETED),
+        ("DeletionsHeld", "True", Reason.DELETIONS_HELD),
     ):
         message = _message(after, kind, bad)
         if message and message != _message(before, kind, bad):

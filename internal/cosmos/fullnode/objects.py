@@ -1,6 +1,6 @@
 """What a set of nodes has of one kind: found in the cache, written by a control."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -17,6 +17,7 @@ from ctrlruntime.resources import (
     Owner,
     reconcile_set,
 )
+from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.labels import FIELD_MANAGER
@@ -59,14 +60,22 @@ class Objects:
         return found
 
     async def reconcile(
-        self, desired: Iterable[Desired], owner: Owner, findings: Findings, *, deletes: bool = False
+        self,
+        desired: Iterable[Desired],
+        owner: Owner,
+        findings: Findings,
+        *,
+        deletes: bool = False,
+        staying: Collection[int] = (),
     ) -> dict[str, Outcome]:
         """Make each object what it should be; one that fails keeps no other from it.
 
-        `deletes`: what the owner has and no longer wants goes, the last made first. Returns what became of those
+        `deletes`: what the owner has and no longer wants goes, the last made first, but for what
+        belongs to nodes of the numbers `staying`. Returns what became of those
         that did not fail, by name.
         """
-        current = self.of(owner).values() if deletes else ()
+        mine = self.of(owner).values() if deletes else ()
+        current = [entry for entry in mine if ordinal_of(entry) not in staying]
         result = await reconcile_set(self.control, current, desired, owner)
         kind = self.mapping.gvk.kind
         for error in result.errors.values():

@@ -10,7 +10,7 @@ from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.metadata import node_ordinals, node_selector
 from internal.cosmos.fullnode.phase import Found, Verdict, conditions, rollout_of
-from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
+from internal.cosmos.fullnode.pod_control import wanted_nodes
 from internal.cosmos.fullnode.pvc_control import disk_heights
 from internal.cosmos.fullnode.status import Facts
 from internal.cosmos.fullnode.steps import Controls, Outcome
@@ -36,7 +36,7 @@ def facts_of(
         message=final.message,
         is_invalid=found.findings.is_invalid,
         selector=label_text(node_selector(node_set)) or "",
-        replicas=len(main_pods(controls.pods.pods.of(owner).values())),
+        replicas=len(controls.pods.nodes_of(owner)),
         wanted=wanted_nodes(node_set),
         nodes=kept | wanted,
         peers=outcome.peers.external if final.is_built else None,

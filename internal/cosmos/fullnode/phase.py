@@ -7,13 +7,17 @@ from typing import Final
 from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus, SyncInfo
 from apis.hub_condition import hub_condition
 from ctrlruntime.api import Condition
-from ctrlruntime.api.conditions import shorten
+from ctrlruntime.api.conditions import find_condition, shorten
+from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.errors import Findings
+from internal.cosmos.fullnode.metadata import named
 from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD
 from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
 from internal.cosmos.workload.lost_disks import LOSING, LosingDisk, condition_of
 from internal.cosmos.workload.workload import Progress
+from internal.removal_holds import HELD as DELETIONS_HELD
+from internal.removal_holds import held_condition
 
 SHOWN: Final = 3
 """Objects that a sentence names."""
@@ -60,6 +64,8 @@ def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "
     findings = found.findings
     waits = [found.crossing] if found.crossing else []
     waits += _settling(found)
+    if found.claims is not None and found.claims.hold is not None:
+        waits.append(times.failure)  # what is over the budget fits again within the hour
     if findings.any:
         transient = findings.is_transient
         return Verdict(
@@ -120,6 +126,8 @@ def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
         shown.append(losing)
     if held := _held(found):
         shown.append(held)
+    if deletions := _deletions(node_set, found):
+        shown.append(deletions)
     if halted := _halted(node_set, found):
         shown.append(halted)
     if found.on_hub:
@@ -154,6 +162,8 @@ def _progress(found: Found) -> str:
 
 
 def _pods(pods: Progress) -> str:
+    if pods.blocked and not pods.outdated:
+        return f"Pods that are no longer wanted stay: {pods.blocked}"
     if pods.blocked:
         return f"{_count(pods.outdated, 'Pod is', 'Pods are')} outdated: {pods.blocked}"
     if pods.outdated:
@@ -242,6 +252,17 @@ def _halted(node_set: CosmosFullNode, found: Found) -> Condition | None:
         "strategy.haltOnFailures."
     )
     return Condition(type=HALTED, status="True", reason="TooManyFailures", message=message)
+
+
+def _deletions(node_set: CosmosFullNode, found: Found) -> Condition | None:
+    """Return the condition DeletionsHeld; none before the first hold, nor where claims were not looked at."""
+    hold = None if found.claims is None else found.claims.hold
+    before = find_condition(node_set.status.conditions, DELETIONS_HELD)
+    if found.claims is None or (hold is None and before is None):
+        return None
+    metadata = node_set.metadata
+    parent = parent_of(named(node_set), metadata.namespace or "", metadata.annotations or {})
+    return held_condition(parent, hold, metadata.generation or 0)
 
 
 def _crds(served: bool) -> Condition:

@@ -1,6 +1,6 @@
 """The kinds whose objects follow from the spec of a set alone, as a table."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -47,7 +47,15 @@ class PlainControl:
     kind: PlainKind
     objects: Objects
 
-    async def reconcile(self, node_set: CosmosFullNode, owner: Owner, findings: Findings) -> None:
-        """Take one pass over the objects of a set."""
+    async def reconcile(
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        findings: Findings,
+        staying: Collection[int] = (),
+    ) -> None:
+        """Take one pass over the objects of a set; those of nodes of the numbers `staying` are not deleted."""
         desired = self.kind.build(node_set)
-        await self.objects.reconcile(desired, owner, findings, deletes=self.kind.deletes)
+        await self.objects.reconcile(
+            desired, owner, findings, deletes=self.kind.deletes, staying=staying
+        )

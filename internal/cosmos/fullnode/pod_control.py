@@ -9,6 +9,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner, Update
+from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.checks import check_pods, check_strategy
 from internal.cosmos.fullnode.errors import Findings
@@ -38,6 +39,10 @@ class PodControl:
     """The clock that answers of nodes are stamped with."""
     checks_versions: bool = True
     """Whether containers in the Pods read their set, and write which height comes next."""
+
+    def nodes_of(self, owner: Owner) -> list[Entry]:
+        """Return the Pods of the nodes that are there, those being deleted included."""
+        return main_pods(self.pods.of(owner).values())
 
     async def reconcile(
         self,
@@ -146,6 +151,11 @@ async def remove_ended(pods: Objects, owner: Owner) -> None:
 def wanted_nodes(node_set: CosmosFullNode) -> int:
     """Nodes that are to run now."""
     return sum(is_built(node_set, ordinal) for ordinal in node_ordinals(node_set))
+
+
+def still_running(node_set: CosmosFullNode, pods: Iterable[Entry]) -> frozenset[int]:
+    """Return the numbers of nodes that are not wanted, and whose Pods are there: their Services and configuration stay."""
+    return frozenset(map(ordinal_of, pods)) - set(node_ordinals(node_set))
 
 
 def paused_nodes(node_set: CosmosFullNode) -> list[str]:

@@ -1,14 +1,17 @@
 """The claims of the nodes: made with their data, grown, kept or deleted with their nodes."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from datetime import datetime
 
 from apis.cosmos import CosmosFullNode, DataSourceFailure, RetentionPolicy, VolumeClaimTemplate
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Owner
 from internal.cosmos.datasource import DataSources, FoundSource, SourceMissing, SourceReason
 from internal.cosmos.fullnode.checks import check_claims, check_increase
+from internal.cosmos.fullnode.disk_removals import DiskRemovals
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import Note, Reason
 from internal.cosmos.fullnode.metadata import image_tag, named, node_ordinals
@@ -22,27 +25,49 @@ from internal.cosmos.workload.claims import ClaimControl, ClaimProgress, Source
 
 @dataclass(frozen=True, slots=True)
 class PVCControl:
-    """Makes them, lets them grow, and deletes them where nothing is to be kept."""
+    """Makes them, lets them grow, and deletes them where nothing is to be kept and the gate permits it."""
 
     claims: Objects
     control: ClaimControl
     sources: DataSources
+    patcher: ObjectPatcher
+    """Writes down in the status which disks were permitted to go."""
+    clock: Callable[[], datetime]
+    """The time that the budget of deletions goes by."""
 
     async def reconcile(
-        self, node_set: CosmosFullNode, owner: Owner, findings: Findings, *, held: str = ""
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        findings: Findings,
+        *,
+        pods: Collection[str] = (),
+        held: str = "",
     ) -> ClaimProgress:
-        """One pass. Raises InvalidSpec, and the client's errors if a source cannot be looked up."""
+        """One pass. `pods`: names of the nodes' Pods that are there; no disk goes before its Pod.
+
+        Raises InvalidSpec, and the client's errors if a source cannot be looked up.
+        """
         check_claims(node_set)
         check_increase(node_set)
         current = self.claims.known(owner, _names(node_set))
         missing = _missing(node_set, {key.name for key in current})
         found, waiting, heights = await self._sources(node_set, missing, findings.notes)
+        removals = DiskRemovals(
+            node_set,
+            self.patcher,
+            self.clock,
+            list(current.values()),
+            used=bool(set(pods) - _with_disk(node_set)),
+        )
         progress = await self.control.reconcile(
             build_claims(node_set, found, waiting, {**disk_heights(current.values()), **heights}),
             current.values(),
             owner,
             retain=bool(held) or retains(node_set),
+            decide=removals.decide,
         )
+        progress.hold = removals.hold
         if held and not retains(node_set):
             progress.frozen = len(progress.retained)
         for error in progress.errors:
@@ -106,6 +131,12 @@ def _names(node_set: CosmosFullNode) -> list[str]:
     """Names of the claims that are wanted."""
     name = named(node_set)
     return [claim_name(name, each) for each in node_ordinals(node_set) if has_claim(node_set, each)]
+
+
+def _with_disk(node_set: CosmosFullNode) -> set[str]:
+    """Names of the Pods whose disks are wanted."""
+    name = named(node_set)
+    return {pod_name(name, each) for each in node_ordinals(node_set) if has_claim(node_set, each)}
 
 
 def _missing(node_set: CosmosFullNode, existing: Collection[str]) -> list[int]:

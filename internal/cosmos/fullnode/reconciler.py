@@ -11,6 +11,7 @@ from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.gate import Hold
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
@@ -22,7 +23,7 @@ from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.pass_facts import facts_of, is_too_early
 from internal.cosmos.fullnode.phase import nodes_behind, verdict
 from internal.cosmos.fullnode.plausible import believed
-from internal.cosmos.fullnode.pod_control import main_pods, wanted_nodes
+from internal.cosmos.fullnode.pod_control import wanted_nodes
 from internal.cosmos.fullnode.reading import read
 from internal.cosmos.fullnode.removal import Finish, Removal
 from internal.cosmos.fullnode.status import (
@@ -120,7 +121,11 @@ class FullNodeReconciler:
     ) -> Result | None:
         owner = Owner.of(entry)
         hold = self.holds.waiting(request, entry.annotations)
-        kept = frozenset() if hold is None else keep_nodes(node_set, self._pods_of(owner))
+        kept = (
+            frozenset()
+            if hold is None
+            else keep_nodes(node_set, self.controls.pods.nodes_of(owner))
+        )
         outcome = await self._take_steps(request, node_set, owner, hold)
         found = outcome.found
         self.memory.record_waiting(request, found)
@@ -186,18 +191,19 @@ class FullNodeReconciler:
         return Result(requeue_after=self.options.times.external)
 
     async def _finish(self, request: Request, entry: Entry) -> Result | None:
-        """Let a deleted set go; in a freeze it stays, with all that it has."""
+        """Let a deleted set go; in a freeze, or while its disks are protected, it stays with all that it has."""
         hold = self.holds.waiting(request, entry.annotations)
-        finish = await self.removal.finish(entry, Owner.of(entry), held=hold is not None)
+        finish = await self.removal.finish(entry, Owner.of(entry), frozen=hold is not None)
+        if isinstance(finish, Hold):
+            self.holds.record(request, 0)
+            await self.writer.record_protected(entry, finish)
+            return Result(requeue_after=self.options.times.failure)
         held = finish is Finish.HELD
         self.holds.record(request, int(held))
         if held:
             await self.writer.record_held_deletion(entry, hold)
         cleaning = finish is Finish.CLEANING
         return Result(requeue_after=self.options.times.progress) if cleaning else None
-
-    def _pods_of(self, owner: Owner) -> list[Entry]:
-        return main_pods(self.controls.pods.pods.of(owner).values())
 
     def _forget(self, request: Request) -> None:
         self.holds.record(request, 0)

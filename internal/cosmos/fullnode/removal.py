@@ -1,19 +1,24 @@
 """What becomes of the objects of a set that is being deleted.
 
-As a rule the garbage collector deletes them with the set. Where the set goes with its CRD they are released before:
+As a rule the garbage collector deletes them with the set, once the gate has let its disks go: until then the set waits.
+With `volumeRetentionPolicy: Retain` disks and keys are released, and stay. Where the set goes with its CRD they are released before:
 disks, keys and Pods stay, as after `kubectl delete --cascade=orphan`. Objects of a set on a data plane are on the hub,
 where no garbage collector has the set: they are deleted, or released, before it goes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
-from apis.cosmos import CosmosFullNode
+from apis.cosmos import CosmosFullNode, RetentionPolicy
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.orphan_requests import OrphanRequests
+from ctrlruntime.gate import Cause, Hold, Permit
+from ctrlruntime.gate import Removal as GateRemoval
 from ctrlruntime.resources import Definitions, Owner
+from internal.cosmos.fullnode.disk_removals import hold_of_deletion
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.labels import APPROVE_DELETION, FINALIZER
 
@@ -35,10 +40,21 @@ class Removal:
 
     objects: Sequence[Objects]
     """By kind, in the order in which they are released."""
+    disks: Objects
+    """The claims."""
+    keys: Objects
+    """The keys of nodes, which stay where the disks do."""
     definitions: Definitions
     patcher: ObjectPatcher
+    clock: Callable[[], datetime]
+    """The time that approvals go by."""
     orphan_requests: OrphanRequests | None = None
     """Which sets are deleted with `--cascade=orphan`, where the objects are in another cluster; None: in the same."""
+
+    @property
+    def state(self) -> tuple[Objects, Objects]:
+        """What cannot be created again."""
+        return self.disks, self.keys
 
     async def protect(self, entry: Entry) -> bool:
         """Put the finalizer on. Returns False if it was there. Raises the client's errors."""
@@ -47,30 +63,64 @@ class Removal:
         await self.patcher.add_finalizer(CosmosFullNode.mapping(), entry, FINALIZER)
         return True
 
-    async def finish(self, entry: Entry, owner: Owner, *, held: bool = False) -> Finish:
-        """Let a deleted set go, unless a freeze holds it or objects of the hub are left.
+    async def finish(self, entry: Entry, owner: Owner, *, frozen: bool = False) -> Finish | Hold:
+        """Let a deleted set go, unless a freeze or its protection holds it, or objects of the hub are left.
 
-        Raises the client's errors: in doubt it stays, with its objects.
+        Returns what its protection holds: all of its disks. Raises the client's errors: in doubt it stays, with its
+        objects.
         """
         if FINALIZER not in entry.finalizers:
             return Finish.GONE
         mapping = CosmosFullNode.mapping()
-        if await self.definitions.any_removes([mapping], APPROVE_DELETION):
-            await self._release(owner)
-        elif held:
+        definition = await self.definitions.of(mapping)
+        if definition.removes(APPROVE_DELETION):
+            await self._release(self.objects, owner)
+        elif frozen:
             return Finish.HELD
-        elif self.orphan_requests is not None:
-            if self.orphan_requests.has(entry):
-                await self._release(owner)
-            elif await self._delete(owner):
+        elif self.orphan_requests is not None and self.orphan_requests.has(entry):
+            await self._release(self.objects, owner)
+        else:
+            uninstalled = definition.terminating or not definition.exists
+            left = await self._delete(entry, owner, uninstalled=uninstalled)
+            if isinstance(left, Hold):
+                return left
+            if left:
                 return Finish.CLEANING
         await self.patcher.remove_finalizer(mapping, entry, FINALIZER)
         return Finish.GONE
 
-    async def _release(self, owner: Owner) -> None:
-        for each in self.objects:
+    async def _delete(self, entry: Entry, owner: Owner, *, uninstalled: bool) -> int | Hold:
+        """Keep or give up what holds state. Return how many objects of the hub are left, or what is held.
+
+        `uninstalled`: a person has approved that all sets go with their CRD.
+        """
+        objects = self.objects
+        if retains_all(entry):
+            await self._release(self.state, owner)
+            objects = [each for each in objects if each not in self.state]
+        elif not uninstalled:
+            hold = hold_of_deletion(entry, self._disks(owner), self.clock())
+            if hold is not None:
+                return hold
+        if self.orphan_requests is None:
+            return 0
+        return sum([await each.delete_all(owner) for each in objects])
+
+    def _disks(self, owner: Owner) -> list[GateRemoval]:
+        """Return the disks that go with a set: those with its owner reference, and on a hub all of its own."""
+        found = [each for each in self.disks.of(owner).values() if each.deletion_timestamp is None]
+        if self.orphan_requests is None:
+            found = [each for each in found if any(ref.uid == owner.uid for ref in each.owners)]
+        control = self.disks.control
+        permits = [control.permit(each, owner, Cause.PARENT_DELETED) for each in found]
+        return [each.removal for each in permits if isinstance(each, Permit)]
+
+    async def _release(self, objects: Sequence[Objects], owner: Owner) -> None:
+        for each in objects:
             await each.release(owner)
 
-    async def _delete(self, owner: Owner) -> int:
-        """Delete what is left, and return how many objects that is."""
-        return sum([await each.delete_all(owner) for each in self.objects])
+
+def retains_all(entry: Entry) -> bool:
+    """Whether the disks of a set stay when it is deleted."""
+    policy = (entry.field("spec") or {}).get("volumeRetentionPolicy")
+    return bool(policy == RetentionPolicy.RETAIN)

@@ -7,14 +7,18 @@ from datetime import datetime
 from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
 from apis.hub_condition import ClusterTrouble
 from apis.waiting import changes_waiting
+from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.gate import Hold
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Waiting
 from internal.cosmos.fullnode import events
+from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.status import Facts, lose_hub, refuse, set_status
+from internal.removal_holds import report_held
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 
@@ -79,6 +83,24 @@ class NodeSetStatusWriter:
             status.status = "Being deleted, and held: " + ("" if hold is None else hold.message)
 
         await self._sync(Request(entry.name, namespace=entry.namespace), report, entry.uid)
+
+    async def record_protected(self, entry: Entry, hold: Hold) -> None:
+        """Report a deleted set whose disks are protected."""
+        parent, now = parent_of(entry.name, entry.namespace, entry.annotations), self.clock()
+        is_news = False
+
+        def report(status: CosmosFullNodeStatus) -> None:
+            nonlocal is_news
+            status.waiting = None
+            status.status = shorten(f"Being deleted, and held: {hold.reason}.")
+            is_news = report_held(
+                status.conditions, parent, hold, generation=entry.generation, now=now
+            )
+
+        await self._sync(Request(entry.name, namespace=entry.namespace), report, entry.uid)
+        if is_news:
+            note = events.Note(events.Reason.DELETIONS_HELD, parent.message(hold))
+            events.record(self.recorder, entry, [note])
 
     async def refuse(self, entry: Entry, message: str) -> None:
         """Report a set that cannot be read: nothing of it is touched."""

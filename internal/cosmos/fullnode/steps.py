@@ -27,7 +27,7 @@ from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.fullnode.phase import Found
 from internal.cosmos.fullnode.plain_control import PlainControl
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
-from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes
+from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes, still_running
 from internal.cosmos.fullnode.pvc_control import PVCControl
 from internal.cosmos.workload.lost_disks import losing_disks
 from internal.cosmos.workload.workload import RecordFixes
@@ -109,7 +109,15 @@ async def take(
         ),
     )
     found.claims = await _step(
-        findings, "claims", controls.claims.reconcile(node_set, owner, findings, held=held)
+        findings,
+        "claims",
+        controls.claims.reconcile(
+            node_set,
+            owner,
+            findings,
+            pods=[pod.name for pod in controls.pods.nodes_of(owner)],
+            held=held,
+        ),
     )
     found.awaited = outcome.peers.awaited
     found.paused = paused_nodes(node_set)
@@ -121,7 +129,10 @@ async def _configure(
 ) -> Mapping[str, str]:
     """Take the steps before the Pods. Return the checksums of the configuration by Pod."""
     findings = outcome.found.findings
-    await _step(findings, "Services", controls.services.reconcile(node_set, owner, findings))
+    staying = still_running(node_set, controls.pods.nodes_of(owner))
+    await _step(
+        findings, "Services", controls.services.reconcile(node_set, owner, findings, staying)
+    )
     keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
     outcome.peers = (
         await _step(findings, "peers", _peers(controls, node_set, owner, keys)) or Peers()
@@ -129,7 +140,9 @@ async def _configure(
     checksums = await _step(
         findings,
         "ConfigMaps",
-        controls.config_maps.reconcile(node_set, owner, keys or {}, outcome.peers, findings),
+        controls.config_maps.reconcile(
+            node_set, owner, keys or {}, outcome.peers, findings, staying
+        ),
     )
     for control in controls.access:
         await _step(findings, control.kind.step, control.reconcile(node_set, owner, findings))

@@ -1,6 +1,6 @@
 """Claims of numbered instances: they grow, they are kept, and what cannot be changed is reported."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
@@ -12,6 +12,7 @@ from ctrlruntime.api.scalars import Quantity
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.gate import Decision, Hold, Removal
 from ctrlruntime.resources.builder_changes import inputs_of
 from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
@@ -88,7 +89,9 @@ class ClaimProgress:
     updated: list[str] = field(default_factory=list)
     """Those otherwise changed: labels, annotations, what another manager changed."""
     retained: list[str] = field(default_factory=list)
-    """Those no longer wanted that are kept."""
+    """Those no longer wanted that are kept, `hold` among them."""
+    hold: Hold | None = None
+    """What of them waits for an approval, or for the budget of deletions."""
     frozen: int = 0
     """How many of them are kept because changes are held."""
     waiting: dict[str, str] = field(default_factory=dict)
@@ -139,8 +142,12 @@ class ClaimControl:
         owner: Owner,
         *,
         retain: bool = False,
+        decide: Callable[[Sequence[Removal]], Awaitable[Decision]] | None = None,
     ) -> ClaimProgress:
-        """One pass. `current`: the claims that exist, from the cache. `retain`: keep those no longer wanted."""
+        """One pass. `current`: the claims that exist, from the cache. `retain`: keep those no longer wanted.
+
+        `decide`: the gate of all those that are not kept; None: that of the control, for each.
+        """
         existing, progress = list(current), ClaimProgress()
         by_key = {(entry.namespace, entry.name): entry for entry in existing}
         wanted, growing = [], set()
@@ -155,7 +162,7 @@ class ClaimControl:
                 wanted.append(fit.desired)
                 growing |= {entry.name} if fit.grows else set()
                 _report(progress, fit, entry)
-        policy = SetPolicy(delete=lambda _entry: not retain)
+        policy = SetPolicy(delete=lambda _entry: not retain, decide=decide)
         _record(
             progress,
             await reconcile_set(self._control, existing, wanted, owner, policy),
@@ -302,6 +309,7 @@ def _record(
     progress.errors += result.errors.values()
     progress.deleted += [entry.name for entry in result.deleted]
     progress.retained += [entry.name for entry in result.kept]
+    progress.retained += [entry.name for entry, _ in result.held]
     for desired, outcome in result.conflicts:
         if outcome.entry is not None:
             progress.conflicts.append(taken(desired, outcome, outcome.entry))

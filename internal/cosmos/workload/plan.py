@@ -1,4 +1,4 @@
-"""What a pass does about the Pods of a workload: scale first, then update within the budget. Pure."""
+"""What a pass does about the Pods of a workload: scale first, then update, all within one budget. Pure."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -26,7 +26,7 @@ class Plan:
 
     creates: Sequence[Desired] = ()
     deletes: Sequence[Entry] = ()
-    """Pods no longer wanted, highest number first."""
+    """Pods no longer wanted, highest number first, as far as the budget allows it now."""
     pauses: Sequence[Entry] = ()
     """Pods that are to be away for a while, as far as the budget allows it now."""
     waiting: Sequence[Entry] = ()
@@ -54,8 +54,8 @@ class Plan:
 
     @property
     def takes_down(self) -> bool:
-        """Whether Pods are deleted that will come back."""
-        return bool(self.pauses or self.replacements)
+        """Whether Pods are deleted."""
+        return bool(self.deletes or self.pauses or self.replacements)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,19 +104,23 @@ def plan(
     held: str = "",
     kept: Mapping[str, str] = MappingProxyType({}),
     rules: HaltRules | None = None,
+    going: int = 0,
 ) -> Plan:
     """Return what to do about the differences of the Pods of one workload.
 
     `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
     are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
     work then stay as they are, and what does not work is made again. `kept`: Pods that nothing takes down, and why.
-    `rules`: when failed Pods halt the replacements; None: never.
+    `rules`: when failed Pods halt the replacements; None: never. `going`: how many Pods no longer wanted are being
+    deleted already.
     """
     surplus = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused and entry.name not in kept]
-    deletes = [] if held else surplus
-    availability = Availability.of((pod for pod in pods if pod not in surplus), health)
-    budget = availability.budget(max_unavailable, replicas)
+    everyone = Availability.of(there := list(pods), health)
+    allowed = tolerated(max_unavailable, max(replicas, len(surplus)))
+    deletes = [] if held else _leaving(surplus, everyone, replicas, allowed - going)
+    availability = Availability.of((pod for pod in there if pod not in surplus), health)
+    budget = max(availability.budget(max_unavailable, replicas) - going, 0)
     old = [update for update in diff.updates if is_outdated(update)]
     outdated = [update for update in old if availability.holds(update.entry)]
     pauses = _within(leaving, availability, budget)
@@ -126,28 +130,28 @@ def plan(
         creates=tuple(diff.creates),
         deletes=tuple(deletes),
         pauses=tuple(pauses),
-        waiting=tuple(entry for entry in leaving if entry not in pauses),
+        waiting=_staying(leaving, pauses) + (() if held else _staying(surplus, deletes)),
         repairs=tuple(update for update in diff.updates if update not in old),
         outdated=len(outdated),
         budget=budget,
         halting=found,
+        frozen=frozenset(entry.name for entry in surplus if held),
     )
-    made = replace(made, frozen=frozenset(entry.name for entry in surplus if held))
     if made.creates or made.deletes or made.pauses:
-        return replace(made, blocked=SCALING if outdated or made.waiting else "")
+        return replace(made, blocked=SCALING if outdated or len(pauses) < len(leaving) else "")
     movable = (update for update in outdated if update.entry.name not in kept)
     chosen = sorted(movable, key=lambda update: not urgent(update))
-    room = _room(availability, outdated, tolerated(max_unavailable, replicas), replicas)
+    room = _room(availability, outdated, tolerated(max_unavailable, replicas) - going, replicas)
     taken = [] if found.waits else _down(chosen, availability, room)
     if held:
         frozen = made.frozen | (names - {update.entry.name for update in taken})
-        held = held if frozen else ""
-        return replace(made, replacements=tuple(taken), frozen=frozen, blocked=held)
+        blocked = held if frozen else ""
+        return replace(made, replacements=tuple(taken), frozen=frozen, blocked=blocked)
     if found.waits:
         return replace(made, blocked=found.waits if outdated else "")
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
-    waits = bool(leaving or outdated) and not taken
+    waits = (made.waiting or outdated) and not taken
     why = kept[min(names)] if outdated and not chosen else ""
     blocked = why or (_why(availability, replicas, max_unavailable) if waits else "")
     return replace(made, replacements=tuple(taken), blocked=blocked)
@@ -166,6 +170,33 @@ def _down(chosen: Iterable[Update], availability: Availability, room: int) -> li
     down = [update for update in chosen if availability.is_down(update.entry)]
     stuck = [update for update in down if is_stuck(update.entry)]
     return stuck + [update for update in down if update not in stuck][: max(room - len(stuck), 0)]
+
+
+def _staying(entries: Iterable[Entry], going: Collection[Entry]) -> tuple[Entry, ...]:
+    return tuple(entry for entry in entries if entry not in going)
+
+
+def _leaving(
+    surplus: Iterable[Entry], everyone: Availability, replicas: int, allowed: int
+) -> list[Entry]:
+    """Return the Pods no longer wanted that go now: each counts as down, as do those wanted that do not work.
+
+    So renumbered nodes stay until those in their place work. What is down itself waits for no other, but no more than
+    `allowed` go at once: a look that finds all of them down by mistake cannot take all of them away.
+    """
+    unwanted = list(surplus)
+    names = {entry.name for entry in unwanted}
+    spare = allowed - max(replicas - len(everyone.well - names), 0)
+    chosen: list[Entry] = []
+    for entry in unwanted:
+        if is_stuck(entry):
+            chosen.append(entry)
+        elif (everyone.is_down(entry) and allowed > 0) or (
+            entry.name in everyone.well and min(allowed, spare) > 0
+        ):
+            chosen.append(entry)
+            allowed, spare = allowed - 1, spare - 1
+    return chosen
 
 
 def _within(leaving: Iterable[Entry], availability: Availability, budget: int) -> list[Entry]:

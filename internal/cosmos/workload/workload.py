@@ -123,7 +123,9 @@ class WorkloadControl:
         diff = self._control.compare(pods, wanted, owner)
         health, kept = self._health(pods, probe), self._kept(pods)
 
-        def planned(present: Iterable[Entry]) -> Plan:
+        kept = {*(each.name for each in wanted), *paused}
+
+        def planned(present: Collection[Entry]) -> Plan:
             return plan(
                 diff,
                 present,
@@ -135,13 +137,14 @@ class WorkloadControl:
                 held=held,
                 kept=kept,
                 rules=rules,
+                going=_going(pods, present, kept),
             )
 
         made, progress = planned(pods), _begun(diff)
         outdated = {update.entry.name for update in diff.updates if is_outdated(update)}
         progress.fixes = remaining_fixes(rules, {each.name for each in wanted}, outdated, health)
         await self._repair(made, owner, progress)
-        await self._scale(made, owner, progress)
+        await self._create(made, owner, progress)
         if made.takes_down:
             live = partial(self._live, pods, owner, selector)
             made = await self._take_down(made, live, planned, owner, progress, record_fixes)
@@ -209,7 +212,7 @@ class WorkloadControl:
             elif outcome.action is Action.UPDATED:
                 progress.repaired.append(update.entry.name)
 
-    async def _scale(self, made: Plan, owner: Owner, progress: Progress) -> None:
+    async def _create(self, made: Plan, owner: Owner, progress: Progress) -> None:
         for desired in made.creates:
             outcome = await self._try(progress, self._control.ensure(desired, owner))
             if outcome is None:
@@ -218,20 +221,17 @@ class WorkloadControl:
                 progress.created.append(desired.name)
             elif outcome.action is Action.CONFLICT and outcome.entry is not None:
                 progress.conflicts.append(taken(desired, outcome, outcome.entry))
-        for entry in made.deletes:
-            if await self._removed(entry, owner, Cause.SPEC_CHANGED, progress):
-                progress.deleted.append(entry.name)
 
     async def _take_down(
         self,
         made: Plan,
         live: Callable[[], Awaitable[list[Entry]]],
-        planned: Callable[[Iterable[Entry]], Plan],
+        planned: Callable[[Collection[Entry]], Plan],
         owner: Owner,
         progress: Progress,
         record_fixes: RecordFixes | None,
     ) -> Plan:
-        """Delete Pods that will come back, by a plan for those that the server has. Returns that plan."""
+        """Delete Pods by a plan for those that the server has. Returns that plan."""
         async with self._turns.of(owner.uid):
             there = await self._try(progress, live())
             if there is None:
@@ -239,7 +239,7 @@ class WorkloadControl:
             made = planned(there)
             if not await self._recorded(made, progress, record_fixes):
                 return made
-            for entry in made.pauses:
+            for entry in (*made.deletes, *made.pauses):
                 if await self._removed(entry, owner, Cause.SPEC_CHANGED, progress):
                     progress.deleted.append(entry.name)
             for entry in (update.entry for update in made.replacements):
@@ -274,6 +274,12 @@ class WorkloadControl:
 def _begun(diff: Diff) -> Progress:
     held = [update.entry.name for update in diff.held]
     return Progress(conflicts=list(diff.conflicts), held=held)
+
+
+def _going(pods: Iterable[Entry], present: Collection[Entry], kept: Collection[str]) -> int:
+    """Return how many Pods that are not to be kept are on their way out: being deleted, or gone already."""
+    staying = {pod.uid for pod in present if pod.deletion_timestamp is None}
+    return sum(pod.name not in kept and pod.uid not in staying for pod in pods)
 
 
 def _reported(progress: Progress, made: Plan) -> Progress:

@@ -262,11 +262,11 @@ class Place:
         await self.harness.idle()
 
     async def clear(self) -> None:
-        """Delete all sets."""
+        """Delete all sets, with their disks."""
         for found in await self.client.list(CosmosFullNode, self.namespace):
-            await self.client.delete(
-                CosmosFullNode, found.metadata.name or "", namespace=self.namespace
-            )
+            name = found.metadata.name or ""
+            await self.edit(name, deletionProtection=False)
+            await self.client.delete(CosmosFullNode, name, namespace=self.namespace)
 
     def deletions(self, since: Mark, resource: str = "pods") -> list[str]:
         """Names of what the manager deleted since then, in order."""

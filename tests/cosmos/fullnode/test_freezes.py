@@ -135,4 +135,7 @@ async def test_a_deleted_set_stays_until_the_freeze_is_over(
         await harness.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
         await waits(place, 1)
         assert await place.uids() == before
+    await place.until_event("DeletionsHeld")
+    assert await place.uids() == before
+    await place.edit(deletionProtection=False)
     await place.gone()

@@ -10,10 +10,12 @@ import pytest
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import Manifest
+from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cosmos.fullnode.desired_objects import ACCOUNT, ROLE, ROLE_BINDING
 from internal.cosmos.labels import CREATED_BY
+from internal.removal_holds import HELD
 from tests.cosmos.fullnode.harness import (
     CLAIM,
     CONFIG_MAP,
@@ -291,6 +293,9 @@ async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_says_other
     await place.settled()
     await place.until_object(POD, "hub-0", lambda found: found is None)
     if policy == "Delete":
+        await place.until(lambda found: find_condition(found.status.conditions, HELD) is not None)
+        assert await place.names(CLAIM) == sorted(before), "both at once wait for an approval"
+        await place.edit(deletions={"maxPercent": 100, "maxWithState": 2})
         for name in before:
             await place.until_object(CLAIM, name, lambda found: found is None)
         return

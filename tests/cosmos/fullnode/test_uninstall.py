@@ -141,6 +141,7 @@ async def test_h_a9_with_the_approval_nothing_is_released(place: Place) -> None:
 
 
 async def test_h_a9_a_set_that_is_deleted_takes_its_objects_along(place: Place) -> None:
+    await place.edit(deletionProtection=False)
     await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
     await place.gone()
     await none_left(place)

@@ -62,10 +62,14 @@ class TestScale:
     def test_comes_before_updates(self) -> None:
         made = planned(pods(0, 1, 2, image="app:2"), there(0, 1, 7, 12), replicas=3)
         assert [item.name for item in made.creates] == ["set-2"]
-        assert [entry.name for entry in made.deletes] == ["set-12", "set-7"]
+        assert not made.deletes, "those that are to be made count as down"
         assert not replaced(made)
         assert made.outdated == 2
         assert "first" in made.blocked
+        made = planned(pods(0, 1, 2, image="app:2"), there(0, 1, 2, 7, 12), replicas=3)
+        assert [entry.name for entry in made.deletes] == ["set-12"]
+        assert not replaced(made)
+        assert (made.outdated, "first" in made.blocked) == (3, True)
 
     @pytest.mark.criterion("COSMOS-A2-16")
     def test_down_comes_before_updates_too(self) -> None:
@@ -73,10 +77,54 @@ class TestScale:
         assert [entry.name for entry in made.deletes] == ["set-2"]
         assert not replaced(made)
 
-    def test_takes_down_whatever_is_too_much(self) -> None:
-        made = planned([], there(0, 1, 2), dict.fromkeys(["set-0", "set-1"], DOWN), replicas=0)
-        assert [entry.name for entry in made.deletes] == ["set-2", "set-1", "set-0"]
+    @pytest.mark.criterion("G-N1")
+    @pytest.mark.parametrize("health", [WELL, DOWN])
+    @pytest.mark.parametrize(
+        ("limit", "gone"),
+        [(1, ["set-3"]), (3, ["set-3", "set-2", "set-1"]), ("50%", ["set-3", "set-2"])],
+    )
+    def test_takes_down_whatever_is_too_much_within_the_budget(
+        self, health: Health, limit: MaxUnavailable, gone: list[str]
+    ) -> None:
+        names = [f"set-{number}" for number in range(4)]
+        said = dict.fromkeys(names, health)
+        made = planned([], there(0, 1, 2, 3), said, replicas=0, max_unavailable=limit)
+        assert [entry.name for entry in made.deletes] == gone
         assert not made.blocked
+
+    @pytest.mark.criterion("G-N1")
+    def test_down_waits_for_those_that_are_on_their_way_out(self) -> None:
+        entries = [*there(0, 1, 2), existing(pod(3), **GOING)]
+        wanted = pods(0, 1, image="app:2")
+        made = plan(
+            differences(wanted, entries),
+            entries,
+            {entry.name: WELL for entry in entries},
+            replicas=2,
+            max_unavailable=1,
+            going=1,
+        )
+        assert (list(made.deletes), replaced(made)) == ([], [])
+        assert [entry.name for entry in made.waiting] == ["set-2"]
+        assert made.blocked
+
+    @pytest.mark.criterion("G-N1")
+    def test_of_other_numbers_keeps_the_old_until_the_new_work(self) -> None:
+        entries = there(0, 1, 2, 10, 11, 12)
+        for state in (STARTING, DOWN):
+            new = {f"set-{number}": state for number in (10, 11, 12)}
+            for count in range(4):
+                said = {**new, **{f"set-{10 + number}": WELL for number in range(count)}}
+                made = planned(pods(10, 11, 12), entries, said, replicas=3)
+                gone = [entry.name for entry in made.deletes]
+                assert gone == (["set-2"] if count == 3 else [])
+
+    @pytest.mark.criterion("G-N1")
+    def test_of_other_numbers_lets_the_new_be_corrected_while_the_old_stay(self) -> None:
+        new = dict.fromkeys(["set-10", "set-11"], DOWN)
+        fixed = pods(10, 11, image="app:2")
+        made = planned(fixed, there(0, 1, 10, 11), new, replicas=2, max_unavailable=1)
+        assert (list(made.deletes), replaced(made)) == ([], ["set-10"])
 
     def test_does_not_make_anew_what_is_still_going(self) -> None:
         made = planned(pods(0), [existing(pod(0), **GOING)], replicas=1)

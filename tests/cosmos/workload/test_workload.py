@@ -121,7 +121,9 @@ async def test_the_life_of_a_workload(harness: Harness) -> None:
     assert await harness.images() == {f"set-{number}": "app:2" for number in range(3)}
 
     gone = await harness.run(pods(0, image="app:2"))
-    assert gone.deleted == ["set-2", "set-1"]
+    assert (gone.deleted, harness.asked) == (["set-2"], ["list", "delete"])
+    gone = await harness.run(pods(0, image="app:2"))
+    assert gone.deleted == ["set-1"]
 
 
 async def test_a_pod_that_somebody_else_has_just_deleted_counts_as_down(harness: Harness) -> None:

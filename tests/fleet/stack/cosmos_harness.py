@@ -146,11 +146,17 @@ class CosmosFleet:
         found: Condition = await eventually(look, holds)
         return found
 
+    async def lift_protection(self, plane: Server) -> None:
+        """Let the set go with its disks where it is deleted."""
+        lifted = {"spec": {"deletionProtection": False}}
+        await plane.client.patch(CosmosFullNode, "chain", lifted, namespace=self.namespace)
+
     async def gone(
         self, plane: Server | None = None, propagation: Propagation = "Background"
     ) -> None:
         """Delete the set, and wait until it is gone."""
         plane = plane or self.plane
+        await self.lift_protection(plane)
         await plane.client.delete(
             CosmosFullNode, "chain", namespace=self.namespace, propagation=propagation
         )

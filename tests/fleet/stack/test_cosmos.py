@@ -148,6 +148,7 @@ async def test_with_the_hub_down_from_the_start_a_set_is_reported_and_not_let_go
     await hub.stop()
     async with servers.running():
         await servers.condition("HubReady", "False", "HubUnreachable")
+        await servers.lift_protection(plane)
         await plane.client.delete(CosmosFullNode, "chain", namespace=servers.namespace)
         await hub.restart()
         await eventually(lambda: servers.read(plane), lambda found: found is None)

@@ -116,6 +116,8 @@ async def a_whole_life(scene: Scene, carry_out: CarryOut) -> list[dict[str, Any]
         await plane.patch(CosmosFullNode, "chain", {"spec": change}, namespace=servers.namespace)
         await carry_out(scene.complete)
         seen.append(await scene.inventory())
+    lifted = {"spec": {"deletionProtection": False}}
+    await plane.patch(CosmosFullNode, "chain", lifted, namespace=servers.namespace)
     await plane.delete(CosmosFullNode, "chain", namespace=servers.namespace)
     await carry_out(scene.is_gone)
     assert set(scene.made("persistentvolumeclaims").values()) == {1}

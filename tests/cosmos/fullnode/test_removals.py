@@ -1,0 +1,186 @@
+"""Nodes and disks that are to go: within the budget of rollouts, and no more disks than one without an approval."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from apis.cosmos import CosmosFullNode
+from ctrlruntime.api.conditions import find_condition
+from internal.removal_holds import HELD
+from tests.cosmos.fullnode.harness import (
+    CLAIM,
+    CONFIG_MAP,
+    NAME,
+    POD,
+    SERVICE,
+    NodeSetHarness,
+    Place,
+    pods,
+)
+from tests.cosmos.fullnode.test_uninstall import on_real_server
+
+pytestmark = pytest.mark.criterion("G-N1")
+
+ALLOW_DELETE = "cosmos.ctrlruntime.dev/allow-delete"
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def server_place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    """A namespace of its own, on the embedded server and on a real one."""
+    if request.param == "embedded":
+        started = NodeSetHarness.start(tmp_path)
+    else:
+        started = on_real_server(request.getfixturevalue("real_server"), tmp_path)
+    async with started as harness:
+        name = f"removals-{secrets.token_hex(4)}"
+        await harness.client.create(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
+        )
+        yield Place(harness, name)
+
+
+def disks(numbers: Sequence[int], name: str = NAME) -> list[str]:
+    return [f"pvc-{name}-{number}" for number in numbers]
+
+
+async def claims(place: Place) -> dict[str, str]:
+    """UIDs of the claims that are not being deleted, by name."""
+    found = await place.client.list(CLAIM, place.namespace)
+    return {
+        item["metadata"]["name"]: item["metadata"]["uid"]
+        for item in found
+        if "deletionTimestamp" not in item["metadata"]
+    }
+
+
+def message(found: CosmosFullNode) -> str:
+    """What is held; empty if nothing is."""
+    condition = find_condition(found.status.conditions, HELD)
+    return "" if condition is None or condition.status != "True" else condition.message
+
+
+def digest(found: CosmosFullNode) -> str:
+    return message(found).partition("(digest ")[2][:16]
+
+
+async def held(place: Place, *names: str) -> CosmosFullNode:
+    """The set, once exactly these claims are held."""
+    return await place.until(
+        lambda found: (
+            [name for name in disks(range(20)) if f"/{name} (" in message(found)] == list(names)
+        )
+    )
+
+
+async def approve(place: Place, text: str) -> None:
+    patch = {"metadata": {"annotations": {ALLOW_DELETE: text}}}
+    await place.client.patch(CosmosFullNode, NAME, patch, namespace=place.namespace)
+
+
+async def without(place: Place, *names: str) -> None:
+    """Wait until these claims are gone."""
+    for name in names:
+        await place.until_object(CLAIM, name, lambda found: found is None)
+
+
+async def only(place: Place, numbers: Sequence[int]) -> None:
+    """Wait until these nodes run, and no others."""
+    await place.until(lambda found: found.status.replicas == len(pods(numbers)))
+    await place.settled()
+    assert await place.names(POD) == sorted(pods(numbers))
+
+
+async def test_renumbered_nodes_come_first_and_the_old_keep_their_disks(
+    server_place: Place,
+) -> None:
+    place = server_place
+    await place.apply(place.node_set())
+    await place.settled()
+    before, old = await claims(place), await place.uids()
+    for number in (10, 11, 12):
+        place.node(number).catching_up = True
+    await place.edit(ordinals={"start": 10})
+    for number in (10, 11, 12):
+        await place.until_object(POD, f"hub-{number}", lambda found: found is not None)
+    await place.until(lambda found: found.status.sync.keys() >= set(pods((10, 11, 12))))
+    await place.polled()
+    assert old.items() <= (await place.uids()).items(), "no old node goes while the new catch up"
+    assert before.items() <= (await claims(place)).items()
+    for kind, names in ((SERVICE, ["hub-p2p-0", "hub-p2p-2"]), (CONFIG_MAP, pods(range(3)))):
+        assert set(names) <= set(await place.names(kind)), "what runs keeps what it needs"
+    shown = message(await held(place, *disks(range(3))))
+    assert "SpecChanged" in shown
+    assert f"{ALLOW_DELETE}=" in shown
+
+    for number in (10, 11):
+        place.node(number).catching_up = False
+    await place.polled()
+    assert old.items() <= (await place.uids()).items(), (
+        "one of the new ones is down: as many may be"
+    )
+    place.node(12).catching_up = False
+    await only(place, (10, 11, 12))
+    await place.until_object(SERVICE, "hub-p2p-0", lambda found: found is None)
+    found = await held(place, *disks(range(3)))
+    assert before.items() <= (await claims(place)).items()
+    await place.until_event("DeletionsHeld")
+
+    await approve(place, digest(found))
+    await without(place, *before)
+    done = await place.until(lambda each: not message(each))
+    assert sorted(await claims(place)) == disks((10, 11, 12))
+    assert done.status.removals is not None
+    assert list(done.status.removals.used) == [digest(found)]
+
+
+async def test_replicas_1_by_a_typo_takes_no_disk(server_place: Place) -> None:
+    place = server_place
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    before = await claims(place)
+    mark = place.harness.mark()
+    await place.edit(replicas=1)
+    await only(place, [0])
+    assert place.deletions(mark)[:3] == ["hub-3", "hub-2", "hub-1"]
+    found = await held(place, *disks((1, 2, 3)))
+    assert place.deletions(mark, "persistentvolumeclaims") == []
+    await approve(place, "0123456789abcdef")
+    await place.until(lambda each: "approves another set" in message(each))
+    await approve(place, "3")
+    await place.until(lambda each: "approves nothing" in message(each))
+    assert await claims(place) == before
+
+    await place.edit(replicas=4)
+    await only(place, range(4))
+    assert await claims(place) == before, "correcting the number loses nothing"
+    await place.until(lambda each: not message(each))
+    await approve(place, digest(found))
+    await place.edit(replicas=2)
+    await only(place, range(2))
+    await held(place, *disks((2, 3)))
+    assert await claims(place) == before, "what was approved is another set"
+
+
+@pytest.mark.parametrize("way", ["approved", "lifted"])
+async def test_a_deleted_set_keeps_its_disks_until(server_place: Place, way: str) -> None:
+    place = server_place
+    await place.apply(place.node_set(volumeRetentionPolicy="Delete"))
+    await place.settled()
+    before, running = await claims(place), await place.uids()
+    await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
+    found = await held(place, *before)
+    assert "ParentDeleted" in message(found)
+    assert "Being deleted, and held" in found.status.status
+    await place.until_event("DeletionsHeld")
+    await place.harness.idle()
+    assert (await claims(place), await place.uids()) == (before, running)
+    if way == "approved":
+        await approve(place, digest(found))
+    else:
+        await place.edit(deletionProtection=False)
+    await place.gone()
+    await without(place, *before)
