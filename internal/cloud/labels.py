@@ -73,6 +73,10 @@ ROLLED_BACK: Final = f"{GROUP}/rolled-back"
 """Annotation of a workload: the upgrade that failed and was given up, so that the version from before
 it is rolled out again."""
 
+DATABASE_RESTORED: Final = f"{GROUP}/database-restored"
+"""Annotation of an Instance: the digest of a migration whose backup from before was restored, so that the version from
+before it may be rolled out again."""
+
 CLOUDSQL_MODE: Final = f"{GROUP}/cloudsql-mode"
 """Annotation: blueOnly, bluePrimary, greenOnly or greenPrimary."""
 ENABLE_CMEK: Final = f"{GROUP}/enable-cmek"

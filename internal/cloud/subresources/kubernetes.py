@@ -4,7 +4,7 @@ from typing import Final
 
 from apis.cloud import Instance, InstanceKubernetes, InstanceKubernetesSpec
 from apis.references import SecretKeyRef
-from internal.cloud.labels import FORMER_CLUSTER
+from internal.cloud.labels import DATABASE_RESTORED, FORMER_CLUSTER
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import of_cluster
@@ -66,7 +66,7 @@ SUBRESOURCE: Final = Subresource(
     version=version,
     deploys_version=True,
     after=("InstanceTerraform", "UpgradeInstanceTask"),
-    annotations=frozenset({FORMER_CLUSTER}),
+    annotations=frozenset({DATABASE_RESTORED, FORMER_CLUSTER}),
     secrets=secrets,
     config_maps=config_maps,
     period=period,

@@ -7,8 +7,19 @@ from apis.cloud import Cluster, InstanceKubernetesSpec, TaskOperation
 from apis.fleet.labels import DATA_PLANE
 from apis.references import SecretKeyRef
 from ctrlruntime.client import Client
+from ctrlruntime.client.errors import NotFound
+from internal.cloud.labels import DATABASE_RESTORED
 from internal.cloud.tasks.kubernetes.access import cluster, identity_of, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.applying import Applied
+from internal.cloud.tasks.kubernetes.changes import (
+    ChangeRecord,
+    hold_message,
+    manifest_of,
+    migrated_hold,
+    record_name,
+    record_of,
+    undone,
+)
 from internal.cloud.tasks.kubernetes.cluster_record import (
     CLUSTER,
     check_cluster,
@@ -18,8 +29,9 @@ from internal.cloud.tasks.kubernetes.cluster_record import (
     written_ref,
 )
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
+from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
-from internal.cloud.tasks.kubernetes.rollout import PollOptions, Rollout
+from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP, PollOptions, Rollout
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
 
@@ -47,7 +59,9 @@ class KubernetesTask:
             found = await identity_of(client)
             check_cluster(context.input, found, teardown=False)
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
+            change = await _check_data(context, client, spec)
             applied = await rollout.apply(documents)
+            await _close_undone(context, client, spec, change)
         record = {CLUSTER: found, **written_ref(ref)} if found else {}
         return TaskResult(message=summary(applied, len(documents), teardown=False), record=record)
 
@@ -86,6 +100,40 @@ class KubernetesTask:
                     raise
         check_cluster(given, found, teardown=True)
         raise TaskRejected("no kubeconfig: set spec.cluster.kubeconfigFrom of the Instance")
+
+
+async def _check_data(
+    context: TaskContext, client: Client, spec: InstanceKubernetesSpec
+) -> ChangeRecord | None:
+    """Return what is recorded of a change of version.
+
+    Raises TaskRejected if the data were migrated to another version than is to be rolled out, unless a person
+    confirmed that the ones from before are restored.
+    """
+    given, namespace = context.input, spec.cluster.namespace
+    try:
+        found = await client.get(CONFIG_MAP, record_name(given.key), namespace=namespace)
+    except NotFound:
+        return None
+    record = record_of(found)
+    restored = given.annotations.get(DATABASE_RESTORED, "")
+    if record is not None and migrated_hold(record, spec.version, restored):
+        place = given.owner.namespace
+        raise TaskRejected(hold_message(record, spec.version, given.instance, place))
+    return record
+
+
+async def _close_undone(
+    context: TaskContext,
+    client: Client,
+    spec: InstanceKubernetesSpec,
+    record: ChangeRecord | None,
+) -> None:
+    """Record that a change of version is undone: the version from before it is rolled out."""
+    closed = undone(record, spec.version)
+    if closed is not None:
+        manifest = manifest_of(closed, context.input.key, spec.cluster.namespace)
+        await client.apply(manifest, field_manager=FIELD_MANAGER, force=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

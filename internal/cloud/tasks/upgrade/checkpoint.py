@@ -1,45 +1,70 @@
-"""Which steps of an upgrade are done: kept in the instance's cluster, so that any attempt finds it."""
+"""Which steps of a change of version are done: kept in the instance's cluster, so that any attempt finds it."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cloud import GROUP
 from ctrlruntime.api.scalars import format_time, parse_time
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
-from internal.cloud.tasks.kubernetes.applying import UPGRADES
+from internal.cloud.tasks.kubernetes.changes import (
+    BACKUP,
+    HEALTH_CHECK,
+    MIGRATE,
+    MIGRATE_BEGUN,
+    MIGRATE_FAILED,
+    ROLL,
+    UPGRADE_UID,
+    ChangeRecord,
+    Closed,
+    continued,
+    hold_message,
+    manifest_of,
+    record_name,
+    record_of,
+)
 from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
+from internal.cloud.tasks.task import TaskRejected
 
-UPGRADE_UID: Final = f"{GROUP}/upgrade-uid"
-"""Annotation of the ConfigMap: the upgrade whose steps it tells of."""
 ROUND: Final = "round"
 """Key beside those of the steps: how often the precautions were begun."""
-MIGRATE_FAILED: Final = "migrate-failed"
-"""Key beside those of the steps: when the migration failed."""
+_INPUTS: Final = "-inputs"
+"""End of the keys with the digests of what the precautions were carried out with."""
 
 
 class Checkpoint:
-    """The steps of one upgrade that are done. Of an earlier upgrade nothing counts."""
+    """The steps of one change that are done. Of an earlier change only what its migration did counts."""
 
-    def __init__(self, client: Client, *, key: str, namespace: str, uid: str) -> None:
+    def __init__(self, client: Client, *, key: str, namespace: str, begun: ChangeRecord) -> None:
+        """`begun`: the change, as it is where nothing is recorded."""
         self._client = client
-        self._name = f"{key}-upgrade"
-        self._labels = {UPGRADES: key}
+        self._key = key
         self._namespace = namespace
-        self._uid = uid
+        self._record = begun
         self._done: dict[str, str] = {}
 
-    async def load(self) -> None:
-        """Read what is recorded."""
+    async def load(self, instance: str, owner_namespace: str) -> None:
+        """Read what is recorded. Raises TaskRejected if the data were migrated to a newer version than is wanted."""
+        begun = self._record
         try:
-            found = await self._client.get(CONFIG_MAP, self._name, namespace=self._namespace)
+            found = await self._client.get(
+                CONFIG_MAP, record_name(self._key), namespace=self._namespace
+            )
         except NotFound:
             return
-        annotations = found["metadata"].get("annotations") or {}
-        if annotations.get(UPGRADE_UID) == self._uid:
-            self._done = dict(found.get("data") or {})
+        record = record_of(found) or _of_earlier_release(found, begun)
+        then = continued(record, begun.from_version, begun.to_version, begun.uid)
+        if then is None and record is not None:
+            raise TaskRejected(hold_message(record, begun.to_version, instance, owner_namespace))
+        self._record = then or begun
+        self._done = dict(self._record.steps)
+
+    @property
+    def change(self) -> str:
+        """Identifies the change in the keys of requests and Jobs."""
+        return self._record.change
 
     def done(self, step: str) -> bool:
         """Whether the step is recorded as done."""
@@ -51,23 +76,49 @@ class Checkpoint:
         found = self._done.get(ROUND, "1")
         return int(found) if found.isdecimal() else 1
 
-    async def record(self, step: str, now: datetime) -> None:
-        """Record the step as done; until it is repeated, no attempt carries it out again."""
+    async def record(self, step: str, now: datetime, inputs: str = "") -> None:
+        """Record the step as done; until it is repeated, no attempt carries it out again.
+
+        `inputs`: digest of what a precaution was carried out with.
+        """
         self._done[step] = format_time(now)
+        if inputs:
+            self._done[step + _INPUTS] = inputs
+        if step == MIGRATE:
+            self._done.pop(MIGRATE_BEGUN, None)
+        await self._write()
+
+    async def begin_migration(self, now: datetime) -> None:
+        """Record that the migration begins: until its result is recorded, it may have changed something."""
+        self._done[MIGRATE_BEGUN] = format_time(now)
         await self._write()
 
     async def record_failed_migration(self, now: datetime) -> None:
         """Record that the migration failed, so that it may have changed something."""
+        self._done.pop(MIGRATE_BEGUN, None)
         self._done[MIGRATE_FAILED] = format_time(now)
         await self._write()
 
-    async def reopen(self, now: datetime, max_age: timedelta) -> tuple[str, ...]:
+    async def close(self) -> None:
+        """Record that the change has succeeded: the next one begins anew."""
+        if not self._record.closed:
+            self._record = replace(self._record, closed=Closed.SUCCEEDED)
+            await self._write()
+
+    async def reopen(
+        self, now: datetime, max_age: timedelta, inputs: Mapping[str, str]
+    ) -> tuple[str, ...]:
         """Forget the precautions that no longer hold, before any of them is begun again.
 
-        Returns their names. What is begun then has names and keys of its own, by the round.
+        Returns their names. What is begun then has names and keys of its own, by the round. `inputs`: digests of
+        what each precaution would be carried out with now.
         """
+        if self._record.migrated_to:
+            return ()  # the backup from before the first migration stays the last one
         failed = MIGRATE_FAILED in self._done
-        steps = steps_to_repeat(self._done, migrate_failed=failed, now=now, max_age=max_age)
+        steps = steps_to_repeat(
+            self._done, migrate_failed=failed, now=now, max_age=max_age, inputs=inputs
+        )
         if steps:
             gone = {*steps, MIGRATE_FAILED, ROUND}
             self._done = {key: self._done[key] for key in self._done if key not in gone} | {
@@ -77,46 +128,55 @@ class Checkpoint:
         return steps
 
     async def _write(self) -> None:
-        await self._client.apply(
-            {
-                "apiVersion": "v1",
-                "kind": "ConfigMap",
-                "metadata": {
-                    "name": self._name,
-                    "namespace": self._namespace,
-                    "labels": self._labels,
-                    "annotations": {UPGRADE_UID: self._uid},
-                },
-                "data": self._done,
-            },
-            field_manager=FIELD_MANAGER,
-            force=True,
-        )
+        self._record = replace(self._record, steps=dict(self._done))
+        manifest = manifest_of(self._record, self._key, self._namespace)
+        await self._client.apply(manifest, field_manager=FIELD_MANAGER, force=True)
 
 
-HEALTH_CHECK: Final = "health-check"
-BACKUP: Final = "backup"
-MIGRATE: Final = "migrate"
-ROLL: Final = "roll"
+def _of_earlier_release(found: Mapping[str, object], begun: ChangeRecord) -> ChangeRecord | None:
+    """Return a record that names no versions, if this very UpgradeInstanceTask wrote it."""
+    metadata, data = found["metadata"], found.get("data")
+    annotations = metadata.get("annotations") if isinstance(metadata, dict) else None
+    if (annotations or {}).get(UPGRADE_UID) != begun.uid:
+        return None
+    return replace(begun, steps=dict(data) if isinstance(data, dict) else {})
+
+
 PRECAUTIONS: Final = (HEALTH_CHECK, BACKUP)
 """Steps that say how things were before anything was changed."""
 
 
 def steps_to_repeat(
-    done: Mapping[str, str], *, migrate_failed: bool, now: datetime, max_age: timedelta
+    done: Mapping[str, str],
+    *,
+    migrate_failed: bool,
+    now: datetime,
+    max_age: timedelta,
+    inputs: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Return the precautions that no longer hold. `done`: when each step was recorded, by step.
 
     After a migration that failed all of them are repeated, since it may have changed something;
-    otherwise those that are older than `max_age`. Once the data are migrated, or the workload is
-    rolled out, none is: a backup of what was changed would take the place of the one from before.
+    otherwise those that are older than `max_age`, or were carried out with other inputs. Once the data are
+    migrated, or the workload is rolled out, none is: a backup of what was changed would take the place of the one
+    from before.
     """
     if MIGRATE in done or ROLL in done:
         return ()
     known = [step for step in PRECAUTIONS if step in done]
     if migrate_failed:
         return tuple(known)
-    return tuple(step for step in known if _is_older(done[step], now, max_age))
+    now_given = {} if MIGRATE_BEGUN in done else inputs or {}
+    return tuple(
+        step
+        for step in known
+        if _is_older(done[step], now, max_age) or _is_other(done, step, now_given)
+    )
+
+
+def _is_other(done: Mapping[str, str], step: str, inputs: Mapping[str, str]) -> bool:
+    recorded = done.get(step + _INPUTS, "")
+    return bool(recorded) and inputs.get(step, recorded) != recorded
 
 
 def _is_older(recorded: str, now: datetime, max_age: timedelta) -> bool:

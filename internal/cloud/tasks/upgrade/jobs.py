@@ -23,7 +23,9 @@ JOB: Final = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
 ATTEMPT: Final = f"{GROUP}/attempt"
 """Annotation of the Job: the attempt of the upgrade that made it."""
 STEP_UID: Final = f"{GROUP}/upgrade-uid"
-"""Annotation of the Job: the upgrade that it is a step of."""
+"""Annotation of the Job: the UpgradeInstanceTask that made it."""
+CHANGE: Final = f"{GROUP}/change-id"
+"""Annotation of the Job: the change of version that it is a step of."""
 _LONGEST: Final = 40
 
 
@@ -37,7 +39,10 @@ class Jobs:
     instance: str
     """Name of the instance."""
     namespace: str
+    change: str
+    """Identifies the change of version."""
     uid: str
+    """UID of the UpgradeInstanceTask that carries it out."""
     attempt: int
     places: Places
     pause: Callable[[], Awaitable[None]]
@@ -78,14 +83,17 @@ class Jobs:
                 return await self.client.create(manifest)
             except AlreadyExists:
                 found = await self.client.get(JOB, name, namespace=self.namespace)
-        if _annotations(found).get(STEP_UID) != self.uid:
+        marks = _annotations(found)
+        if marks.get(CHANGE, marks.get(STEP_UID)) != self.change:
             raise TaskError(
                 f"job {self.namespace}/{name} is there and is not this upgrade's: delete it"
             )
         return found
 
     def _older(self, job: Manifest) -> bool:
-        """Whether an earlier attempt made it, so that it may be made anew."""
+        """Whether an earlier attempt made it, or another UpgradeInstanceTask, so that it may be made anew."""
+        if _annotations(job).get(STEP_UID) != self.uid:
+            return True
         made = str(_annotations(job).get(ATTEMPT, ""))
         return not made.isdecimal() or int(made) < self.attempt
 
@@ -114,7 +122,8 @@ class Jobs:
         pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
         if hook.service_account_name:
             pod["serviceAccountName"] = hook.service_account_name
-        marks = {STEP_UID: self.uid, ATTEMPT: str(self.attempt), **hook.pod_annotations}
+        own = {CHANGE: self.change, STEP_UID: self.uid, ATTEMPT: str(self.attempt)}
+        marks = {**own, **hook.pod_annotations}
         return {
             "apiVersion": "batch/v1",
             "kind": "Job",

@@ -2,25 +2,34 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cloud import Hook, UpgradeInstanceTaskSpec
+from apis.cloud import Hook, UpgradeInstanceTaskSpec, UpgradeSettings
 from ctrlruntime.client import Client
 from ctrlruntime.clock import utc_now
+from ctrlruntime.resources.revision import revision
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.changes import (
+    BACKUP,
+    HEALTH_CHECK,
+    MIGRATE,
+    ROLL,
+    VERIFY,
+    ChangeRecord,
+)
 from internal.cloud.tasks.kubernetes.documents import Document
 from internal.cloud.tasks.kubernetes.rollout import Rollout
 from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout_of
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskResult
-from internal.cloud.tasks.upgrade.checkpoint import BACKUP, HEALTH_CHECK, MIGRATE, ROLL, Checkpoint
+from internal.cloud.tasks.upgrade.checkpoint import PRECAUTIONS, Checkpoint
 from internal.cloud.tasks.upgrade.jobs import Jobs
 
-STEPS: Final = (HEALTH_CHECK, BACKUP, MIGRATE, ROLL, "verify")
+STEPS: Final = (HEALTH_CHECK, BACKUP, MIGRATE, ROLL, VERIFY)
 """The order. The workload is not touched until the migration has succeeded."""
 
 _Step = Callable[[], Awaitable[None]]
@@ -52,16 +61,12 @@ class UpgradeTask:
         places = self._places(context, spec)
         async with cluster(context, ref) as client, Requests(places, context.secret) as requests:
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
-            checkpoint = Checkpoint(
-                client,
-                key=context.input.key,
-                namespace=spec.cluster.namespace,
-                uid=context.input.owner.uid,
-            )
+            checkpoint = _checkpoint(context, spec, client)
             await rollout.ensure_namespace()
-            await checkpoint.load()
+            await checkpoint.load(context.input.instance, context.input.owner.namespace)
             max_age = timedelta(seconds=spec.steps.max_check_age_seconds)
-            for step in await checkpoint.reopen(self._clock(), max_age):
+            inputs = _inputs_of(spec.steps)
+            for step in await checkpoint.reopen(self._clock(), max_age, inputs):
                 context.log.info("step is repeated", step=step)
             upgrade = _Upgrade(
                 context=context,
@@ -72,17 +77,20 @@ class UpgradeTask:
                 rollout=rollout,
                 documents=documents,
                 poll=self._poll,
+                change=checkpoint.change,
                 round=checkpoint.round,
             )
-            done = await self._walk(upgrade.steps(), checkpoint, context)
+            done = await self._walk(upgrade, checkpoint, inputs)
+            await checkpoint.close()
         return TaskResult(
             message=f"{spec.from_version or 'nothing'} -> {spec.to_version}: {', '.join(done)}.",
             outputs={"version": spec.to_version},
         )
 
     async def _walk(
-        self, steps: dict[str, _Step], checkpoint: Checkpoint, context: TaskContext
+        self, upgrade: "_Upgrade", checkpoint: Checkpoint, inputs: Mapping[str, str]
     ) -> list[str]:
+        steps, context = upgrade.steps(), upgrade.context
         said = []
         for number, (step, do) in enumerate(steps.items(), start=1):
             if checkpoint.done(step):
@@ -90,13 +98,15 @@ class UpgradeTask:
                 continue
             context.progress(f"step {number}/{len(steps)}: {step}")
             context.log.info("step begins", step=step)
+            if step == MIGRATE:
+                await checkpoint.begin_migration(self._clock())
             try:
                 await do()
             except TaskError:
                 if step == MIGRATE:
                     await checkpoint.record_failed_migration(self._clock())
                 raise
-            await checkpoint.record(step, self._clock())
+            await checkpoint.record(step, self._clock(), inputs.get(step, ""))
             said.append(f"{step} done")
         return said
 
@@ -108,6 +118,27 @@ class UpgradeTask:
             "domain": spec.domain,
         }
         return Places(values=values, outputs=spec.outputs)
+
+
+def _checkpoint(context: TaskContext, spec: UpgradeInstanceTaskSpec, client: Client) -> Checkpoint:
+    uid = context.input.owner.uid
+    return Checkpoint(
+        client,
+        key=context.input.key,
+        namespace=spec.cluster.namespace,
+        begun=ChangeRecord(
+            change=uid, uid=uid, from_version=spec.from_version, to_version=spec.to_version
+        ),
+    )
+
+
+def _inputs_of(steps: UpgradeSettings) -> dict[str, str]:
+    """Return a digest of what each precaution is carried out with."""
+    given = {HEALTH_CHECK: steps.health_check, BACKUP: steps.backup}
+    return {
+        step: "" if (each := given[step]) is None else revision(each.to_wire())
+        for step in PRECAUTIONS
+    }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +153,8 @@ class _Upgrade:
     rollout: Rollout
     documents: list[Document]
     poll: float
+    change: str
+    """Identifies the change in keys, whichever UpgradeInstanceTask carries it out."""
     round: int = 1
     """How often the precautions were begun."""
 
@@ -136,7 +169,7 @@ class _Upgrade:
                 lambda: self._hook(MIGRATE, steps.migrate, self._key(MIGRATE)),
             ),
             ROLL: (True, self._roll),
-            "verify": (steps.verify, self._verify),
+            VERIFY: (steps.verify, self._verify),
         }
         return {name: wanted[name][1] for name in STEPS if wanted[name][0] is not None}
 
@@ -151,7 +184,7 @@ class _Upgrade:
 
     def _key(self, step: str) -> str:
         """Return the same for every attempt at the step."""
-        return f"{self.context.input.owner.uid}/{step}"
+        return f"{self.change}/{step}"
 
     def _backup_key(self) -> str:
         """Return the key of a backup: one that is repeated is another one, and must not be answered with the first."""
@@ -184,6 +217,7 @@ class _Upgrade:
                 owner=self.context.input.owner.namespace,
                 instance=self.context.input.instance,
                 namespace=self.spec.cluster.namespace,
+                change=self.change,
                 uid=self.context.input.owner.uid,
                 attempt=self.context.input.attempt,
                 places=self.places,

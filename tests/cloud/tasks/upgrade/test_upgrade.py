@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from internal.cloud.keys import instance_key
-from internal.cloud.tasks import TaskError, TaskResult
+from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
 from internal.cloud.tasks.kubernetes.applying import UPGRADES
 from internal.cloud.tasks.upgrade import UpgradeTask
@@ -31,6 +32,12 @@ JOB = GroupVersionKind("batch", "v1", "Job")
 
 pytestmark = pytest.mark.criterion("SG-72")
 
+WEB: Manifest = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "web"},
+    "data": {"version": "${version}"},
+}
 Run = Callable[..., Awaitable[TaskResult]]
 
 
@@ -114,13 +121,6 @@ def steps(site: Site) -> dict[str, Any]:
 
 @pytest.fixture
 def run(bench: Workbench, site: Site, clock: Clock) -> Run:
-    web = {
-        "apiVersion": "v1",
-        "kind": "ConfigMap",
-        "metadata": {"name": "web"},
-        "data": {"version": "${version}"},
-    }
-
     async def run(
         attempt: int = 1, uid: str = "u-1", to: str = "5.3.0", **more: object
     ) -> TaskResult:
@@ -132,7 +132,7 @@ def run(bench: Workbench, site: Site, clock: Clock) -> Run:
                 "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
                 "namespace": "acme",
                 "readyTimeoutSeconds": 5,
-                "bundle": {"manifests": [web]},
+                "bundle": {"manifests": [WEB]},
             },
             "steps": {**steps(site), **more},
         }
@@ -313,6 +313,166 @@ async def test_the_next_upgrade_begins_anew(run: Run, site: Site, client: Client
     assert await deployed(client) == "5.4.0"
 
 
+async def fail_to_verify(run: Run, site: Site, **more: object) -> None:
+    """An upgrade to 5.3.0 that migrates, rolls out and is not well, as by a mistake in the bundle."""
+    site.answers["GET /version"] = Say(json={"version": "5.2.0"})
+    with pytest.raises(TaskError, match="is not well"):
+        await run(**more)
+    site.answers["GET /version"] = Say(json={"version": "5.3.0"})
+
+
+async def roll_out(bench: Workbench, version: str, **annotations: str) -> TaskResult:
+    """The task of InstanceKubernetes rolls out a version."""
+    spec = {
+        "version": version,
+        "cluster": {
+            "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
+            "namespace": "acme",
+            "bundle": {"manifests": [WEB]},
+        },
+    }
+    context = bench.context("kubernetes", spec)
+    given = replace(context.input, annotations=annotations)
+    return await KubernetesTask(poll=0.02).run(replace(context, input=given))
+
+
+def restored(message: object) -> dict[str, str]:
+    """The annotation that a hold names."""
+    [(name, digest)] = re.findall(
+        r"(cloud\.ctrlruntime\.dev/database-restored)=(\w+)", str(message)
+    )
+    return {name: digest}
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_an_upgrade_in_the_place_of_a_failed_one_goes_on(
+    run: Run, site: Site, client: Client, clock: Clock
+) -> None:
+    """The mended spec is another object: no second backup, no second migration, and the workload is rolled out anew."""
+    await fail_to_verify(run, site)
+    clock.now += timedelta(days=2)
+    await client.delete(CONFIG_MAP, "web", namespace="acme")
+    backup = {**steps(site)["backup"], "timeoutSeconds": 3}
+    result = await run(uid="u-2", backup=backup)
+    assert posts(site, "/backup") == ["u-1/backup"]
+    assert posts(site, "/migrate") == ["u-1/migrate"]
+    assert "backup was done, migrate was done, roll done, verify done" in result.message
+    assert await deployed(client) == "5.3.0"
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_a_migration_that_was_cut_short_keeps_its_key(run: Run, site: Site) -> None:
+    await interrupt_migration(run, site)
+    await run(uid="u-2")
+    assert posts(site, "/backup") == ["u-1/backup"]
+    assert set(posts(site, "/migrate")) == {"u-1/migrate"}
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_a_backup_that_is_mended_before_the_migration_is_taken_anew(
+    run: Run, site: Site
+) -> None:
+    """What another UpgradeInstanceTask would carry out in another way is no more done."""
+    refused = {"url": f"{site.url}/nothing", "method": "POST"}
+    with pytest.raises(TaskError, match="migrate"):
+        await run(migrate={"http": refused, "timeoutSeconds": 1})
+    backup = {**steps(site)["backup"], "timeoutSeconds": 3}
+    await run(uid="u-2", backup=backup)
+    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_the_same_change_after_it_succeeded_begins_anew(run: Run, site: Site) -> None:
+    await run()
+    await run(attempt=2)
+    assert posts(site, "/backup") == ["u-1/backup"], "its result was lost"
+    await run(uid="u-2")
+    assert posts(site, "/backup") == ["u-1/backup", "u-2/backup"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_the_old_version_is_held_on_migrated_data(
+    run: Run, site: Site, client: Client, bench: Workbench
+) -> None:
+    await fail_to_verify(run, site)
+    with pytest.raises(
+        TaskRejected, match=r"held: the migration from 5\.2\.0 to 5\.3\.0 has succe"
+    ) as held:
+        await roll_out(bench, "5.2.0")
+    assert await deployed(client) == "5.3.0"
+    wrong = dict.fromkeys(restored(held.value), "0" * 12)
+    with pytest.raises(TaskRejected, match="held"):
+        await roll_out(bench, "5.2.0", **wrong)
+    await roll_out(bench, "5.2.0", **restored(held.value))
+    assert await deployed(client) == "5.2.0"
+    await roll_out(bench, "5.2.0")
+
+    await fail_to_verify(run, site, uid="u-2")
+    assert posts(site, "/backup") == ["u-1/backup", "u-2/backup"], "it was undone"
+    with pytest.raises(TaskRejected, match="held"):
+        await roll_out(bench, "5.2.0", **restored(held.value))
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_the_old_version_is_held_while_the_end_of_a_migration_is_unknown(
+    run: Run, site: Site, client: Client, bench: Workbench
+) -> None:
+    await interrupt_migration(run, site)
+    with pytest.raises(TaskRejected, match="was begun, and how it ended is unknown"):
+        await roll_out(bench, "5.2.0")
+    assert await deployed(client) is None
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_without_a_migration_the_old_version_closes_the_change(
+    run: Run, site: Site, client: Client, bench: Workbench
+) -> None:
+    none = dict.fromkeys(("migrate",))
+    await fail_to_verify(run, site, **none)
+    await roll_out(bench, "5.2.0")
+    assert await deployed(client) == "5.2.0"
+    await run(uid="u-2", **none)
+    assert posts(site, "/backup") == ["u-1/backup", "u-2/backup"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_a_newer_version_after_a_failed_one_keeps_the_backup(
+    run: Run, site: Site, bench: Workbench
+) -> None:
+    await fail_to_verify(run, site)
+    site.answers["GET /version"] = Say(json={"version": "5.4.0"})
+    await interrupt_migration(run, site, uid="u-2", to="5.4.0")
+    with pytest.raises(TaskRejected, match=r"held: the migration from 5\.2\.0 to 5\.4\.0"):
+        await run(uid="u-3", to="5.3.0")
+    with pytest.raises(TaskRejected, match="held"):
+        await roll_out(bench, "5.2.0")
+    await run(uid="u-4", to="5.4.0")
+    assert posts(site, "/backup") == ["u-1/backup"]
+    assert posts(site, "/migrate") == ["u-1/migrate", "u-2/migrate", "u-2/migrate"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_the_failed_version_is_finished_though_a_newer_one_was_tried(
+    run: Run, site: Site
+) -> None:
+    await fail_to_verify(run, site)
+    site.answers["POST /migrate"] = Say(status=500)
+    with pytest.raises(TaskError, match="migrate"):
+        await run(uid="u-2", to="5.4.0")
+    await run(uid="u-3", to="5.3.0")
+    assert posts(site, "/backup") == ["u-1/backup"]
+    assert posts(site, "/migrate") == ["u-1/migrate", "u-2/migrate"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_a_third_version_that_is_older_is_held(run: Run, site: Site) -> None:
+    await fail_to_verify(run, site)
+    with pytest.raises(TaskRejected, match=r"5\.2\.5 is not rolled out"):
+        await run(uid="u-2", to="5.2.5")
+    assert posts(site, "/backup") == ["u-1/backup"]
+    assert posts(site, "/migrate") == ["u-1/migrate"]
+
+
 async def test_steps_that_are_not_given_are_left_out(run: Run, client: Client, site: Site) -> None:
     none = dict.fromkeys(("healthCheck", "backup", "migrate", "verify"))
     result = await run(**none)
@@ -380,6 +540,32 @@ class TestJobs:
         )
         await self.end(client, "Complete")
         await running
+
+    @pytest.mark.criterion("G-C2")
+    async def test_g_c2_a_mended_job_takes_the_place_of_the_one_that_failed(
+        self, run: Run, client: Client
+    ) -> None:
+        """Whatever the number of the attempt that made it; one that runs is awaited, and no other is made beside it."""
+        running = asyncio.ensure_future(run(attempt=3, migrate={"job": dict(self.HOOK)}))
+        await self.end(client, "Failed")
+        with pytest.raises(TaskError, match="migrate: the job failed"):
+            await running
+        [first] = await client.list(JOB, "acme")
+        mended = {**dict(self.HOOK), "image": "example.com/mended:1"}
+        running = asyncio.ensure_future(run(uid="u-2", migrate={"job": mended}))
+        await eventually(
+            lambda: client.list(JOB, "acme"),
+            lambda jobs: {job["metadata"]["uid"] for job in jobs} - {first["metadata"]["uid"]},
+        )
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        running = asyncio.ensure_future(run(uid="u-3", migrate={"job": mended}))
+        await self.end(client, "Complete")
+        await running
+        [job] = await client.list(JOB, "acme")
+        [container] = job["spec"]["template"]["spec"]["containers"]
+        assert container["image"] == "example.com/mended:1"
 
     async def test_they_go_with_the_workload(
         self, run: Run, client: Client, bench: Workbench
