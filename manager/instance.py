@@ -25,6 +25,7 @@ from internal.cloud.bulk import (
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.release_assignment import version_that_counts
 from internal.cloud.subresource_requests import cancel_runs, request_runs
+from internal.cloud.unlock_requests import NotUnlocked, unlock_state
 from manager.cluster_flags import cluster_options, talk
 from manager.instance_logs import logs
 from manager.instance_plans import approve, reject
@@ -37,7 +38,7 @@ EXTRACTED = (
 
 @click.group()
 def instance() -> None:
-    """Instances: list, describe, logs, pause, cancel, retry, reconcile, approve plans, break glass, upgrade many."""
+    """Instances: list, describe, logs, pause, cancel, retry, unlock, reconcile, approve plans, break glass, upgrade many."""
 
 
 instance.add_command(list_instances)
@@ -122,6 +123,26 @@ def cancel(
             f"{name}: {what} under way; `manager instance describe {name}` shows its tasks"
         )
     click.echo(f"To go on: manager instance retry {name}")
+
+
+@instance.command()
+@click.argument("name")
+@cluster_options
+def unlock(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
+    """Give back the lock of Terraform's state that a run of an instance left behind, and try again.
+
+    Ends with 1 for a lock that another holder has, which may be at work, and while a run is under way.
+    """
+    try:
+        found = talk(
+            kubeconfig, context, lambda client: unlock_state(client, name, namespace=namespace)
+        )
+    except NotUnlocked as error:
+        raise click.ClickException(str(error)) from error
+    for each in found:
+        click.echo(
+            f"{each.kind} {each.name}: the next run gives back lock {each.lock_id}, left behind by {each.run_id}"
+        )
 
 
 @instance.command()

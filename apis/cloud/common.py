@@ -195,10 +195,27 @@ class TaskRun(ApiModel):
     """Trace in which it was started (W3C Trace Context)."""
     superseded: bool = False
     """Newer inputs are there: it is awaited or being cancelled."""
+    state_lock_holder: str = ""
+    """Of a run that was ended while it held the lock of Terraform's state: the holder as the lock names it."""
     plan_digest: str = ""
     """The plan that it carries out or gives up, or with which it ended without applying it."""
     plan_decision: PlanDecision | None = None
     """What was decided about that plan when the run was recorded; without it the run applies no plan that waits."""
+
+
+class StateLock(ApiModel):
+    """The lock of a Terraform state, as the run saw it that was refused for it."""
+
+    id: str
+    """What identifies it where the state is."""
+    who: str = ""
+    """User and host that hold it."""
+    operation: str = ""
+    """What it is held for."""
+    created: str = ""
+    """When it was acquired, in the words of Terraform."""
+    run_id: str = Field(default="", alias="runID")
+    """The run of this object that was ended while it held the lock, so that it is orphaned; empty: another holder, which may be at work."""
 
 
 class PlannedChange(ApiModel):
@@ -322,6 +339,8 @@ class TaskStatus(ApiModel):
     """Why it does not run yet."""
     plan: PlannedChange | None = None
     """The plan that waits, of a task that plans first."""
+    state_lock: StateLock | None = None
+    """The lock of Terraform's state for which the last run was refused."""
     last_handled_retry: str = ""
     """The value of the annotation that requests a retry when it was last carried out."""
     last_handled_reconcile: str = ""

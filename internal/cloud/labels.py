@@ -36,6 +36,8 @@ RETRY: Final = f"{GROUP}/retry"
 """Annotation: a new value requests another attempt after a failure; any text."""
 CANCEL: Final = f"{GROUP}/cancel"
 """Annotation of a subresource: the id of a run. It is cancelled, and nothing follows it by itself."""
+UNLOCK: Final = f"{GROUP}/unlock"
+"""Annotation of a subresource: the id of the orphaned lock of a state, which the next run gives back."""
 RECONCILE: Final = f"{GROUP}/reconcile"
 """Annotation of a subresource: a new value requests a run of inputs that are carried out already; any text."""
 MISSING_STATE: Final = f"{GROUP}/missing-state"
@@ -89,6 +91,7 @@ CONTROL: Final = frozenset(
         PAUSED,
         RETRY,
         CANCEL,
+        UNLOCK,
         RECONCILE,
         APPROVED_PLAN,
         REJECTED_PLAN,

@@ -93,6 +93,8 @@ class RunInput:
     """Which plans wait for an approval."""
     plan: EarlierPlan | None = None
     """The plan that waits; None: there is none."""
+    unlock: str = ""
+    """Id of an orphaned lock of the state, which is given back before anything else; empty: there is none."""
     data_plane: str = ""
     """Id of the data plane that the owner is on, where no task may run containers; empty: it is on none."""
 

@@ -25,6 +25,7 @@ __all__ = [
     "decode_report",
     "encode_report",
     "ending_of",
+    "kept_by",
 ]
 
 LIMIT: Final = 4096
@@ -154,6 +155,15 @@ def _success(report: Report, unseal: Unseal) -> Ending:
         secret_outputs=secrets,
         record=dict(report.record),
     )
+
+
+def kept_by(last_words: bytes) -> dict[str, str]:
+    """Return what a run that is under way, or ended without success, has kept in its report."""
+    try:
+        report = decode_report(last_words)
+    except BadReport:
+        return {}
+    return {} if report.state is RunState.SUCCEEDED else dict(report.outputs)
 
 
 def _failure(code: int, report: Report) -> str:

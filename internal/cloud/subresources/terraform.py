@@ -20,6 +20,7 @@ DEFINITION: Final = TaskDefinition(
     supersede=Supersede.AWAIT,
     concurrency=Concurrency(limit=20, starts_per_minute=25),
     teardown=True,
+    guards_changes=True,
 )
 
 

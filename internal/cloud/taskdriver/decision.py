@@ -45,9 +45,10 @@ from internal.cloud.taskdriver.scheduling import (
     next_attempt_time,
     next_run,
 )
+from internal.cloud.taskdriver.state_locks import record_lock
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
 from internal.cloud.tasks.plans import NOTHING_TO_CHANGE, plan_of
-from internal.cloud.tasks.task import DRIFT, Supersede
+from internal.cloud.tasks.task import DRIFT, INTERRUPTIBLE, Supersede
 
 SEARCHED = 64
 """Attempts at the current inputs that are looked for among runs without a record."""
@@ -64,13 +65,20 @@ def follow(s: Situation, seen: Run | None) -> Decision:
     status, run = _copy(s)
     if not (run.superseded and s.definition.supersede is Supersede.CANCEL):
         run.superseded = is_superseded(s, run)
-    run.interrupt_at = interrupt_time(s, run)
+    run.interrupt_at = interrupt_time(s, run, interruptible=_is_interruptible(seen))
     if seen is None:
         return _absent(s, status, run)
     status.waiting = None
     if seen.state.finished:
         return _ended(s, status, how_it_ended(seen, run, s.now), seen)
     return _alive(s, status, run, seen)
+
+
+def _is_interruptible(seen: Run | None) -> bool:
+    """Whether a run has changed nothing so far: it has yet to begin, or reports that."""
+    if seen is None or seen.state is RunState.CREATED:
+        return True
+    return seen.outputs.get(INTERRUPTIBLE) == "true"
 
 
 def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
@@ -136,6 +144,7 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     if run is None:
         return Decision(status=status)
     secrets = None
+    record_lock(status, run, {} if seen is None else seen.outputs)
     run.retry_at = next_attempt_time(s, status, run)
     if end.outcome is TaskOutcome.REJECTED:
         status.plan = None  # no other attempt takes it up

@@ -63,6 +63,7 @@ from internal.cloud.taskdriver.reports import (
     report_steps,
 )
 from internal.cloud.taskdriver.scheduling import is_held_change, next_run
+from internal.cloud.taskdriver.state_locks import orphaned_lock
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
     SECRET,
@@ -458,6 +459,7 @@ class _Pass(Generic[R]):
             traceparent=run.traceparent,
             approval=s.plans.approval,
             plan=_earlier_plan(run, status),
+            unlock=orphaned_lock(status, options.resource.metadata.annotations or {}),
             data_plane=self.tools.runs.data_plane,
         )
         return RunRequest(

@@ -163,12 +163,13 @@ def is_superseded(s: Situation, run: TaskRun) -> bool:
     return run.inputs_version != s.inputs.version
 
 
-def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
+def interrupt_time(s: Situation, run: TaskRun, *, interruptible: bool = True) -> datetime | None:
     """Return when the run is cancelled, or None if nothing came that it stands in the way of.
 
     Newer inputs cancel a task at once if its definition has it; everything else, another version
     among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
-    itself. While the object is paused, or changes are held, a run is awaited. One that a person
+    itself. A run whose interrupt may destroy what it makes is awaited by newer inputs unless it is
+    `interruptible`: a retry and a deletion interrupt it, which a person requests. While the object is paused, or changes are held, a run is awaited. One that a person
     cancelled is cancelled at once, whatever holds the others.
     """
     if s.is_cancelled(run):
@@ -178,6 +179,9 @@ def interrupt_time(s: Situation, run: TaskRun) -> datetime | None:
     if run.superseded and s.definition.supersede is Supersede.CANCEL:
         return min(run.interrupt_at or s.now, s.now)
     if _is_paused(s) or not (run.superseded or s.superseded or s.retry_asked):
+        return None
+    requested = s.deleting or s.retry_asked
+    if s.definition.guards_changes and not (interruptible or requested):
         return None
     latest = s.now + timedelta(seconds=s.pace.interrupt)
     return min(run.interrupt_at or latest, latest)

@@ -25,6 +25,7 @@ from internal.cloud.taskdriver.inputs import READY, is_fulfilled
 from internal.cloud.taskdriver.plan_approval import plan_message, set_awaits_approval
 from internal.cloud.taskdriver.record import ENDS, is_live
 from internal.cloud.taskdriver.scheduling import is_interrupted
+from internal.cloud.taskdriver.state_locks import LEFT_LOCKED, lock_message
 
 HELD: Final = "Held"
 """Condition of an object that is being deleted while nothing may be torn down."""
@@ -139,13 +140,19 @@ def _unready(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
         return Phase.PENDING, f"A run of {s.definition.name} is due."
     if last.retry_at is not None:
         following = f"Attempt {last.attempt + 1} follows at {format_time(last.retry_at)}."
-        return Phase.RETRYING, f"{_end(last)} {following}"
-    return Phase.FAILED, f"{_end(last)} {_advice(s, last)}"
+        return Phase.RETRYING, f"{_end(last)}{_locked(s, status)} {following}"
+    return Phase.FAILED, f"{_end(last)}{_locked(s, status)} {_advice(s, last)}"
+
+
+def _locked(s: Situation, status: TaskStatus) -> str:
+    lock = status.state_lock
+    return "" if lock is None else f" {lock_message(lock, s.instance, s.owner.namespace)}"
 
 
 def _end(run: TaskRun) -> str:
     said = ENDS[run.outcome or TaskOutcome.LOST]
-    return f"{said}: {run.message}".rstrip(".") + "." if run.message else f"{said}."
+    text = f"{said}: {run.message}".rstrip(".") + "." if run.message else f"{said}."
+    return f"{text} {LEFT_LOCKED}" if run.state_lock_holder else text
 
 
 def _advice(s: Situation, run: TaskRun) -> str:
@@ -177,13 +184,23 @@ def _running(s: Situation, status: TaskStatus) -> str:
     if s.superseded:
         return "The run under way is awaited; then the upgrade that is wanted now is carried out."
     if run.superseded:
-        return "A run for earlier inputs is awaited; then the current ones are carried out."
+        return _awaited(s)
     if run.deadline is not None and s.now >= run.deadline:
         return f"The run has taken longer than {s.definition.timeout:g} s and is being cancelled."
     if run.message:
         return run.message[:1].upper() + run.message[1:]
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
     return f"Task {s.definition.name} is under way{attempt}."
+
+
+def _awaited(s: Situation) -> str:
+    awaited = "A run for earlier inputs is awaited; then the current ones are carried out."
+    if not s.definition.guards_changes:
+        return awaited
+    return (
+        f"{awaited} It may be applying, so newer inputs do not interrupt it; `manager instance cancel {s.instance}"
+        f" -n {s.owner.namespace}` does."
+    )
 
 
 def _interrupted(s: Situation, run: TaskRun) -> str:
@@ -215,17 +232,17 @@ def _leaving(s: Situation, status: TaskStatus) -> str:
         return "Being deleted: the run under way is awaited before the teardown."
     if run.operation is TaskOperation.TEARDOWN and run.outcome is TaskOutcome.SUCCEEDED:
         return "Being deleted: torn down; its runs are removed."
-    return _tearing_down(s, run)
+    return _tearing_down(s, status, run)
 
 
-def _tearing_down(s: Situation, run: TaskRun) -> str:
+def _tearing_down(s: Situation, status: TaskStatus, run: TaskRun) -> str:
     if s.paused:
         return f"Being deleted, but paused by the annotation {s.pause}. Remove it to go on."
     if run.operation is TaskOperation.TEARDOWN and not is_live(run):
         if run.retry_at is not None:
             following = f"attempt {run.attempt + 1} follows at {format_time(run.retry_at)}."
-            return f"Being deleted. Teardown: {_end(run)} {following}"
-        return f"Being deleted. Teardown: {_end(run)} {_advice(s, run)}"
+            return f"Being deleted. Teardown: {_end(run)}{_locked(s, status)} {following}"
+        return f"Being deleted. Teardown: {_end(run)}{_locked(s, status)} {_advice(s, run)}"
     if s.is_cancelled(run):
         return f"Being deleted. {_interrupted(s, run)}; no other follows by itself."
     return "Being deleted: the teardown is under way."

@@ -180,6 +180,8 @@ class _Execution:
         for value in secret_values(environment):
             self._redaction.add(value)
         self._log = logger_to(cast("TextIO", RedactedStream(stream, self._redaction)))
+        self._doing = ""
+        self._kept: dict[str, str] = {}
 
     async def carry_out(self, task: Task, given: RunInput) -> ExitCode:
         self._log = self._log.bind(
@@ -200,6 +202,7 @@ class _Execution:
                 folder=Path(own),
                 log=self._log,
                 progress=self._progress,
+                keep=self._keep,
                 config_map=partial(_config_map, given),
             )
             running = asyncio.ensure_future(task.run(context))
@@ -216,10 +219,12 @@ class _Execution:
         words = "" if error is None else _words_of(error)
         if stop.told:
             message = f"cancelled; {words}" if words else "cancelled"
-            return self.end(ExitCode.FAILED, Report(state=RunState.CANCELLED, message=message))
+            cancelled = Report(state=RunState.CANCELLED, message=message, outputs=dict(self._kept))
+            return self.end(ExitCode.FAILED, cancelled)
         code = ExitCode.REJECTED if isinstance(error, TaskRejected) else ExitCode.FAILED
         message = words or "the task gave itself up"
-        return self.end(code, Report(state=RunState.FAILED, message=message))
+        outputs = self._kept | dict(error.outputs if isinstance(error, TaskError) else {})
+        return self.end(code, Report(state=RunState.FAILED, message=message, outputs=outputs))
 
     def _succeed(self, result: TaskResult, given: RunInput) -> ExitCode:
         try:
@@ -260,7 +265,20 @@ class _Execution:
     def _progress(self, doing: str) -> None:
         said = self._redaction.text(doing)
         self._log.info("progress", doing=said)
-        self._place.write(Report(state=RunState.RUNNING, message=said))
+        self._doing = said
+        self._write_progress()
+
+    def _keep(self, name: str, value: str) -> None:
+        before = dict(self._kept)
+        self._kept.pop(name, None)
+        if value:
+            self._kept[name] = value
+        if self._kept != before:
+            self._write_progress()
+
+    def _write_progress(self) -> None:
+        report = Report(state=RunState.RUNNING, message=self._doing, outputs=dict(self._kept))
+        self._place.write(report)
 
     def _secret(self, ref: SecretKeyRef) -> str:
         value = self._place.read_secret(ref)

@@ -15,6 +15,12 @@ from internal.cloud.runs import RunInput
 DRIFT: Final = "drift:summary"
 """Output of a run that looked for drift and applied nothing: what differs, empty for nothing. No module's output has
 such a name."""
+INTERRUPTIBLE: Final = "run:interruptible"
+"""What a run under way reports while newer inputs may interrupt it: `true` as long as it has changed nothing."""
+LOCK_HOLDER: Final = "lock:holder"
+"""What a run reports while it holds the lock of a state that outlives it: the holder as the lock names it."""
+LOCK_INFO: Final = "lock:info"
+"""What a run reports that was refused for the lock of a state: the lock as JSON."""
 
 
 class Supersede(StrEnum):
@@ -73,6 +79,8 @@ class TaskDefinition:
     """Seconds after which it is run again with the same inputs; None: only when they change."""
     teardown: bool = False
     """Whether a run has to undo what was made before the object may go."""
+    guards_changes: bool = False
+    """Whether newer inputs wait for a run, unless it reports INTERRUPTIBLE: an interrupt may destroy what it makes."""
     once: bool = False
     """Carried out once in the object's life, whatever becomes of its inputs."""
     history: int = 5
@@ -81,6 +89,9 @@ class TaskDefinition:
 
 class TaskError(Exception):
     """The task did not succeed; another attempt may."""
+
+    outputs: Mapping[str, str] = {}
+    """What the report has for the driver; small."""
 
 
 class TaskRejected(TaskError):
@@ -121,6 +132,8 @@ class TaskContext:
     log: structlog.stdlib.BoundLogger
     progress: Callable[[str], None]
     """Reports what it is doing; people see the last text while it runs."""
+    keep: Callable[[str, str], None] = lambda _name, _value: None
+    """Keeps a value in the reports of the run from now on, unless it succeeds; an empty one removes it."""
     config_map: Callable[[str], Mapping[str, str]] = _no_config_map
     """The texts of a ConfigMap that the driver declared, by key. Raises TaskRejected if it is not
     there."""

@@ -38,14 +38,10 @@ def run_of(found: Resource[Any, Any], run_id: str) -> TaskRun | None:
     return next((run for run in runs if run is not None and run.run_id == run_id), None)
 
 
-@pytest.mark.parametrize("cause", ["spec", "retry"])
-async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path, cause: str) -> None:
+async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path) -> None:
     async with local_harness(tmp_path, pace=PACE, environment=SLOW) as harness:
         before = (await hangs(harness, tmp_path)).status.run
-        if cause == "spec":
-            await harness.edit("Instance", {"domain": "new.example.com"})
-        else:
-            await harness.annotate(retry="now")
+        await harness.annotate(retry="now")
 
         def ended(found: Resource[Any, Any]) -> bool:
             run = run_of(found, before.run_id)
@@ -60,6 +56,28 @@ async def test_h_b9_a_hung_terraform_is_interrupted_gracefully(tmp_path: Path, c
         await harness.until(
             "InstanceTerraform", lambda found: found.status.run.run_id != before.run_id, timeout=60
         )
+
+
+@pytest.mark.criterion("G-C3")
+async def test_g_c3_newer_inputs_wait_for_an_apply(tmp_path: Path) -> None:
+    async with local_harness(tmp_path, pace=PACE, environment=SLOW) as harness:
+        before = (await hangs(harness, tmp_path)).status.run
+        await harness.edit("Instance", {"domain": "new.example.com"})
+        found = await harness.until(
+            "InstanceTerraform", lambda found: "may be applying" in found.status.message
+        )
+        await harness.idle()
+        found = await harness.read("InstanceTerraform")
+        assert (found.status.run.run_id, found.status.run.interrupt_at) == (before.run_id, None)
+        assert not (tmp_path / "mark").read_text().startswith("interrupted")
+        kind = "InstanceTerraform"
+        await harness.annotate(kind=kind, cancel=before.run_id)
+
+        def ended(found: Resource[Any, Any]) -> bool:
+            run = run_of(found, before.run_id)
+            return run is not None and run.outcome == "Cancelled"
+
+        await harness.until(kind, ended, timeout=120)
 
 
 async def test_h_b9_a_deletion_interrupts_and_then_tears_down(tmp_path: Path) -> None:

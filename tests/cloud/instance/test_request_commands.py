@@ -10,7 +10,7 @@ import pytest
 
 from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
 from ctrlruntime.envtest import Environment
-from internal.cloud.labels import CANCEL, INSTANCE, RECONCILE
+from internal.cloud.labels import CANCEL, INSTANCE, RECONCILE, RETRY, UNLOCK
 from internal.cloud.subresources import SUBRESOURCES
 from tests.cloud.ephemeral.test_commands import Terminal
 
@@ -93,3 +93,54 @@ async def test_reconcile_requests_a_run_of_each_subresource(terminal: Terminal) 
 async def test_reconcile_without_such_a_subresource_is_an_error(terminal: Terminal) -> None:
     refused = await terminal.refused("instance", "reconcile", "acme", "--kind", "InstancePlan")
     assert "acme: it has no InstancePlan to reconcile" in refused
+
+
+async def locked(terminal: Terminal, run_id: str, state: TaskState) -> None:
+    """An InstanceTerraform whose last run was refused for a lock; `run_id`: the run that left it behind."""
+    await running(terminal, InstanceTerraform, "terraform-2", state=state.value)
+    lock = {
+        "id": "3f2a",
+        "who": "root@host",
+        "operation": "Apply",
+        "created": "2026-01-01T00:00:00Z",
+        "runID": run_id,
+    }
+    name = "acme-instanceterraform"
+    status = {"status": {"stateLock": lock}}
+    await terminal.client.patch_status(InstanceTerraform, name, status, namespace="default")
+
+
+@pytest.mark.criterion("G-C3")
+async def test_g_c3_an_orphaned_lock_is_given_back_by_the_next_run(terminal: Terminal) -> None:
+    await locked(terminal, "terraform-1", TaskState.DONE)
+    shown = await terminal.types("instance", "unlock", "acme")
+    assert shown.splitlines() == [
+        "InstanceTerraform acme-instanceterraform: the next run gives back lock 3f2a, left behind by terraform-1"
+    ]
+    assert await annotation(terminal, InstanceTerraform, UNLOCK) == "3f2a"
+    assert (await annotation(terminal, InstanceTerraform, RETRY) or "").startswith("unlock-")
+
+
+@pytest.mark.criterion("G-C3")
+@pytest.mark.parametrize(
+    ("left_by", "state", "told"),
+    [
+        ("terraform-1", TaskState.STARTED, "run terraform-2 is under way and may hold the lock"),
+        ("terraform-1", TaskState.CREATING, "run terraform-2 is under way and may hold the lock"),
+        ("", TaskState.DONE, "the lock may be in use. Terraform's state is locked"),
+    ],
+)
+async def test_g_c3_a_lock_that_may_be_in_use_is_refused(
+    terminal: Terminal, left_by: str, state: TaskState, told: str
+) -> None:
+    await locked(terminal, left_by, state)
+    assert told in await terminal.refused("instance", "unlock", "acme")
+    assert await annotation(terminal, InstanceTerraform, UNLOCK) is None
+    assert await annotation(terminal, InstanceTerraform, RETRY) is None
+
+
+@pytest.mark.criterion("G-C3")
+async def test_g_c3_without_a_lock_nothing_is_given_back(terminal: Terminal) -> None:
+    await running(terminal, InstanceTerraform, "terraform-1", state=TaskState.DONE.value)
+    refused = await terminal.refused("instance", "unlock", "acme")
+    assert "no run was refused for the lock of a state" in refused

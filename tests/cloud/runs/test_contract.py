@@ -18,6 +18,7 @@ from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.process import ChildProcess
 from internal.cloud.runs import Run, RunOwner, RunProvider, RunRequest, RunState
 from internal.cloud.runs.cloudrun import CloudError
+from internal.cloud.runs.jobs import JobRuns
 from tests.cloud.runs.benches import Bench, request_of
 
 RUN = "work-0123456789ab"
@@ -390,6 +391,37 @@ class TestEnd:
         await gone(provider, owner)
         assert list(await provider.list(owner)) == []
         await shows(lambda: not runs(int(starts(marks)[0].split()[1])))
+
+
+@pytest.mark.criterion("G-C3")
+class TestKept:
+    """What a task has in its reports outlives it, however it ends without success."""
+
+    @pytest.mark.parametrize("end", ["fail", "cancel", "kill"])
+    async def test_g_c3_it_is_in_the_report_of_a_run_without_success(
+        self, provider: RunProvider, owner: RunOwner, tmp_path: Path, end: str
+    ) -> None:
+        marks = tmp_path / "marks"
+        kept = {"keep": {"lock:holder": "root@host"}}
+        last = {"fail": "no"} if end == "fail" else {"wait_for": str(tmp_path / "never")}
+        await provider.start(request_of(owner, kept, {"mark": str(marks)}, last))
+        await shows(lambda: starts(marks))
+        if end == "cancel":
+            await provider.cancel(owner, RUN)
+        if end == "kill":
+            os.kill(int(starts(marks)[0].split()[1]), signal.SIGKILL)
+        run = await ended(provider, owner)
+        assert run.state in (RunState.FAILED, RunState.CANCELLED)
+        # The Pod of a Job that is cancelled goes at once; a lock names that Pod as its host.
+        lost = end == "cancel" and isinstance(provider, JobRuns)
+        assert run.outputs == ({} if lost else {"lock:holder": "root@host"})
+
+    async def test_g_c3_a_success_has_its_own_outputs_alone(
+        self, provider: RunProvider, owner: RunOwner
+    ) -> None:
+        result = {"result": {"outputs": {"size": "3"}}}
+        run = await carried_out(provider, request_of(owner, {"keep": {"a": "b"}}, result))
+        assert run.outputs == {"size": "3"}
 
 
 @pytest.mark.parametrize("bench", ["local", "job"], indirect=True)

@@ -71,6 +71,11 @@ class Work:
     async def progress(self, context: TaskContext, text: str) -> None:
         context.progress(text)
 
+    async def keep(self, context: TaskContext, kept: dict[str, str]) -> None:
+        """Have values in its reports unless it succeeds."""
+        for name, value in kept.items():
+            context.keep(name, value)
+
     async def result(self, _context: TaskContext, result: dict[str, Any]) -> None:
         self._result = result
 

@@ -11,7 +11,15 @@ from internal.cloud import labels as label_keys
 from internal.cloud.runs import wire
 from internal.cloud.runs.cloudrun.api import INPUT, RESULT, SEAL_KEY, SECRETS, CloudRunOptions
 from internal.cloud.runs.provider import Run, RunOwner, RunRefused, RunRequest, RunState
-from internal.cloud.runs.report import BadReport, Ending, Report, Unseal, decode_report, ending_of
+from internal.cloud.runs.report import (
+    BadReport,
+    Ending,
+    Report,
+    Unseal,
+    decode_report,
+    ending_of,
+    kept_by,
+)
 
 __all__ = [
     "CONTAINER",
@@ -145,7 +153,7 @@ def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
         state=ending.state,
         message=ending.message,
         retryable=ending.retryable,
-        outputs=ending.outputs,
+        outputs=ending.outputs or kept_by(seen.last_words),
         secret_outputs=ending.secret_outputs,
         record=ending.record,
     )
@@ -160,7 +168,8 @@ def _under_way(run: Run, seen: Seen) -> Run:
             finished_at=_moment(condition.get("lastTransitionTime")),
             message=f"Cloud Run could not start it: {condition.get('message', '')}",
         )
-    return replace(run, message=_progress(seen.last_words))
+    words = seen.last_words
+    return replace(run, message=_progress(words), outputs=kept_by(words))
 
 
 def _ending(seen: Seen, execution: Obj, unseal: Unseal) -> Ending:

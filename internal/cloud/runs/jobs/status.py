@@ -9,7 +9,15 @@ from ctrlruntime.api.kinds import Manifest
 from internal.cloud import labels as label_keys
 from internal.cloud.runs.jobs.manifest import CONTAINER
 from internal.cloud.runs.provider import Run, RunState
-from internal.cloud.runs.report import BadReport, Ending, Report, Unseal, decode_report, ending_of
+from internal.cloud.runs.report import (
+    BadReport,
+    Ending,
+    Report,
+    Unseal,
+    decode_report,
+    ending_of,
+    kept_by,
+)
 
 __all__ = ["finished_by_now", "is_over", "is_sealed", "run_of"]
 
@@ -51,7 +59,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
         state=ending.state,
         message=ending.message,
         retryable=ending.retryable,
-        outputs=ending.outputs,
+        outputs=ending.outputs or kept_by(b"" if pod is None else _last_words(pod)),
         secret_outputs=ending.secret_outputs,
         record=ending.record,
     )

@@ -35,7 +35,7 @@ from internal.cloud.runs.provider import (
     RunRequest,
     RunState,
 )
-from internal.cloud.runs.report import BadReport, Ending, decode_report, ending_of
+from internal.cloud.runs.report import BadReport, Ending, decode_report, ending_of, kept_by
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
 from internal.cloud.runs.secrets import SecretReader, read_keys
 from internal.cloud.runs.wire import BadInput, encode_input
@@ -234,7 +234,7 @@ def _look(folder: RunFolder) -> Run | None:
         logs=str(folder.path / supervisor.LOG),
     )
     if outcome is None:
-        return replace(run, message=_progress(folder))
+        return replace(run, message=_progress(folder), outputs=kept_by(folder.last_words()))
     ending = _ending(folder, plan, outcome)
     return replace(
         run,
@@ -242,7 +242,7 @@ def _look(folder: RunFolder) -> Run | None:
         state=ending.state,
         message=ending.message,
         retryable=ending.retryable,
-        outputs=ending.outputs,
+        outputs=ending.outputs or kept_by(folder.last_words()),
         secret_outputs=ending.secret_outputs,
         record=ending.record,
     )

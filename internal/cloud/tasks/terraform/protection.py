@@ -17,7 +17,7 @@ _SHOWN: Final = 20
 _COLORS: Final = re.compile(r"\x1b\[[0-9;]*[A-Za-z]|[\x02\x03]")
 _TEXT: Final = re.compile(
     r"^\s*# (?P<address>\S.*?) (?:\(deposed object \S+\) )?"
-    r"(?:(?P<delete>will be destroyed)|(?:is tainted, so )?(?P<replace>must be replaced)"
+    r"(?:(?P<delete>will be destroyed)|(?P<tainted>is tainted, so )?(?P<replace>must be replaced)"
     r"|(?P<asked>will be replaced, as requested))"
 )
 
@@ -33,9 +33,12 @@ class Destruction:
     address: str
     replaced: bool
     """Whether another one takes its place."""
+    tainted: bool = False
+    """Whether it is replaced only since it was left half-made, by an apply that failed or was interrupted."""
 
     def __str__(self) -> str:
-        return f"{'replace' if self.replaced else 'destroy'} {self.address}"
+        why = " (tainted)" if self.tainted else ""
+        return f"{'replace' if self.replaced else 'destroy'} {self.address}{why}"
 
 
 def destructions_of(plan: Mapping[str, Any]) -> list[Destruction]:
@@ -44,12 +47,19 @@ def destructions_of(plan: Mapping[str, Any]) -> list[Destruction]:
     if "format_version" not in plan or not isinstance(changes, list):
         raise UnreadablePlan("it has no format_version, or its resource_changes are no list")
     try:
-        found = [(item["address"], item["change"]["actions"]) for item in changes]
+        found = [
+            (item["address"], item["change"]["actions"], item.get("action_reason"))
+            for item in changes
+        ]
     except (KeyError, TypeError) as error:
         raise UnreadablePlan("one of its resource_changes has no address or no actions") from error
     return sorted(
-        Destruction(str(address), replaced="create" in actions)
-        for address, actions in found
+        Destruction(
+            str(address),
+            replaced="create" in actions,
+            tainted="create" in actions and reason == "replace_because_tainted",
+        )
+        for address, actions, reason in found
         if "delete" in actions
     )
 
@@ -101,14 +111,21 @@ def _in_event(event: Mapping[str, Any]) -> Destruction | None:
     if event.get("type") != "planned_change" or change.get("action") not in ("delete", "replace"):
         return None
     address = (change.get("resource") or {}).get("addr", "a resource")
-    return Destruction(str(address), replaced=change["action"] == "replace")
+    replaced = change["action"] == "replace"
+    return Destruction(
+        str(address), replaced=replaced, tainted=replaced and change.get("reason") == "tainted"
+    )
 
 
 def _in_text(line: bytes) -> Destruction | None:
     match = _TEXT.match(_COLORS.sub("", line.decode("utf-8", "replace")))
     if match is None:
         return None
-    return Destruction(match["address"], replaced=match["delete"] is None)
+    return Destruction(
+        match["address"],
+        replaced=match["delete"] is None,
+        tainted=match["tainted"] is not None,
+    )
 
 
 def refusal(found: Sequence[Destruction], count: int, instance: str) -> str:

@@ -10,6 +10,7 @@ import pytest
 from apis.cloud import Instance, TaskOperation
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected
+from internal.cloud.tasks.task import INTERRUPTIBLE
 from internal.cloud.terraform_types import TerraformTypes, parse_types
 from tests.cloud.servers.hcp import Run, Workspace
 from tests.cloud.servers.hcp.fake_service import Version
@@ -292,6 +293,48 @@ class TestProtection:
         with pytest.raises(TaskRejected, match="deletion protection is on"):
             await bench.teardown(protected=True)
         assert len(runs(bench)) == 1
+
+
+TAINTED_LOG = (
+    b'{"@level":"info","@message":"...","type":"planned_change","change":{"resource":'
+    b'{"addr":"module.instance.google_container_cluster.blue"},"action":"replace","reason":"tainted"}}\n'
+)
+
+
+@pytest.mark.criterion("G-C3")
+class TestInterruptedApplies:
+    async def test_g_c3_a_plan_that_replaces_what_is_tainted_waits_for_an_approval(
+        self, bench: HCPBench
+    ) -> None:
+        await bench.apply()
+        bench.server.fake_state.replaces = 1
+        bench.server.fake_state.plan_log = TAINTED_LOG
+        spec = spec_of(bench.server.url, machine="n2-standard-16")
+        result = await bench.apply(spec, attempt=2, protected=True)
+        assert "not applied" in result.message
+        assert (runs(bench)[-1].status, runs(bench)[-1].confirmed) == ("planned", 0)
+
+    async def test_g_c3_more_than_the_log_calls_tainted_is_refused(self, bench: HCPBench) -> None:
+        await bench.apply()
+        bench.server.fake_state.replaces = 2
+        bench.server.fake_state.plan_log = TAINTED_LOG
+        spec = spec_of(bench.server.url, machine="n2-standard-16")
+        with pytest.raises(TaskRejected, match="deletion protection is on"):
+            await bench.apply(spec, attempt=2, protected=True)
+        assert runs(bench)[-1].status == "discarded"
+
+    async def test_g_c3_newer_inputs_may_interrupt_it_until_it_is_confirmed(
+        self, bench: HCPBench
+    ) -> None:
+        seen: list[tuple[str, list[int]]] = []
+
+        def keep(name: str, value: str) -> None:
+            assert name == INTERRUPTIBLE
+            seen.append((value, [run.confirmed for run in runs(bench)]))
+
+        await bench.task().run(replace(bench.context(), keep=keep))
+        assert seen[:2] == [("true", []), ("", [0])]
+        assert {value for value, _ in seen[1:]} == {""}
 
 
 @pytest.mark.criterion("H-B10")

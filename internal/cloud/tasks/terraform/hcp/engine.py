@@ -11,7 +11,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.outbound_http import outbound_session
 from internal.cloud.runs import EarlierPlan, RunInput
 from internal.cloud.tasks.plans import MadePlan, is_rejected, plan_output, waits_for_approval
-from internal.cloud.tasks.task import TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import INTERRUPTIBLE, TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import (
     TerraformOrder,
     drift_result,
@@ -59,6 +59,8 @@ class Order:
     spec: InstanceTerraformSpec
     settings: TerraformSettings
     say: Callable[[str], None]
+    keep: Callable[[str, str], None] = lambda _name, _value: None
+    """See :class:`TaskContext`."""
 
     @property
     def annotations(self) -> Mapping[str, str]:
@@ -260,6 +262,7 @@ class Engine:
 
     async def _run(self, workspace: Workspace, wanted: Configuration, *, destroy: bool) -> Run:
         """Our run, found or made, at its successful end. Cancelled, it is stopped."""
+        self._order.keep(INTERRUPTIBLE, "true")
         taken_up = await self._follow_plan(workspace)
         if taken_up is not None:
             await self._judge(taken_up, workspace)
@@ -318,14 +321,21 @@ class Engine:
                 " confirmed"
             )
         if summary.destroy and given.protected:
-            await self._refuse(runs, run, summary, workspace)
+            await self._refuse_unless_tainted(runs, run, summary, workspace)
         if waits_for_approval(given, run.identity, destroys=bool(summary.destroy)):
             made = await self._made(run, workspace)
             raise _NotApplied(waiting_result(made, about=f"run {run.identity}: "))
 
-    async def _refuse(self, runs: Runs, run: Run, summary: Summary, workspace: Workspace) -> None:
-        """Discard a plan that may not be applied under protection. Raises TaskRejected, _NotApplied."""
+    async def _refuse_unless_tainted(
+        self, runs: Runs, run: Run, summary: Summary, workspace: Workspace
+    ) -> None:
+        """Discard a plan that may not be applied under protection. Raises TaskRejected, _NotApplied.
+
+        One that replaces nothing but what is tainted waits for an approval instead.
+        """
         found = await planned_destructions(self._api, run)
+        if len(found) >= summary.destroy and all(each.tainted for each in found):
+            return
         await runs.discard(run)
         if self._looks_for_drift:
             raise _NotApplied(drift_result(summary, about=f"run {run.identity}: "))
@@ -353,6 +363,7 @@ class Engine:
             say=given.say,
             now=self._now,
             permit=self._permit(workspace),
+            changing=lambda: given.keep(INTERRUPTIBLE, ""),
         )
 
     def _handed_on(self) -> tuple[frozenset[str], frozenset[str]]:
@@ -416,7 +427,13 @@ async def run(order: TerraformOrder) -> TaskResult:
             " token"
         )
     token = context.secret(settings.token_from)
-    work = Order(input=context.input, spec=spec, settings=settings, say=context.progress)
+    work = Order(
+        input=context.input,
+        spec=spec,
+        settings=settings,
+        say=context.progress,
+        keep=context.keep,
+    )
     async with outbound_session() as http:
         retries = order.retries or RETRIES
         api = HCP(http, settings.address, token, retries=retries, sleep=order.sleep)

@@ -42,8 +42,12 @@ class Runs:
         say: Callable[[str], None],
         now: Callable[[], datetime] = utc_now,
         permit: Permit,
+        changing: Callable[[], None] = lambda: None,
     ) -> None:
-        """`permit`: awaited before a run is confirmed; raises what keeps it from being confirmed."""
+        """`permit`: awaited before a run is confirmed; raises what keeps it from being confirmed.
+
+        `changing`: called before our run is confirmed, and once it applies.
+        """
         self._api = api
         self._workspaces = workspaces
         self._workspace = workspace
@@ -52,6 +56,7 @@ class Runs:
         self._say = say
         self._now = now
         self._permit = permit
+        self._changing = changing
         self._in_doubt = False
 
     async def newest(self) -> Run | None:
@@ -113,6 +118,8 @@ class Runs:
                 delay, looks, status = _QUICK, 0, run.status
             if run.ended:
                 return run
+            if run.status in APPLYING:
+                self._changing()
             looks += 1
             if run.confirmable:
                 run = await self._confirm(run)
@@ -208,6 +215,7 @@ class Runs:
             if first.identity != run.identity:
                 return first
         await self._permit(self, run)
+        self._changing()
         try:
             await self._api.act(f"/runs/{segment(run.identity)}/actions/apply")
         except (Conflict, Unanswered):

@@ -15,7 +15,14 @@ import orjson
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.plans import is_rejected, plan_output, waits_for_approval
-from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import (
+    INTERRUPTIBLE,
+    LOCK_HOLDER,
+    TaskContext,
+    TaskError,
+    TaskRejected,
+    TaskResult,
+)
 from internal.cloud.tasks.terraform.backends import (
     TerraformOrder,
     drift_result,
@@ -41,6 +48,7 @@ from internal.cloud.tasks.terraform.local.binary import (
     environment_from,
     local_settings,
 )
+from internal.cloud.tasks.terraform.local.locks import WITH_LOCK, failure, holder
 from internal.cloud.tasks.terraform.prior_state import (
     NOTHING_KEPT,
     StateFacts,
@@ -75,8 +83,11 @@ class LocalEngine:
         spec: InstanceTerraformSpec,
         folder: Path,
         say: Callable[[str], None],
+        keep: Callable[[str, str], None] = lambda _name, _value: None,
     ) -> None:
+        """`keep`: see :class:`TaskContext`."""
         self._settings = settings
+        self._keep = keep
         self._given = given
         self._spec = spec
         self._folder = folder
@@ -179,23 +190,29 @@ class LocalEngine:
             (self._folder / name).write_bytes(content)
         if self._settings.state is not None:
             self._settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._keep(INTERRUPTIBLE, "true")
         self._say("preparing modules and providers")
         ended = await self._binary.run("init", "-input=false", "-no-color")
         if ended.code != 0:
             raise TaskError(f"{self._name} init failed: {ended.said[-_MOST:]}")
+        if given.unlock:
+            self._say(f"giving back the orphaned lock {given.unlock} of the state")
+            # One that is gone or is another one by now stays: the plan reports it.
+            await self._binary.run("force-unlock", "-force", "-no-color", given.unlock)
         return wanted
 
     async def _plan(self, *more: str) -> Summary | None:
         """Return what would change; None if nothing would, outputs included."""
         self._say("planning")
-        progress = _Progress(self._say)
+        progress = _Progress(self._say, self._keep)
         out = f"-out={_PLAN}"
         ended = await self._binary.run(
             "plan", "-json", "-input=false", "-detailed-exitcode", _LOCK, out, *more,
             line=progress.line,
         )  # fmt: skip
+        progress.release(ended)
         if ended.code not in (0, 2):
-            raise TaskError(f"{self._name} plan failed: {progress.trouble(ended)}")
+            raise failure(f"{self._name} plan failed: {progress.trouble(ended)}")
         summary = progress.summary or Summary()
         self._say(f"planned: {summary.planned()}")
         return summary if ended.code == 2 else None
@@ -215,7 +232,7 @@ class LocalEngine:
         if given.operation is TaskOperation.PLAN:
             result = drift_result(summary)
             return replace(result, outputs={**result.outputs, **plan_output(plan)})
-        if found and given.protected:
+        if given.protected and not all(each.tainted for each in found):
             if given.operation is TaskOperation.REPAIR:
                 return drift_result(summary)
             raise TaskRejected(refusal(found, len(found), given.instance))
@@ -241,12 +258,14 @@ class LocalEngine:
         return document
 
     async def _apply(self) -> Summary:
-        progress = _Progress(self._say)
+        progress = _Progress(self._say, self._keep)
+        self._keep(INTERRUPTIBLE, "")
         ended = await self._binary.run(
             "apply", "-json", "-input=false", _LOCK, _PLAN, line=progress.line
         )
+        progress.release(ended)
         if ended.code != 0:
-            raise TaskError(f"{self._name} apply failed: {progress.trouble(ended)}")
+            raise failure(f"{self._name} apply failed: {progress.trouble(ended)}")
         return progress.summary or Summary()
 
     async def _outputs(self, wanted: Configuration) -> Outputs:
@@ -283,8 +302,9 @@ def _unreadable(why: object) -> TaskError:
 class _Progress:
     """Tells people what the lines of a plan or an apply say."""
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], keep: Callable[[str, str], None]) -> None:
         self._say = say
+        self._keep = keep
         self._complete = 0
         self._errors: list[str] = []
         self.summary: Summary | None = None
@@ -294,12 +314,19 @@ class _Progress:
         if event is None:
             return
         self.summary = summary_of(event) or self.summary
+        if event.get("type") in WITH_LOCK:
+            self._keep(LOCK_HOLDER, holder())
         error = error_of(event)
         if error:
             self._errors.append(error)
         if event.get("type") == "apply_complete":
             self._complete += 1
             self._say(f"applying: {self._complete} done, last {_address(event)}")
+
+    def release(self, ended: Ended) -> None:
+        """Forget the lock of a command that ended in good order, which gives it back."""
+        if ended.code >= 0:
+            self._keep(LOCK_HOLDER, "")
 
     def trouble(self, ended: Ended) -> str:
         return "\n".join(self._errors)[:_MOST] or ended.said[-_MOST:]
@@ -334,7 +361,9 @@ async def run(order: TerraformOrder) -> TaskResult:
         context.input.owner.namespace,
         context.input.instance,
     )
-    engine = LocalEngine(settings, context.input, spec, context.folder, context.progress)
+    engine = LocalEngine(
+        settings, context.input, spec, context.folder, context.progress, context.keep
+    )
     return await (engine.teardown() if order.teardown else engine.apply())
 
 
