@@ -8,7 +8,7 @@ each object is.
 from ctrlruntime.resources.builder_changes import INPUTS, inputs_of
 from ctrlruntime.resources.control import Control, UntrackedKind
 from ctrlruntime.resources.definitions import Definition, Definitions
-from ctrlruntime.resources.deletion import delete_permitted, removal_of, remove_object
+from ctrlruntime.resources.deletion import delete_permitted, evidence_of, removal_of, remove_object
 from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, owner_reference
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
@@ -68,6 +68,7 @@ __all__ = [
     "delete_permitted",
     "diff",
     "difference",
+    "evidence_of",
     "inputs_of",
     "is_controlled",
     "missing_leaves",

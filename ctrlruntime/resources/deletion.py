@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -34,6 +34,16 @@ def removal_of(
         evidence=evidence,
         parent=parent,
     )
+
+
+def evidence_of(metadata: Mapping[str, Any], managers: Collection[str]) -> Evidence:
+    """Return how certain it is that one of these field managers wrote an object, by its metadata as the server has it.
+
+    A copy that a person made has labels and annotations of the original, and no entry of theirs in `managedFields`.
+    """
+    entries = metadata.get("managedFields") or ()
+    wrote = any(each.get("manager") in managers for each in entries)
+    return Evidence.CERTAIN if wrote else Evidence.INFERRED
 
 
 async def remove_object(

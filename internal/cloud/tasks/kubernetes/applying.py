@@ -16,8 +16,8 @@ from ctrlruntime.client.errors import (
     NoKindMatch,
     NotFound,
 )
-from ctrlruntime.gate import Cause, Evidence
-from ctrlruntime.resources import removal_of, remove_object
+from ctrlruntime.gate import Cause
+from ctrlruntime.resources import evidence_of, removal_of, remove_object
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef, unique
 from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER, OWNER, WORKLOAD
 from internal.cloud.tasks.task import TaskError, TaskRejected
@@ -79,7 +79,7 @@ class Applied:
     changed: int = 0
     pruned: list[ObjectRef] = field(default_factory=list)
     kept: list[ObjectRef] = field(default_factory=list)
-    """Left the bundle, and are not deleted: they hold data, are annotated, or have another owner."""
+    """Left the bundle, and are not deleted: they hold data, are annotated, have another owner, or were not written by it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,13 +202,14 @@ class Objects:
             if not prunable(ref.kind, annotations_of(live), self._owner):
                 into.kept.append(ref)
                 continue
-            # The instance's own inventory names it, and the object names the instance.
-            removal = removal_of(mapping, live["metadata"], Cause.SPEC_CHANGED, Evidence.CERTAIN)
+            # The inventory has names, some of objects that were never written: a person's may have one of them.
+            evidence = evidence_of(live["metadata"], (FIELD_MANAGER,))
+            removal = removal_of(mapping, live["metadata"], Cause.SPEC_CHANGED, evidence)
             try:
-                await remove_object(self._client, mapping, removal, propagation="Background")
+                held = await remove_object(self._client, mapping, removal, propagation="Background")
             except (NotFound, Conflict):
                 continue
-            into.pruned.append(ref)
+            (into.kept if held else into.pruned).append(ref)
 
     async def find(self, ref: ObjectRef) -> tuple[RESTMapping | None, Manifest | None]:
         """Return the metadata of an object, and how to name its kind; None for what is not there."""

@@ -229,6 +229,19 @@ class TestWhatIsNotOurs:
         assert await names(client, namespace) == {"a", "b"}
         assert result.message.endswith(f"ConfigMap {namespace}/a kept.")
 
+    async def test_pruning_passes_by_a_copy_by_others_with_the_annotations_of_what_was_applied(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
+        """Also of what a run that died had recorded and never applied."""
+        await run(config_map("a"), config_map("b"))
+        found = await client.get(CONFIG_MAP, "a", namespace=namespace)
+        await client.delete(CONFIG_MAP, "a", namespace=namespace)
+        kept = {key: found["metadata"][key] for key in ("name", "labels", "annotations")}
+        await client.create({**found, "metadata": {**kept, "namespace": namespace}})
+        result = await run(config_map("b"))
+        assert await names(client, namespace) == {"a", "b"}
+        assert result.message.endswith(f"ConfigMap {namespace}/a kept.")
+
 
 def claim(annotations: dict[str, str] | None = None) -> Manifest:
     return {
