@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,14 +21,12 @@ from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
 from internal.fleet.targets import TRUE
 from manager.cluster_flags import hub_options, talk
 from manager.fleet_adopt import adopt
+from manager.fleet_forget import ANSWER, forget
 from manager.fleet_move import move
 from manager.plane_clients import connect_plane
-from manager.plane_objects import OWNERS, PlaneObject, delete_objects, plane_objects
-from manager.plane_stacks import living_advice
+from manager.plane_objects import OWNERS, plane_objects
 from manager.tables import Column, output_option, print_rows
 
-ANSWER: Final = 10.0
-"""Seconds that a data plane has for an answer."""
 _COLUMNS: Final = (
     Column("NAMESPACE", "namespace"),
     Column("DATA PLANE", "dataPlane"),
@@ -67,89 +64,9 @@ def top(kubeconfig: Path | None, context: str | None, output: str, orphans: bool
     print_rows(talk(kubeconfig, context, rows), _COLUMNS, output)
 
 
-@fleet.command()
-@hub_options
-@click.argument("namespace")
-@click.option(
-    "--data-plane",
-    default="",
-    help="Its id, where the namespace is gone or had its stack removed: `fleet top`.",
-)
-@click.option(
-    "--count", "typed", type=int, help="The number of objects to delete, instead of typing it."
-)
-def forget(
-    kubeconfig: Path | None, context: str | None, namespace: str, data_plane: str, typed: int | None
-) -> None:
-    """Delete what the hub has of the data plane of a target NAMESPACE that is lost for good."""
-
-    async def conversation(client: Client) -> None:
-        plane = await _plane_of(client, namespace, data_plane)
-        found = await plane_objects(client, plane)
-        deleted = [each for each in found if not each.retained]
-        click.echo(_summary(plane, deleted, len(found) - len(deleted)))
-        if deleted:
-            _confirm(len(deleted), typed)
-            gone = await delete_objects(client, deleted)
-            click.echo(f"{gone} object(s) deleted.")
-
-    talk(kubeconfig, context, conversation)
-
-
+fleet.add_command(forget)
 fleet.add_command(move)
 fleet.add_command(adopt)
-
-
-def _confirm(objects: int, typed: int | None) -> None:
-    if typed is None:
-        typed = click.prompt(f"Type the number of objects ({objects}) to delete them", type=int)
-    if typed != objects:
-        raise click.ClickException(f"there are {objects} objects, not {typed}; nothing was changed")
-
-
-def _summary(plane: str, deleted: Sequence[PlaneObject], retained: int) -> str:
-    kinds = Counter(each.mapping.gvk.kind for each in deleted)
-    lines = [f"Objects of data plane {plane} on the hub:"]
-    lines += [f"{number:>7} {kind}" for kind, number in sorted(kinds.items())] or ["      0"]
-    if retained:
-        lines.append(f"{retained} more stay by their deletion policy.")
-    return "\n".join(lines)
-
-
-async def _plane_of(client: Client, namespace: str, given: str) -> str:
-    """Return the id of a data plane that does not answer. Raises ClickException."""
-    try:
-        found = await client.get(NAMESPACE, namespace, metadata_only=True)
-    except NotFound:
-        if given:
-            return given
-        raise click.ClickException(
-            f"the hub has no namespace {namespace}; name the data plane with --data-plane ID, from `fleet top`"
-        ) from None
-    plane = str((found["metadata"].get("annotations") or {}).get(DATA_PLANE_ID, ""))
-    if given and plane and given != plane:
-        raise click.ClickException(f"namespace {namespace} has data plane {plane}, not {given}")
-    plane = plane or given
-    if not plane:
-        raise click.ClickException(
-            f"namespace {namespace} has no data plane, or had its stack removed; name the data plane with "
-            "--data-plane ID, from `fleet top`"
-        )
-    if plane == await _answer(client, namespace):
-        raise click.ClickException(await living_advice(client, namespace, plane))
-    return plane
-
-
-async def _answer(client: Client, namespace: str) -> str:
-    """Return the id that a data plane answers with; empty if it does not."""
-    plane = await connect_plane(client, namespace)
-    if plane is None:
-        return ""
-    try:
-        async with asyncio.timeout(ANSWER), plane:
-            return await identify(plane)
-    except FAILURES:
-        return ""
 
 
 async def _rows(client: Client, *, orphans: bool) -> list[dict[str, Any]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,11 +20,16 @@ from internal.fleet.targets import TargetError
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 
 
+def plane_client(data: Mapping[str, Any]) -> Client:
+    """Return a client by the `data` of a kubeconfig's Secret. Raises TargetError for what cannot be used."""
+    return Client.connect(access_of(data).config)
+
+
 async def connect_plane(hub: Client, namespace: str) -> Client | None:
     """Return a client by the kubeconfig of a target namespace; None without one that can be used."""
     try:
         secret = await hub.get(SECRET, KUBECONFIG_SECRET, namespace=namespace)
-        return Client.connect(access_of(secret.get("data") or {}).config)
+        return plane_client(secret.get("data") or {})
     except (NotFound, TargetError):
         return None
 

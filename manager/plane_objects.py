@@ -22,9 +22,20 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.gate import Cause, Evidence
-from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey, removal_of, remove_object
+from ctrlruntime.resources import (
+    OWNER,
+    OWNER_UID,
+    OwnerKey,
+    evidence_of,
+    removal_of,
+    remove_object,
+)
+from internal.cloud.labels import FIELD_MANAGER as CLOUD_MANAGER
+from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER as BUNDLE_MANAGER
+from internal.cosmos.labels import FIELD_MANAGER as COSMOS_MANAGER
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
+from internal.tenancy.labels import FIELD_MANAGER as TENANCY_MANAGER
 from internal.tenancy.policies import deletion_policy, is_orphaned
 
 ON_HUB: Final = tuple(
@@ -47,6 +58,9 @@ OWNERS: Final = (
 )
 """Kinds on data planes whose objects are on the hub, and go with them."""
 
+STACK_MANAGERS: Final = frozenset({TENANCY_MANAGER, COSMOS_MANAGER, CLOUD_MANAGER, BUNDLE_MANAGER})
+"""Field managers of what stacks write."""
+
 
 @dataclass(frozen=True, slots=True)
 class PlaneObject:
@@ -61,7 +75,9 @@ class PlaneObject:
     owner: str
     """Key of its owner on the data plane, which is of one of OWNERS."""
     retained: bool
-    """Whether it stays when its owner goes."""
+    """Whether it stays when its owner goes: by its deletion policy, or as no stack has written it."""
+    evidence: Evidence
+    """How certain it is that a stack wrote it."""
 
 
 def goes_with_owner(annotations: Mapping[str, str], labels: Mapping[str, str], plane: str) -> bool:
@@ -90,6 +106,7 @@ async def plane_objects(client: Client, plane: str = "") -> list[PlaneObject]:
 def _object_of(mapping: RESTMapping, metadata: Mapping[str, Any]) -> PlaneObject:
     annotations, labels = metadata.get("annotations") or {}, metadata["labels"]
     plane = labels[DATA_PLANE]
+    evidence = evidence_of(metadata, STACK_MANAGERS)
     return PlaneObject(
         mapping,
         namespace=metadata["namespace"],
@@ -97,7 +114,9 @@ def _object_of(mapping: RESTMapping, metadata: Mapping[str, Any]) -> PlaneObject
         uid=metadata["uid"],
         data_plane=plane,
         owner=annotations.get(OWNER, ""),
-        retained=not goes_with_owner(annotations, labels, plane),
+        retained=evidence is not Evidence.CERTAIN
+        or not goes_with_owner(annotations, labels, plane),
+        evidence=evidence,
     )
 
 
@@ -106,7 +125,7 @@ async def delete_objects(client: Client, objects: Iterable[PlaneObject]) -> int:
     deleted = 0
     for each in objects:
         metadata = {"name": each.name, "namespace": each.namespace, "uid": each.uid}
-        removal = removal_of(each.mapping, metadata, Cause.REQUESTED, Evidence.CERTAIN)
+        removal = removal_of(each.mapping, metadata, Cause.REQUESTED, each.evidence)
         try:
             held = await remove_object(client, each.mapping, removal, propagation="Background")
         except (NotFound, Conflict):
