@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
-from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
+from apis.fleet.labels import ADMISSION_SECRET, LEASE, ORPHAN_RECORD, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
 from ctrlruntime.generate import roles, to_yaml
@@ -48,6 +48,10 @@ HOLDS_JOBS = Rule(groups=(COSMOS,), resources=("statefuljobs",), verbs=("patch",
 """On a data plane alone StatefulJobs have a finalizer: no garbage collector removes what they have on the hub."""
 BUNDLES = Rule(groups=("",), resources=("configmaps",), verbs=READS)
 """ConfigMaps that workloads of Instances are made from; a run is given their texts."""
+RECORDS = Rule(
+    groups=("",), resources=("configmaps",), verbs=("get", "patch"), names=(ORPHAN_RECORD,)
+)
+"""What the sweep of orphans let go, and what waits; a create has no name that a rule could restrict."""
 READ_LIVE = ("Pod", "Job", "PersistentVolumeClaim")
 """Kinds of the hub of which a stack reads single objects past its cache."""
 
@@ -155,7 +159,7 @@ def stack_roles() -> dict[str, Manifest]:
     """Return the ClusterRoles that the account of a stack is bound to on the hub, by the names of their files.
 
     The first for all namespaces, as what a stack watches cannot be narrowed by label; the second in each
-    parallel namespace; the third, for Secrets, in either. Runs of Instances read theirs one by one.
+    parallel namespace; the third, for Secrets, in either; the fourth in the target namespace. Runs of Instances read theirs one by one.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
     # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
@@ -172,6 +176,7 @@ def stack_roles() -> dict[str, Manifest]:
         ],
         "writer": _rules(WRITES, (*(each for each in on_hub if each.namespaced), VOLUME_SNAPSHOT)),
         "secret-reader": _rules(("get", *READS), secrets),
+        "recorder": [RECORDS, Rule(groups=("",), resources=("configmaps",), verbs=("create",))],
     }
     return {
         f"stack_{who.replace('-', '_')}_role": roles(found, f"fleet-stack-{who}")[0]

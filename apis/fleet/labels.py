@@ -19,6 +19,7 @@ __all__ = [
     "LEASE",
     "MOVED_FROM",
     "MOVING_TO",
+    "ORPHAN_RECORD",
     "PARALLEL_PREFIX",
     "PLANE_NAMESPACE",
     "ROW",
@@ -37,9 +38,11 @@ DATA_PLANE_ID: Final = f"{GROUP}/data-plane-id"
 """Annotation of a target namespace: the UID of the namespace `kube-system` of its data plane."""
 ADMISSION_URL: Final = f"{GROUP}/admission-url"
 """Annotation of a target namespace: the URL at which the data plane's API server reaches its admission webhooks."""
-APPROVE_ORPHANS: Final = f"{GROUP}/approve-orphans"
-"""Annotation of a target namespace: the number of Tenants, gone from the data plane, whose objects on the hub
-may be deleted although they are many."""
+APPROVE_ORPHANS: Final = f"{GROUP}/allow-delete"
+"""Annotation of a target namespace: the digest of the objects on the hub, of owners that are gone from the data plane,
+that may be deleted although they wait. It counts once."""
+ORPHAN_RECORD: Final = "fleet-orphans"
+"""ConfigMap of a target namespace: what its stack let go within 24 hours, and what waits for an approval."""
 MOVING_TO: Final = f"{GROUP}/moving-to"
 """Annotation of a Tenant that `manager fleet move` moves: the id of the data plane that it goes to."""
 MOVED_FROM: Final = f"{GROUP}/moved-from"

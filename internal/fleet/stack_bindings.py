@@ -1,4 +1,4 @@
-"""The rights of a stack on the hub: bindings of two fixed ClusterRoles to its account. Pure."""
+"""The rights of a stack on the hub: bindings of fixed ClusterRoles to its account. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ WRITER: Final = "ctrlruntime-fleet-stack-writer"
 """ClusterRole of a stack in each of its parallel namespaces."""
 SECRET_READER: Final = "ctrlruntime-fleet-stack-secret-reader"  # noqa: S105 - a name
 """ClusterRole of a stack in all namespaces, or in its parallel namespaces and its own."""
-STACK_ROLES: Final = (READER, WRITER, SECRET_READER)
+RECORDER: Final = "ctrlruntime-fleet-stack-recorder"
+"""ClusterRole of a stack in its own namespace: the record of what its sweep of orphans let go."""
+STACK_ROLES: Final = (READER, WRITER, SECRET_READER, RECORDER)
 ORDINAL: Final = 1
 """After the account, before the workloads that use it."""
 
@@ -36,28 +38,29 @@ def build_bindings(
     A binding's role cannot be changed, so Secrets have a role and bindings of their own.
     """
     parallel = list(namespaces)
-    name, secrets = binding_names(target)
+    name, secrets, records = binding_names(target)
+    recorder = _binding(ROLE_BINDING, target, RECORDER, name=records, namespace=target)
     reader = _binding(CLUSTER_ROLE_BINDING, target, READER, name=name)
     writers = [
         _binding(ROLE_BINDING, target, WRITER, name=name, namespace=each) for each in parallel
     ]
     if not restrict_secrets:
         everywhere = _binding(CLUSTER_ROLE_BINDING, target, SECRET_READER, name=secrets)
-        return [reader, everywhere, *writers]
+        return [reader, everywhere, recorder, *writers]
     places = sorted({target, *parallel})
     readers = [
         _binding(ROLE_BINDING, target, SECRET_READER, name=secrets, namespace=each)
         for each in places
     ]
-    return [reader, *readers, *writers]
+    return [reader, recorder, *readers, *writers]
 
 
-def binding_names(target: str) -> tuple[str, str]:
-    """Return the names of all bindings of a target namespace: of most rights, and of reading Secrets.
+def binding_names(target: str) -> tuple[str, str, str]:
+    """Return the names of all bindings of a target namespace: of most rights, of reading Secrets, and of its record.
 
     No two namespaces share one.
     """
-    return f"fleet-stack-{target}", f"fleet-secrets-{target}"
+    return f"fleet-stack-{target}", f"fleet-secrets-{target}", f"fleet-record-{target}"
 
 
 def target_of(entry: Entry) -> list[str]:

@@ -15,6 +15,7 @@ from ctrlruntime.resources import OWNER
 from internal.fleet.stack_bindings import (
     CLUSTER_ROLE_BINDING,
     READER,
+    RECORDER,
     ROLE_BINDING,
     SECRET_READER,
     WRITER,
@@ -59,7 +60,12 @@ async def parallel(hub: Hub, name: str, *stacks: str, value: str | None = "true"
 
 def reads(name: str) -> set[str]:
     """What a stack may read on the hub, by default."""
-    return {f"{name} {READER} *", secrets(name, "*")}
+    return {f"{name} {READER} *", secrets(name, "*"), records(name)}
+
+
+def records(name: str) -> str:
+    """What a stack may write in its own namespace."""
+    return f"{name} {RECORDER} {name}"
 
 
 def secrets(name: str, place: str) -> str:
@@ -212,23 +218,23 @@ async def test_reading_of_secrets_can_be_restricted_to_parallel_namespaces_and_b
     hub = scene.hub
     stacks = hub.options().stack
     restricted = replace(stacks, restrict_hub_secrets=True)
-    everywhere = f"east {READER} *"
+    always = {f"east {READER} *", records("east")}
     places = {secrets("east", "east"), secrets("east", "acme")}
     async with hub.operator(stack=restricted):
         await deployed(hub, east=scene.east)
-        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+        await expect_bound(hub, *always, *places, writes("east", "acme"))
         for name, expected in (("fleet-controllers", True), ("fleet-admission", False)):
             found: Any = await hub.client.get(DEPLOYMENT, name, namespace="east")
             (container,) = found["spec"]["template"]["spec"]["containers"]
             assert ("--restrict-hub-secrets" in container["args"]) is expected
         await parallel(hub, "acme", "east", value=None)
-        await expect_bound(hub, everywhere, secrets("east", "east"))
+        await expect_bound(hub, *always, secrets("east", "east"))
         await parallel(hub, "acme", "east")
-        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+        await expect_bound(hub, *always, *places, writes("east", "acme"))
     async with hub.operator():
         await expect_bound(hub, *BOUND)
     async with hub.operator(stack=restricted):
-        await expect_bound(hub, everywhere, *places, writes("east", "acme"))
+        await expect_bound(hub, *always, *places, writes("east", "acme"))
         await hub.label("east", None)
         await hub.until_torn_down("east")
         assert await bound(hub) == set()

@@ -32,7 +32,7 @@ from tests.fleet.stack.cloud_harness import (
     embedded_hub,
     writes,
 )
-from tests.fleet.stack.harness import Server, eventually, idle
+from tests.fleet.stack.harness import NAMESPACE, Server, eventually, idle
 from tests.support.manager_harness import make_manager
 
 CLOUD = "cloud.ctrlruntime.dev"
@@ -248,8 +248,8 @@ async def test_objects_of_an_instance_that_is_gone_are_swept_after_the_delay(
     async with servers.running():
         await plane.client.create(servers.instance())
         await servers.ready()
-    approved: dict[str, Any] = {"name": "plane-0", "annotations": {APPROVE_ORPHANS: "4"}}
-    await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": approved})
+    target = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plane-0"}}
+    await hub.client.create(target)
     manager = make_manager(plane.environment.config("manager"), name="manager")
     options = StackOptions(data_plane=plane.id, target_namespace="plane-0")
     connected = await add_hub(manager, hub.environment.config("manager"), options)
@@ -268,7 +268,10 @@ async def test_objects_of_an_instance_that_is_gone_are_swept_after_the_delay(
                     await plane.client.delete(kind, name, namespace="default")
 
         async def swept() -> dict[str, list[str]]:
-            await sweeper.look()
+            found = await sweeper.look()
+            if found.hold is not None:
+                approved = {"metadata": {"annotations": {APPROVE_ORPHANS: found.hold.digest}}}
+                await hub.client.patch(NAMESPACE, "plane-0", approved)
             return await servers.left(hub)
 
         await eventually(swept, lambda seen: seen == {})

@@ -24,7 +24,7 @@ from tests.fleet.stack.cosmos_harness import (
     CosmosFleet,
     cosmos_fleet,
 )
-from tests.fleet.stack.harness import Server, eventually, idle
+from tests.fleet.stack.harness import NAMESPACE, Server, eventually, idle
 
 
 def embedded_hub(folder: Path) -> Environment:
@@ -248,8 +248,8 @@ async def test_objects_of_a_set_that_is_gone_are_swept_after_the_delay(
     async with servers.running():
         await plane.client.create(servers.node_set())
         await servers.complete()
-    approved = {"name": "plane-0", "annotations": {APPROVE_ORPHANS: "1"}}
-    await hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": approved})
+    target = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plane-0"}}
+    await hub.client.create(target)
     manager = Manager(
         plane.environment.config("manager"),
         ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
@@ -269,7 +269,10 @@ async def test_objects_of_a_set_that_is_gone_are_swept_after_the_delay(
         await servers.gone()
 
         async def swept() -> dict[str, list[str]]:
-            await sweeper.look()
+            found = await sweeper.look()
+            if found.hold is not None:
+                approved = {"metadata": {"annotations": {APPROVE_ORPHANS: found.hold.digest}}}
+                await hub.client.patch(NAMESPACE, "plane-0", approved)
             return await servers.left(hub)
 
         await eventually(swept, lambda seen: seen == {})

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.fleet.labels import PARALLEL_PREFIX
+from apis.fleet.labels import APPROVE_ORPHANS, PARALLEL_PREFIX
+from apis.tenancy import Tenant
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.envtest.users import User, administrator
 from internal.fleet.pods import WORKLOADS
+from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.orphan_sweep import add_orphan_sweep
 from tests.docs.blocks import ROOT
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
@@ -27,6 +30,7 @@ from tests.fleet.stack.harness import (
     config_map,
     deployment,
     entry,
+    eventually,
     gone,
     ready,
     server,
@@ -34,6 +38,7 @@ from tests.fleet.stack.harness import (
 )
 from tests.fleet.stack.pod import Pod
 from tests.fleet.stack.test_processes import stack
+from tests.support.manager_harness import make_manager
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECTS = [{"kind": "User", "name": "manager", "apiGroup": RBAC}]
@@ -123,6 +128,47 @@ async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is
             assert (await hub.names(DEPLOYMENT), await hub.names(CONFIG_MAP)) == (set(), set())
             refused = [row for row in plane.counts(since) if row.code == 403]
             assert refused == []
+
+
+@pytest.mark.criterion("G-F1")
+@pytest.mark.parametrize("restricted", [False, True], ids=["all", "restricted"])
+async def test_the_shipped_rights_suffice_to_sweep_orphans_and_to_record_it(
+    tmp_path: Path, restricted: bool
+) -> None:
+    async with hub_and_plane(tmp_path) as (hub, plane):
+        label = f"{PARALLEL_PREFIX}planes"
+        await hub.client.create(namespace("planes"))
+        await hub.client.patch(NAMESPACE, "default", {"metadata": {"labels": {label: "true"}}})
+        await grant(hub.client, "ClusterRole", "reads", shipped("reader"))
+        kind, places = ("Role", ("planes", "default")) if restricted else ("ClusterRole", ("",))
+        for place in places:
+            await grant(hub.client, kind, "secrets", shipped("secret_reader"), place)
+        await grant(hub.client, "Role", "writes", shipped("writer"), "default")
+        await grant(hub.client, "Role", "records", shipped("recorder"), "planes")
+        arguments = ("--restrict-hub-secrets",) if restricted else ()
+        async with await stack(hub, plane, "manager", "--role=controllers", *arguments):
+            await plane.client.create(tenant(reader_of("s"), secret("s")))
+            await ready(plane)
+        manager = make_manager(plane.environment.config("manager"), name="manager")
+        options = StackOptions(
+            data_plane=plane.id, target_namespace="planes", restrict_secrets=restricted
+        )
+        connected = await add_hub(manager, hub.environment.config("manager"), options)
+        sweeper = add_orphan_sweep(manager, connected, period=1e6, delay=0.0)
+        async with manager.running():
+            await connected.cluster.wait_synced(60.0)
+            await manager.cache.wait_synced(60.0)
+            assert (await sweeper.look()).orphaned == frozenset()
+            await plane.client.patch(
+                Tenant, "acme", {"metadata": {"finalizers": None}}, namespace="default"
+            )
+            await plane.client.delete(Tenant, "acme", namespace="default")
+            held = await eventually(sweeper.look, lambda seen: seen.held == 1)
+            assert held.hold is not None
+            approved = {"metadata": {"annotations": {APPROVE_ORPHANS: held.hold.digest}}}
+            await hub.client.patch(NAMESPACE, "planes", approved)
+            await sweeper.look()
+            assert (await hub.names(DEPLOYMENT), await hub.names(SECRET)) == (set(), set())
 
 
 def namespace(name: str) -> dict[str, Any]:

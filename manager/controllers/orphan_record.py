@@ -1,0 +1,81 @@
+"""Where the sweep of orphans keeps what it held and let go: a ConfigMap of the target namespace, on the hub.
+
+A data plane that is restored from a backup loses what was recorded there, just when it matters.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import zlib
+from dataclasses import dataclass
+from typing import Any, Final
+
+import orjson
+
+from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import NotFound
+from ctrlruntime.gate import Hold
+from internal.fleet.orphans import SweepRecord
+
+CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+_RECORD: Final = "record"
+HELD: Final = "held"
+"""Key of the ConfigMap: what waits, and the command that approves it; missing if nothing waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class OrphanRecord:
+    """Loads and saves the record; past every cache."""
+
+    client: Client
+    namespace: str
+    """The target namespace."""
+
+    async def load(self) -> tuple[SweepRecord | None, str]:
+        """Return the record and its version; None and "" if there is none.
+
+        Raises ValueError, with what to do, for what cannot be read, and the client's errors.
+        """
+        try:
+            found = await self.client.get(CONFIG_MAP, ORPHAN_RECORD, namespace=self.namespace)
+        except NotFound:
+            return None, ""
+        try:
+            text = (found.get("binaryData") or {})[_RECORD]
+            data = orjson.loads(zlib.decompress(base64.b64decode(text, validate=True)))
+            return SweepRecord.of(data), found["metadata"]["resourceVersion"]
+        except (KeyError, ValueError, binascii.Error, zlib.error) as error:
+            raise ValueError(
+                f"ConfigMap {ORPHAN_RECORD} cannot be read, so nothing is deleted; delete it, and all that is gone by then waits "
+                f"for an approval: kubectl delete configmap {ORPHAN_RECORD} -n {self.namespace}"
+            ) from error
+
+    async def save(self, record: SweepRecord, hold: Hold | None, version: str) -> str:
+        """Store the record, and return its new version. Raises Conflict if it has another version by now."""
+        text = base64.b64encode(zlib.compress(orjson.dumps(record.to_dict()))).decode()
+        data: dict[str, Any] = {HELD: None if hold is None else self.message(hold)}
+        metadata: dict[str, Any] = {"name": ORPHAN_RECORD, "namespace": self.namespace}
+        manifest: Manifest = {"binaryData": {_RECORD: text}, "data": data}
+        if not version:
+            kind = {"apiVersion": "v1", "kind": "ConfigMap"}
+            known = {key: value for key, value in data.items() if value is not None}
+            made = {**kind, "metadata": metadata, **manifest, "data": known}
+            answer = await self.client.create(made)
+        else:
+            patch = {"metadata": {"resourceVersion": version}, **manifest}
+            answer = await self.client.patch(
+                CONFIG_MAP, ORPHAN_RECORD, patch, namespace=self.namespace
+            )
+        return str(answer["metadata"]["resourceVersion"])
+
+    def message(self, hold: Hold) -> str:
+        """Return what waits, and the command that approves it."""
+        return f"{hold.message}. If this is meant, run `{self.command(hold.digest)}`"
+
+    def command(self, digest: str) -> str:
+        """Return the command that approves a set."""
+        return f"kubectl annotate namespace {self.namespace} --overwrite {APPROVE_ORPHANS}={digest}"
