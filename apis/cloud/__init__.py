@@ -43,6 +43,7 @@ from .instance import (
     Invariant,
     ManagedSMTP,
     ReleaseChannel,
+    UpgradePolicy,
     UpgradeSettings,
 )
 from .instance_cluster import Bundle, Cluster, ClusterValues, DiskPolicy, HelmChart
@@ -148,6 +149,7 @@ __all__ = [
     "TerraformSettings",
     "UpgradeInstanceTask",
     "UpgradeInstanceTaskSpec",
+    "UpgradePolicy",
     "UpgradeSettings",
     "Waiting",
     "WaitingReason",

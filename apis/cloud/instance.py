@@ -27,6 +27,7 @@ __all__ = [
     "Invariant",
     "ManagedSMTP",
     "ReleaseChannel",
+    "UpgradePolicy",
     "UpgradeSettings",
 ]
 
@@ -93,6 +94,17 @@ class UpgradeSettings(ApiModel):
     migration; after a migration that failed they always are."""
 
 
+class UpgradePolicy(ApiModel):
+    """Which changes of version are permitted. The annotation cloud.ctrlruntime.dev/allow-version permits the version
+    that it names. A rollback of a FleetRollout is permitted.
+    """
+
+    allow_downgrade: bool = False
+    """Whether an older version may follow a newer one."""
+    max_minor_step: Annotated[Int32, Field(ge=1, le=1000)] | None = None
+    """Minor versions that one upgrade may go ahead; any number if not given. A next major version begins with x.0."""
+
+
 class Debug(ApiModel):
     """Switches for operators."""
 
@@ -125,8 +137,12 @@ class InstanceSpec(
 ):
     """What the deployment should be."""
 
-    sourcegraph_version: Annotated[str, Field(min_length=1)]
+    sourcegraph_version: Annotated[
+        str, Field(min_length=1, max_length=128, pattern="^[A-Za-z0-9][-A-Za-z0-9._+]*$")
+    ]
     """Version of the application."""
+    upgrade_policy: UpgradePolicy = Field(default_factory=UpgradePolicy)
+    """Which changes of the version are permitted."""
     release_channel: ReleaseChannel = ReleaseChannel.STABLE
     """Which bulk upgrades reach the instance."""
     domain: Host | None = None

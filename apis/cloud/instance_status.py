@@ -90,6 +90,10 @@ class AssignedVersion(ApiModel):
     """What the rollout did, so that its record can be restored."""
     message: str = ""
     """Why, in one sentence."""
+    ready_generation: int = 0
+    """The generation of the instance when it was first ready in this version; 0: it was not yet."""
+    waited_until: MicroTime | None = None
+    """When a run last stopped waiting for its turn, an approval or the end of a pause."""
 
 
 class InstanceStatus(ApiModel):

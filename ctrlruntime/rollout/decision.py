@@ -351,6 +351,8 @@ class _Pass:
             return "no version before is recorded"
         if self.strategy.irreversible or change.is_irreversible:
             return "the change is irreversible"
+        if member.irreversible:
+            return member.irreversible
         restorable = self.strategy.restorable
         if restorable is not None and change.previous not in restorable:
             return f"the content of version {change.previous} is not recorded"

@@ -48,7 +48,8 @@ class Member:
     waves go by, and `labels` are what waves select by. A `paused` member is never changed. One with a reason in
     `unfit`, such as a failure that no rollout caused, is part of the shares of waves, but is not changed. While
     one is `held`, something outside of the rollout keeps its change from being made, and its deadline does not run;
-    afterwards it runs from `resumed_at`.
+    afterwards it runs from `resumed_at`. One that is `excused` was ready after its change and is not ready for
+    another cause, such as an edit: it has not failed. A rollback leaves one with a text in `irreversible`.
     """
 
     name: str
@@ -62,6 +63,8 @@ class Member:
     unfit: str = ""
     held: bool = False
     resumed_at: datetime | None = None
+    excused: bool = False
+    irreversible: str = ""
 
     @property
     def is_ready(self) -> bool:
@@ -87,7 +90,7 @@ class Member:
 
         What happens to the member after that is not put down to the change.
         """
-        if self.change is None or self.is_ready:
+        if self.change is None or self.is_ready or self.excused:
             return False
         begun = self.counted_from
         if begun is None:
@@ -98,6 +101,8 @@ class Member:
 
     def is_broken(self, now: datetime, deadline: timedelta, soak: timedelta) -> bool:
         """Return whether another version may be a fix: the member failed, or was changed and is not ready."""
+        if self.excused:
+            return False
         if self.health is Health.FAILED or self.is_changing(now, deadline):
             return True
         fixing = self.change is not None and self.change.is_fix

@@ -15,6 +15,7 @@ from ctrlruntime.rollout.health_checks import health_check_problems
 from ctrlruntime.schedule import BadSchedule
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
 from internal.cloud.taskdriver.drift_checks import schedule_of
+from internal.cloud.version_policy import version_problem
 
 ADMISSION: Final = AdmissionOptions(failure_policy="Ignore", timeout_seconds=5)
 """Without a manager everything is let in: the status reports it. Deletions are not reviewed."""
@@ -45,10 +46,26 @@ class CloudAdmission:
     def check_instance(self, instance: Instance, review: Review[Instance]) -> None:
         """Refuse maintenance windows that could never open, and a schedule that cannot be read."""
         _check_drift_detection(instance, review)
+        _check_version(instance, review)
         windows = instance.spec.maintenance_windows
         if review.old is not None and review.old.spec.maintenance_windows == windows:
             return
         _check_windows(windows, review)
+
+
+def _check_version(instance: Instance, review: Review[Instance]) -> None:
+    """Refuse a version that the policy does not permit after the one that runs, unless it was written already."""
+    if (
+        review.old is None
+        or review.old.spec.sourcegraph_version == instance.spec.sourcegraph_version
+    ):
+        return
+    wanted = instance.spec.sourcegraph_version
+    runs = review.old.status.version or review.old.spec.sourcegraph_version
+    annotations = instance.metadata.annotations or {}
+    problem = version_problem(instance.spec.upgrade_policy, runs, wanted, annotations)
+    if problem:
+        review.invalid("spec.sourcegraphVersion", wanted, problem)
 
 
 def _check_drift_detection(instance: Instance, review: Review[Instance]) -> None:

@@ -9,8 +9,16 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 
-from apis.cloud import AssignedChange, AssignedVersion, Instance, TaskPriority
+from apis.cloud import (
+    AssignedChange,
+    AssignedVersion,
+    Instance,
+    InstanceStatus,
+    Phase,
+    TaskPriority,
+)
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 
@@ -115,6 +123,47 @@ def assigned_version(instance: Instance) -> AssignedVersion | None:
     if known is None or recorded_assignment(instance.metadata.annotations or {}) is not None:
         return None
     return known if known.spec_version == instance.spec.sourcegraph_version else None
+
+
+def with_progress(
+    assigned: AssignedVersion | None,
+    before: InstanceStatus,
+    after: InstanceStatus,
+    generation: int,
+    now: datetime,
+) -> AssignedVersion | None:
+    """Return the assigned version with what was seen of it: when it was ready, and until when it waited.
+
+    A rollout judges what it changed by this: what happens to an instance that was ready, and was edited since, is
+    no failure of the change.
+    """
+    if assigned is None:
+        return None
+    known = before.assigned_version
+    same = known is not None and is_same_assignment(known, assigned)
+    ready_at = known.ready_generation if known is not None and same else 0
+    until = known.waited_until if known is not None and same else None
+    if not ready_at and after.phase is Phase.READY and after.version == assigned.version:
+        ready_at = generation
+    if same and is_waiting(before) and not is_waiting(after):
+        until = now
+    return assigned.model_copy(update={"ready_generation": ready_at, "waited_until": until})
+
+
+def is_waiting(status: InstanceStatus) -> bool:
+    """Whether an instance waits for its turn, an approval, a freeze, a window or the end of a pause."""
+    return status.waiting is not None or status.phase is Phase.PAUSED
+
+
+def is_same_assignment(one: AssignedVersion | None, other: AssignedVersion | None) -> bool:
+    """Whether both are the same assignment, whatever was seen of it."""
+    return _bare(one) == _bare(other)
+
+
+def _bare(assigned: AssignedVersion | None) -> AssignedVersion | None:
+    if assigned is None:
+        return None
+    return assigned.model_copy(update={"ready_generation": 0, "waited_until": None})
 
 
 def version_that_counts(instance: Instance) -> str:

@@ -9,12 +9,13 @@ from pydantic import ValidationError
 from apis.cloud import Instance
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.rollout import BadWindow
+from ctrlruntime.rollout import BadWindow, ChangeKind
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.status import Hindrance
-from internal.cloud.release_assignment import with_assigned_version
+from internal.cloud.release_assignment import recorded_assignment, with_assigned_version
 from internal.cloud.terraform_types import TerraformTypes, UnknownType
+from internal.cloud.version_policy import version_problem
 
 LONGEST_NAME: Final = 63
 """An instance's name is the value of a label."""
@@ -46,6 +47,17 @@ def _describe(error: ValidationError) -> str:
     return shorten(f"The instance cannot be read: {'; '.join(places)}")
 
 
+def _version_problem(instance: Instance, entry: Entry) -> str:
+    """Return why the version that counts may not follow the one that runs; a rollback of a rollout may."""
+    spec = instance.spec
+    assignment = recorded_assignment(entry.annotations)
+    back = assignment is not None and assignment.change.kind is ChangeKind.ROLLBACK
+    if back and assignment is not None and assignment.version == spec.sourcegraph_version:
+        return ""
+    runs = instance.status.version
+    return version_problem(spec.upgrade_policy, runs, spec.sourcegraph_version, entry.annotations)
+
+
 @dataclass(frozen=True, slots=True)
 class Preconditions:
     """What must hold before an instance is worked on."""
@@ -65,6 +77,9 @@ class Preconditions:
             windows_of_instance(entry)
         except BadWindow as error:
             return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
+        problem = _version_problem(instance, entry)
+        if problem:
+            return Hindrance(reason="VersionRefused", message=f"{problem}."), ""
         found = self.conflict(instance)
         if found is not None:
             return found, ""

@@ -25,7 +25,12 @@ from internal.cloud.instance.order import Child
 from internal.cloud.instance.reading import read_written
 from internal.cloud.instance.status import Facts, is_news, leaving, summarize
 from internal.cloud.labels import FINALIZER, RELEASE_ASSIGNMENT
-from internal.cloud.release_assignment import assigned_version, format_assignment, lost_assignment
+from internal.cloud.release_assignment import (
+    assigned_version,
+    format_assignment,
+    lost_assignment,
+    with_progress,
+)
 from internal.removal_holds import HELD, report_held
 
 _log: FilteringBoundLogger = structlog.get_logger("cloud.instance")
@@ -78,8 +83,9 @@ class InstanceWriter:
         assigned = assigned_version(read_written(entry)[0])
         if assigned is not None:
             facts = replace(facts, assigned_by=assigned.rollout)
-        after = summarize(before, facts, self.clock())
-        after.assigned_version = assigned
+        now = self.clock()
+        after = summarize(before, facts, now)
+        after.assigned_version = with_progress(assigned, before, after, entry.generation, now)
         after.domains = held(
             instance.spec,
             before,

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cloud import FleetRolloutSpec, Instance, Phase, ReleaseChannel, RolloutAction
+from apis.cloud import (
+    FleetRolloutSpec,
+    Instance,
+    Phase,
+    ReleaseChannel,
+    RolloutAction,
+    UpgradePolicy,
+)
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.rollout import BadWindow, Change, Health, Member, Window, closed_window
@@ -19,9 +26,12 @@ from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.release_assignment import (
     ReleaseAssignment,
     assigned_version,
+    is_same_assignment,
+    is_waiting,
     recorded_assignment,
     with_assigned_version,
 )
+from internal.cloud.version_policy import version_problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +52,16 @@ class FleetInstance:
     windows: tuple[Window, ...] = ()
     """Its own maintenance windows."""
     held: bool = False
-    """Whether a change of it waits for a freeze or a window."""
+    """Whether a change of it waits: for a freeze, a window, its turn, an approval or the end of a pause."""
     resumed_at: datetime | None = None
     """When the last such wait ended."""
+    excused: bool = False
+    """Whether it was ready in the version, and is not ready for a cause that the version did not bring about."""
+    migrates: bool = False
+    """Whether an upgrade migrates its database."""
+    policy: UpgradePolicy = field(default_factory=UpgradePolicy)
+    """Which changes of its version are permitted."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
     excluded: str = ""
     """Why no rollout reaches it, whatever the version; empty if one may."""
 
@@ -74,6 +91,7 @@ class Fleet:
     """When the next instance's own maintenance window opens."""
 
 
+MIGRATED: Final = "their databases may be migrated: restore them, then `manager rollout undo`"
 SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
 
 
@@ -94,8 +112,12 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
         windows=_windows(entry),
-        held=held is not None and held.status == "True",
-        resumed_at=None if held is None else held.last_transition_time,
+        held=(held is not None and held.status == "True") or is_waiting(written.status),
+        resumed_at=_resumed_at(written),
+        excused=_is_excused(written, entry),
+        policy=instance.spec.upgrade_policy,
+        annotations=dict(entry.annotations),
+        migrates=instance.spec.upgrade.migrate is not None,
         excluded="it cannot be read" if flaw is not None else _why_excluded(instance, entry),
     )
 
@@ -172,7 +194,7 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
     """Return health in the version that counts, and since when; Progressing while it is not reported yet."""
     status = written.status
     condition = find_condition(status.conditions, READY)
-    seen = status.assigned_version == assigned_version(written)
+    seen = is_same_assignment(status.assigned_version, assigned_version(written))
     if not seen or status.observed_generation != entry.generation or condition is None:
         return Health.PROGRESSING, None
     since = condition.last_transition_time
@@ -180,6 +202,32 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
         return Health.READY, since
     failed = status.phase is Phase.FAILED
     return (Health.FAILED if failed else Health.PROGRESSING), since
+
+
+def _is_excused(written: Instance, entry: Entry) -> bool:
+    """Return whether an instance that is not ready was so in its version, and was edited or is at work since.
+
+    Health is lost in the version if a subresource failed, with the spec that was ready.
+    """
+    status = written.status
+    known, condition = status.assigned_version, find_condition(status.conditions, READY)
+    if known is None or not known.ready_generation or condition is None:
+        return False
+    if not is_same_assignment(known, assigned_version(written)):
+        return False
+    lost = status.phase is Phase.FAILED and condition.reason == Phase.FAILED.value
+    return known.ready_generation != entry.generation or not lost
+
+
+def _resumed_at(written: Instance) -> datetime | None:
+    """Return when the last wait ended, of those that a deadline does not run in."""
+    status = written.status
+    held, known = find_condition(status.conditions, CHANGES_HELD), status.assigned_version
+    ends = (
+        None if held is None else held.last_transition_time,
+        None if known is None else known.waited_until,
+    )
+    return max((end for end in ends if end is not None), default=None)
 
 
 def _why_skipped(
@@ -201,8 +249,10 @@ def _why_skipped(
     had = "" if assignment is None else assignment.version
     if own and item.is_overruled and item.version != had == spec.target_version:
         return "its spec was changed after its assignment"
-    if not own and item.version in too_new:
-        return f"it has {item.version}, which is newer"
+    if item.version in too_new:
+        return f"it has {item.version}, which is newer: downgrade it by its spec"
+    if item.version != spec.target_version:
+        return version_problem(item.policy, item.version, spec.target_version, item.annotations)
     return ""
 
 
@@ -224,6 +274,8 @@ def _member(name: str, spec: FleetRolloutSpec, item: FleetInstance, now: datetim
         paused=item.paused,
         held=item.held,
         resumed_at=item.resumed_at,
+        excused=item.excused,
+        irreversible=MIGRATED if item.migrates and spec.action is not RolloutAction.UNDO else "",
     )
     closed = closed_window(item.windows, now)
     if closed is not None and item.version != spec.target_version:

@@ -19,13 +19,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Self
 
-from apis.cloud import FleetRollout, FleetRolloutStatus, Instance
+from apis.cloud import FleetRollout, FleetRolloutStatus, Instance, Phase, Waiting, WaitingReason
 from apis.operations import FrozenSystem
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.patches import difference
 from ctrlruntime.envtest import Environment
 from ctrlruntime.manager import Manager
-from internal.cloud.release_assignment import assigned_version, recorded_assignment
+from internal.cloud.release_assignment import (
+    assigned_version,
+    is_same_assignment,
+    recorded_assignment,
+    with_progress,
+)
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
@@ -70,6 +75,12 @@ class Fleet(ManagerHarness):
     """Versions that fail."""
     held: set[str] = field(default_factory=set)
     """Versions whose upgrades do not end."""
+    working: set[str] = field(default_factory=set)
+    """Instances that are at work, as after an edit."""
+    lost: set[str] = field(default_factory=set)
+    """Instances that fail whatever their version."""
+    queued: set[str] = field(default_factory=set)
+    """Instances whose runs wait for a place."""
     most_changing: int = 0
     """Instances that were at once in another version than their status shows."""
     assignments: list[tuple[str, str]] = field(default_factory=list)
@@ -232,17 +243,32 @@ class Fleet(ManagerHarness):
         wanted = item.spec.sourcegraph_version if assigned is None else assigned.version
         if wanted in self.held:
             return
-        failed = wanted in self.bad
+        name = item.metadata.name or ""
+        failed = wanted in self.bad or name in self.lost
+        queued = name in self.queued
+        at_work = name in self.working or queued
+        phase = Phase.FAILED if failed else Phase.READY
+        if at_work:
+            phase = Phase.WAITING if queued else Phase.RUNNING
+        version = item.status.version if wanted in self.bad or queued else wanted
+        now = datetime.now(UTC)
+        waiting = Waiting(reason=WaitingReason.LIMIT, since=now) if queued else None
+        fields = {"phase": phase, "version": version, "waiting": waiting}
+        after = item.status.model_copy(update=fields)
+        generation = item.metadata.generation or 0
+        assigned = with_progress(assigned, item.status, after, generation, now)
+        failed = failed or at_work
         status = {
             "observedGeneration": item.metadata.generation,
-            "phase": "Failed" if failed else "Ready",
-            "version": item.status.version if failed else wanted,
+            "phase": phase.value,
+            "version": version,
+            "waiting": None if waiting is None else waiting.to_wire(),
             "assignedVersion": None if assigned is None else assigned.to_wire(),
             "conditions": [
                 {
                     "type": "Ready",
                     "status": "False" if failed else "True",
-                    "reason": "Simulated",
+                    "reason": phase.value,
                     "message": "",
                     "observedGeneration": item.metadata.generation,
                     "lastTransitionTime": _since(item, failed=failed),
@@ -250,7 +276,9 @@ class Fleet(ManagerHarness):
             ],
         }
         reported = (item.status.phase, item.status.version, item.status.assigned_version)
-        same = reported == (status["phase"], status["version"], assigned)
+        same = reported[:2] == (status["phase"], status["version"]) and is_same_assignment(
+            reported[2], assigned
+        )
         if same and item.status.observed_generation == item.metadata.generation:
             return
         before = item.to_manifest().get("status", {})

@@ -1,0 +1,112 @@
+"""A FleetRollout judges what it changed, and downgrades nothing: what else happens to an instance rolls nothing back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from apis.cloud import Instance
+from tests.backends import SharedServer
+from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
+
+MIGRATING = {"migrate": {"http": {"url": "http://app.example.com/migrate"}}}
+"""Steps of an upgrade that change the database."""
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def fleet(tmp_path: Path, request: pytest.FixtureRequest) -> AsyncIterator[Fleet]:
+    real = request.param == "kube-apiserver"
+    server: SharedServer | None = request.getfixturevalue("real_server") if real else None
+    async with Fleet.start(tmp_path, server=server) as made:
+        yield made
+
+
+async def phase_of(fleet: Fleet, name: str) -> str:
+    return (await fleet.client.get(Instance, name, namespace=NAMESPACE)).status.phase.value
+
+
+@pytest.mark.criterion("G-C4")
+@pytest.mark.parametrize("cause", ["edit", "edit that fails", "outage", "pause"])
+async def test_what_happens_to_an_instance_after_it_was_ready_rolls_nothing_back(
+    fleet: Fleet, cause: str
+) -> None:
+    await fleet.create_instances(3)
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
+    await fleet.reaches("Complete", updated=3)
+    (fleet.lost if cause == "edit that fails" else fleet.working).add("production-1")
+    if cause.startswith("edit"):
+        patch = {"spec": {"instanceFeatures": {"x": "y"}}}
+        await fleet.client.patch(Instance, "production-1", patch, namespace=NAMESPACE)
+    if cause == "pause":
+        paused = {"metadata": {"annotations": {"cloud.ctrlruntime.dev/paused": "true"}}}
+        await fleet.client.patch(Instance, "production-1", paused, namespace=NAMESPACE)
+    expected = "Failed" if cause == "edit that fails" else "Running"
+
+    async def seen() -> bool:
+        return await phase_of(fleet, "production-1") == expected
+
+    await fleet.wait(seen, f"production-1 is {expected}")
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, failureSoakSeconds=3601)
+    await fleet.reaches("Complete", failed=0)
+    assert set((await fleet.versions()).values()) == {NEW}
+
+
+@pytest.mark.criterion("G-C4")
+async def test_health_that_is_lost_in_the_version_rolls_back(fleet: Fleet) -> None:
+    await fleet.create_instances(2)
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
+    await fleet.reaches("Complete", updated=2)
+    fleet.lost.add("production-1")
+    await fleet.reaches("RollingBack")
+    assert set((await fleet.versions()).values()) == {OLD}
+
+
+@pytest.mark.criterion("G-C4")
+async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
+    await fleet.create_instances(2)
+    fleet.queued.add("production-0")
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
+
+    async def waits() -> bool:
+        found = await fleet.client.get(Instance, "production-0", namespace=NAMESPACE)
+        return found.status.waiting is not None and found.status.assigned_version is not None
+
+    await fleet.wait(waits, "production-0 waits for a place")
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, maxConcurrent=9)
+    await fleet.reaches("Progressing", updated=2, failed=0)
+    fleet.queued.clear()
+    await fleet.reaches("Complete", updated=2)
+
+
+@pytest.mark.criterion("G-C4")
+async def test_a_migrated_database_is_not_rolled_back_without_a_person(fleet: Fleet) -> None:
+    fleet.bad.add(NEW)
+    await fleet.create_instances(2, upgrade=MIGRATING)
+    await fleet.roll_out(onHalt="Rollback", maxConcurrent=1)
+    status = await fleet.reaches("Halted", kept=1, rolled_back=0)
+    assert "manager rollout undo" in status.message
+    await fleet.roll_out(onHalt="Rollback", maxConcurrent=1, action="Undo")
+    await fleet.reaches("RolledBack", rolled_back=1)
+    assert set((await fleet.versions()).values()) == {OLD}
+
+
+@pytest.mark.criterion("G-C5")
+async def test_a_lower_target_downgrades_nothing(fleet: Fleet) -> None:
+    await fleet.create_instances(2)
+    await fleet.roll_out()
+    await fleet.reaches("Complete", updated=2)
+    await fleet.roll_out("5.1.0")
+    status = await fleet.reaches("Pending", skipped=2)
+    assert f"it has {NEW}, which is newer" in status.skipped_message
+    assert set((await fleet.versions()).values()) == {NEW}
+
+
+@pytest.mark.criterion("G-C5")
+async def test_a_target_that_is_too_far_for_a_policy_is_skipped(fleet: Fleet) -> None:
+    await fleet.create_instances(1, upgradePolicy={"maxMinorStep": 1})
+    await fleet.roll_out("5.4.0")
+    status = await fleet.reaches("Pending", skipped=1)
+    assert "go there in steps" in status.skipped_message
+    assert set((await fleet.versions()).values()) == {OLD}
