@@ -95,8 +95,10 @@ class UpgradeSettings(ApiModel):
 
 
 class UpgradePolicy(ApiModel):
-    """Which changes of version are permitted. The annotation cloud.ctrlruntime.dev/allow-version permits the version
-    that it names. A rollback of a FleetRollout is permitted.
+    """Which changes of version are permitted.
+
+    The annotation cloud.ctrlruntime.dev/allow-version permits the version that it names. A rollback of a FleetRollout
+    is permitted.
     """
 
     allow_downgrade: bool = False
