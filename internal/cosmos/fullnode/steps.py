@@ -108,17 +108,9 @@ async def take(
             node_set, owner, findings, held=held, record_fixes=record_fixes
         ),
     )
-    found.claims = await _step(
-        findings,
-        "claims",
-        controls.claims.reconcile(
-            node_set,
-            owner,
-            findings,
-            pods=[pod.name for pod in controls.pods.nodes_of(owner)],
-            held=held,
-        ),
-    )
+    nodes = [pod.name for pod in controls.pods.nodes_of(owner)]
+    claims = controls.claims.reconcile(node_set, owner, findings, pods=nodes, held=held)
+    found.claims = await _step(findings, "claims", claims)
     found.awaited = outcome.peers.awaited
     found.paused = paused_nodes(node_set)
     return outcome

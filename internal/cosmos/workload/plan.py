@@ -108,17 +108,15 @@ def plan(
 ) -> Plan:
     """Return what to do about the differences of the Pods of one workload.
 
-    `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that
-    are `paused` (by name) too, which are not wanted now but will be again. `held`: why changes wait, in words; Pods that
-    work then stay as they are, and what does not work is made again. `kept`: Pods that nothing takes down, and why.
-    `rules`: when failed Pods halt the replacements; None: never. `going`: how many Pods no longer wanted are being
-    deleted already.
+    `pods`: all that exist, those being deleted too; `health` of each by name. `replicas` counts those that are `paused`
+    (by name) too, which will be wanted again. `held`: why Pods that work stay as they are, in words. `kept`: Pods that
+    nothing takes down, and why. `rules`: when failed Pods halt the replacements. `going`: those that are being deleted.
     """
     surplus = [entry for entry in diff.deletes if entry.name not in paused]
     leaving = [entry for entry in diff.deletes if entry.name in paused and entry.name not in kept]
+    allowed = tolerated(max_unavailable, max(replicas, len(surplus))) - going
     everyone = Availability.of(there := list(pods), health)
-    allowed = tolerated(max_unavailable, max(replicas, len(surplus)))
-    deletes = [] if held else _leaving(surplus, everyone, replicas, allowed - going)
+    deletes = [] if held else _leaving(surplus, everyone, replicas, allowed)
     availability = Availability.of((pod for pod in there if pod not in surplus), health)
     budget = max(availability.budget(max_unavailable, replicas) - going, 0)
     old = [update for update in diff.updates if is_outdated(update)]
@@ -139,22 +137,33 @@ def plan(
     )
     if made.creates or made.deletes or made.pauses:
         return replace(made, blocked=SCALING if outdated or len(pauses) < len(leaving) else "")
-    movable = (update for update in outdated if update.entry.name not in kept)
-    chosen = sorted(movable, key=lambda update: not urgent(update))
+    chosen = _movable(outdated, kept, urgent)
     room = _room(availability, outdated, tolerated(max_unavailable, replicas) - going, replicas)
     taken = [] if found.waits else _down(chosen, availability, room)
     if held:
-        frozen = made.frozen | (names - {update.entry.name for update in taken})
-        blocked = held if frozen else ""
-        return replace(made, replacements=tuple(taken), frozen=frozen, blocked=blocked)
+        return _frozen(made, taken, names, held)
     if found.waits:
         return replace(made, blocked=found.waits if outdated else "")
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
+    if outdated and not chosen:
+        return replace(made, replacements=tuple(taken), blocked=kept[min(names)])
     waits = (made.waiting or outdated) and not taken
-    why = kept[min(names)] if outdated and not chosen else ""
-    blocked = why or (_why(availability, replicas, max_unavailable) if waits else "")
+    blocked = _why(availability, replicas, max_unavailable) if waits else ""
     return replace(made, replacements=tuple(taken), blocked=blocked)
+
+
+def _frozen(made: Plan, taken: Collection[Update], names: Collection[str], held: str) -> Plan:
+    """Return the plan while changes wait: what does not work is made again."""
+    frozen = made.frozen | (set(names) - {update.entry.name for update in taken})
+    blocked = held if frozen else ""
+    return replace(made, replacements=tuple(taken), frozen=frozen, blocked=blocked)
+
+
+def _movable(outdated: Iterable[Update], kept: Mapping[str, str], urgent: Urgent) -> list[Update]:
+    """Return the Pods that may be made anew, the urgent ones first."""
+    movable = (update for update in outdated if update.entry.name not in kept)
+    return sorted(movable, key=lambda update: not urgent(update))
 
 
 def is_outdated(update: Update) -> bool:

@@ -122,8 +122,7 @@ class WorkloadControl:
         pods, wanted = list(current), list(desired)
         diff = self._control.compare(pods, wanted, owner)
         health, kept = self._health(pods, probe), self._kept(pods)
-
-        kept = {*(each.name for each in wanted), *paused}
+        staying = {*(each.name for each in wanted), *paused}
 
         def planned(present: Collection[Entry]) -> Plan:
             return plan(
@@ -137,7 +136,7 @@ class WorkloadControl:
                 held=held,
                 kept=kept,
                 rules=rules,
-                going=_going(pods, present, kept),
+                going=_going(pods, present, staying),
             )
 
         made, progress = planned(pods), _begun(diff)

@@ -78,6 +78,7 @@ async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
     await fleet.reaches("Progressing", updated=2, failed=0)
     fleet.queued.clear()
     await fleet.reaches("Complete", updated=2)
+    assert set((await fleet.versions()).values()) == {NEW}
 
 
 @pytest.mark.criterion("G-C4")
