@@ -13,11 +13,15 @@ import click
 from apis.cloud import Instance
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from apis.fleet import FleetConfig
+from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
 from apis.tenancy import TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from internal.fleet.plane_check import NAMESPACE
 from internal.removal_holds import HELD, allow_delete
 from manager.cluster_flags import cluster_options, talk
+from manager.controllers.orphan_record import CONFIG_MAP
+from manager.controllers.orphan_record import HELD as ORPHANS_HELD
 from manager.rollout import approve_wave
 from manager.tables import Column, output_option, print_rows
 
@@ -40,6 +44,8 @@ _COLUMNS: Final = (
     Column("SINCE", "since", wide=True),
     Column("MESSAGE", "message"),
 )
+TARGET: Final = "Namespace"
+"""Kind of a data plane's place on the hub, which holds what is gone from there."""
 _ROLLOUTS: Final = frozenset({"fleetrollout", "fleetrollouts", "template"})
 _APPROVES: Final = re.compile(r"allow-delete=([0-9a-f]{16})\b", re.ASCII)
 
@@ -80,7 +86,7 @@ def approve(
     """Let held deletions happen, once, or a wave of a FleetRollout begin.
 
     KIND/NAME is an object whose condition DeletionsHeld shows the --digest of what is held, such as
-    tenantregistry/customers. NAME alone is a FleetRollout.
+    tenantregistry/customers, or the namespace of a data plane. NAME alone is a FleetRollout.
     """
     if only_list:
         place = None if all_namespaces else namespace
@@ -92,9 +98,13 @@ def approve(
     if target is None:
         raise click.UsageError("name what is approved; `manager approve --list` shows what waits")
     word, slash, name = target.partition("/")
+    if slash and word.lower() in {"namespace", "namespaces", "ns"}:
+        orphans = talk(kubeconfig, context, lambda client: _approve_orphans(client, name, digest))
+        click.echo(f"{target}: approved once: {orphans.message}")
+        return
     kind = _parent(word) if slash else None
     if kind is None and slash and word.lower() not in _ROLLOUTS:
-        known = ", ".join(sorted(each.kind_options.singular for each in PARENTS))
+        known = ", ".join(sorted(["namespace", *(each.kind_options.singular for each in PARENTS)]))
         raise click.UsageError(f"{word!r} holds no deletions; what does: {known}")
     if kind is None:
         approve_wave(target, wave, digest, kubeconfig, context, namespace)
@@ -119,7 +129,21 @@ async def held_sets(client: Client, namespace: str | None) -> tuple[list[HeldSet
             unread.append(gvk.kind)
             continue
         found += [held for item in listed if (held := _held(gvk.kind, item)) is not None]
+    try:
+        found += await _held_orphans(client, namespace)
+    except Forbidden:
+        unread.append("ConfigMap")
     return sorted(found, key=lambda each: (each.kind, each.namespace, each.name)), unread
+
+
+async def _held_orphans(client: Client, namespace: str | None) -> list[HeldSet]:
+    """Return what target namespaces hold of owners that are gone from their data planes."""
+    records = await client.list(CONFIG_MAP, namespace, fields=f"metadata.name={ORPHAN_RECORD}")
+    return [
+        _set(TARGET, "", record["metadata"]["namespace"], message, reason="Orphans")
+        for record in records
+        if (message := (record.get("data") or {}).get(ORPHANS_HELD))
+    ]
 
 
 def _held(kind: str, manifest: Mapping[str, Any]) -> HeldSet | None:
@@ -127,18 +151,23 @@ def _held(kind: str, manifest: Mapping[str, Any]) -> HeldSet | None:
     metadata = manifest["metadata"]
     for condition in (manifest.get("status") or {}).get("conditions") or ():
         if condition.get("type") == HELD and condition.get("status") == "True":
-            message = str(condition.get("message", ""))
-            digest = _APPROVES.search(message)
-            return HeldSet(
+            return _set(
                 kind,
                 metadata.get("namespace", ""),
                 metadata["name"],
-                digest[1] if digest else "",
-                str(condition.get("reason", "")),
-                str(condition.get("lastTransitionTime", "")),
-                message,
+                str(condition.get("message", "")),
+                reason=str(condition.get("reason", "")),
+                since=str(condition.get("lastTransitionTime", "")),
             )
     return None
+
+
+def _set(
+    kind: str, namespace: str, name: str, message: str, *, reason: str, since: str = ""
+) -> HeldSet:
+    """Return a held set; its digest is that of the command in the message."""
+    digest = _APPROVES.search(message)
+    return HeldSet(kind, namespace, name, digest[1] if digest else "", reason, since, message)
 
 
 def _parent(word: str) -> type[Any] | None:
@@ -156,7 +185,21 @@ async def _approve(
     mapping = kind.mapping()
     place = namespace if mapping.namespaced else None
     manifest = await client.get(mapping, name, namespace=place)
-    found = _held(mapping.gvk.kind, manifest)
+    found = _checked(name, _held(mapping.gvk.kind, manifest), digest)
+    patch = {"metadata": {"annotations": {allow_delete(mapping.gvk.group): found.digest}}}
+    await client.patch(mapping, name, patch, namespace=place, type=PatchType.MERGE)
+    return found
+
+
+async def _approve_orphans(client: Client, name: str, digest: str | None) -> HeldSet:
+    found = _checked(name, next(iter(await _held_orphans(client, name)), None), digest)
+    patch = {"metadata": {"annotations": {APPROVE_ORPHANS: found.digest}}}
+    await client.patch(NAMESPACE, name, patch, type=PatchType.MERGE)
+    return found
+
+
+def _checked(name: str, found: HeldSet | None, digest: str | None) -> HeldSet:
+    """Return the set that the digest names. Raises ClickException for any other."""
     if found is None:
         raise click.ClickException(f"{name}: nothing that it wants to delete waits")
     if not found.digest:
@@ -166,6 +209,4 @@ async def _approve(
         raise click.ClickException(
             f"{name}: {wrong}: {found.message} Approve it with --digest {found.digest}"
         )
-    patch = {"metadata": {"annotations": {allow_delete(mapping.gvk.group): digest}}}
-    await client.patch(mapping, name, patch, namespace=place, type=PatchType.MERGE)
     return found

@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from apis.fleet.labels import APPROVE_ORPHANS
 from ctrlruntime.api.conditions import conditions_to_wire
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest import Environment
 from ctrlruntime.gate import Cause, Evidence, Hold, Removal, Victim
+from internal.fleet.orphans import SweepRecord
+from internal.fleet.plane_check import NAMESPACE
 from internal.removal_holds import Parent, allow_delete, held_condition
 from manager.approve import PARENTS
+from manager.controllers.orphan_record import OrphanRecord
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
 
@@ -100,6 +104,23 @@ async def test_what_is_held_on_every_kind_is_listed_and_approved_by_its_digest(
         namespace = "default" if kind.mapping().namespaced else None
         found = await env.client("admin").get(kind.mapping(), name_of(kind), namespace=namespace)
         assert found["metadata"]["annotations"] == {allow_delete(kind.gvk().group): hold.digest}
+
+
+async def test_what_a_target_namespace_holds_is_listed_and_approved_too(env: Environment) -> None:
+    hold, client = hold_on(PARENTS[0]), env.client("envtest")
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plane-1"}})
+    record = OrphanRecord(client, "plane-1")
+    await record.save(SweepRecord(), hold, "")
+    (listed,) = json.loads(await approve(env, "--list", "-A", "-o", "json"))
+    assert (listed["kind"], listed["name"], listed["digest"]) == (
+        "Namespace",
+        "plane-1",
+        hold.digest,
+    )
+    assert "another set" in await approve(env, "ns/plane-1", "--digest", "0" * 16, code=1)
+    await approve(env, "namespace/plane-1", "--digest", hold.digest)
+    found = await client.get(NAMESPACE, "plane-1")
+    assert found["metadata"]["annotations"] == {APPROVE_ORPHANS: hold.digest}
 
 
 async def test_another_digest_and_an_object_that_holds_nothing_are_refused(
