@@ -25,7 +25,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.manager import Manager
 from tests.cosmos.servers.comet import CometNodes
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS, snapshot_class
 from tests.rules.manager_main import Parts, add_all
 from tests.support.manager_harness import ManagerHarness
 
@@ -80,6 +80,7 @@ class Harness(ManagerHarness):
             contextlib.AsyncExitStack() as stack,
         ):
             await env.install_crds(*crds().values(), *SNAPSHOT_CRDS)
+            await env.client("envtest").create(snapshot_class())
             made = cls(env, folder, parts=parts or Parts())
             if nodes:
                 comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))

@@ -37,7 +37,7 @@ from tests.cosmos.fullnode.harness import (
 from tests.cosmos.real.availability_recorder import Watchman
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.stepclock import BEGIN
 from tests.support.crash_harness import CrashHarness
 from tests.tenancy.manager_forkserver import ForkServer
@@ -76,6 +76,7 @@ class Scene:
             forkserver = await stack.enter_async_context(ForkServer.running())
             comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
             await env.install_crds(*KINDS, *SNAPSHOT_CRDS)
+            await env.client("envtest").create(snapshot_class())
             await stack.enter_async_context(Csi.start(env.config("csi"), claims=False))
             scene = cls(env, forkserver, folder, await NodeSetHarness(env, folder, comet).place())
             scene.time(BEGIN)

@@ -20,7 +20,7 @@ from internal.cosmos.labels import INSTANCE, SOURCE
 from tests.cosmos.fullnode.harness import CLAIM, OPTIONS, PATIENCE, NodeSetHarness, Place
 from tests.cosmos.fullnode.test_peer_samples import answering, manifest
 from tests.cosmos.servers.csi import Csi
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.snapshots.harness import JOB
 from tests.cosmos.stepclock import StepClock
 
@@ -33,6 +33,7 @@ async def peers_cluster(folder: Path) -> AsyncIterator[tuple[Place, StepClock]]:
     clock = StepClock(datetime.now(UTC))
     async with NodeSetHarness.start(folder, options=replace(OPTIONS, clock=clock)) as harness:
         await harness.environment.install_crds(*SNAPSHOT_CRDS)
+        await harness.client.create(snapshot_class("cosmos-snapshot"))
         place = Place(harness, "default")
         config = harness.environment.config("envtest", direct=True)
         async with Csi.start(config, claims=False, clock=clock.now):

@@ -19,7 +19,7 @@ from tests.backends import SharedServer
 from tests.cosmos.fullnode.harness import KINDS, OPTIONS, NodeSetHarness, Place
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.csi import Csi
-from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT, SNAPSHOT_CRDS, snapshot_class
 from tests.cosmos.stepclock import StepClock
 from tests.manifests.installation import RBAC
 from tests.rbac import audited, grant
@@ -49,6 +49,7 @@ class RealNodesHarness(NodeSetHarness):
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(env)
             await env.install_crds(*KINDS, *SNAPSHOT_CRDS)
+            await env.client("envtest").create(snapshot_class(CLASS))
             await _storage_class(env)
             comet = await stack.enter_async_context(CometNodes.start(env.client("envtest")))
             clock = StepClock()
