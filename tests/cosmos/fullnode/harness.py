@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -57,13 +57,16 @@ OPTIONS = CosmosOptions(
 )
 
 
+_numbers = count()
+"""Of namespaces, also where harnesses come and go on one real server."""
+
+
 @dataclass(slots=True)
 class NodeSetHarness(ManagerHarness):
     """What runs."""
 
     comet: CometNodes
     options: CosmosOptions = OPTIONS
-    _numbers: Any = field(default_factory=count)
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -105,7 +108,7 @@ class NodeSetHarness(ManagerHarness):
 
     async def place(self) -> Place:
         """A namespace of its own for a test."""
-        name = f"place-{next(self._numbers)}"
+        name = f"place-{next(_numbers)}"
         manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         await self.client.create(manifest)
         return Place(self, name)

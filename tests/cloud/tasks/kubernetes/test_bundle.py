@@ -305,7 +305,7 @@ class TestInstancesOfOneName:
         for name, of in (("ours", "prod"), ("theirs", "dev")):
             item = config_map(name, {OWNER: f"{of}/{namespace}"})
             item["metadata"]["namespace"] = namespace
-            await client.create(item)
+            await client.create(item, field_manager=FIELD_MANAGER)
         rows = [["", "ConfigMap", namespace, name] for name in ("ours", "theirs", "gone")]
         former = config_map(f"{namespace}-inventory")
         former["data"] = {"objects.json": json.dumps(rows)}
