@@ -11,6 +11,8 @@ from typing import Final, Self
 from ctrlruntime.gate.removal import Removal
 
 HOUR: Final = timedelta(hours=1)
+MOST_APPROVED: Final = 2000
+"""Objects of an approved set that are recorded, 100 kB: the rest of a larger set that was cut short is approved again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,8 @@ class BudgetRecord:
     ) -> BudgetRecord:
         """Return the record after the approval of a set, which is used by that."""
         at = ceil(now.timestamp())
-        approved = {**self.approved, **{each.uid: at for each in removals}}
+        uids = [each.uid for each in removals] if len(removals) <= MOST_APPROVED else []
+        approved = {**self.approved, **dict.fromkeys(uids, at)}
         return replace(self, used={**self.used, digest: at}, approved=approved)
 
 

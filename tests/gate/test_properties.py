@@ -28,6 +28,7 @@ from ctrlruntime.gate import (
     decide,
     digest_of,
 )
+from ctrlruntime.gate.budget import MOST_APPROVED
 
 EXAMPLES = 500
 HOUR = timedelta(hours=1)
@@ -256,6 +257,24 @@ def test_an_approval_is_of_one_set_and_counts_once(
         assert new not in rest.record.used
         other_uids = [replace(each, uid=f"{each.uid}-again") for each in shown]
         assert gate.removals(other_uids, now=now, parent=again).permits == ()
+
+
+def test_the_record_of_an_approved_set_is_bounded() -> None:
+    many = [
+        Removal(
+            victim=Victim(KINDS[1], "default", f"disk-{number}"),
+            uid=f"uid-{number}",
+            holds_state=True,
+            cause=Cause.SPEC_CHANGED,
+            evidence=Evidence.CERTAIN,
+        )
+        for number in range(MOST_APPROVED + 1)
+    ]
+    for found, kept in ((many, 0), (many[1:], MOST_APPROVED)):
+        parent = ParentState(members=1, approvals=[Approval(digest_of(found))])
+        made = Gate(budget=Budget()).removals(found, now=START, parent=parent)
+        assert len(made.permits) == len(found)
+        assert len(made.record.approved) == kept
 
 
 @settings(max_examples=EXAMPLES)
