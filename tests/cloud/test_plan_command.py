@@ -136,7 +136,7 @@ async def test_instances_that_a_rollout_does_not_change_are_held_with_the_reason
     held = {tuple(item["instances"]): item["message"] for item in planned.made["held"]}
     assert held == {
         ("trial-0",): "skipped: its release channel is insiders",
-        ("internal-0",): "skipped: it has 5.4.0, which is newer",
+        ("internal-0",): "skipped: it has 5.4.0, which is newer: downgrade it by its spec",
     }
     assert [g["count"] for g in planned.groups("Instance")] == [2]
 
