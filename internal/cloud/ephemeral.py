@@ -159,11 +159,10 @@ def manifest_of(
             "labels": {INSTANCE_TYPE: "internal"},
         },
         "spec": {
-            **base,
+            **{field: value for field, value in base.items() if field != "deletionProtection"},
             "sourcegraphVersion": version,
             "releaseChannel": ReleaseChannel.PAUSE.value,
             "instanceFeatures": with_lease(base.get("instanceFeatures") or {}, end),
-            "deletionProtection": False,
             "debug": {**(base.get("debug") or {}), "enableDeletionProtection": False},
         },
     }

@@ -82,7 +82,7 @@ def test_h_e1_the_base_of_an_image_for_every_platform_is_pinned() -> None:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == code
         assert "BASE_DIGEST=@sha256:" in done.stderr
-    command = ["make", "-n", "image-all", f"BASE_DIGEST={digest}"]
+    command = ["make", "--no-print-directory", "-n", "image-all", f"BASE_DIGEST={digest}"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     set_by_make = set(re.findall(r"\b([A-Z_]+)=", shown.stdout.splitlines()[-1]))
     bake = (ROOT / "docker-bake.hcl").read_text()

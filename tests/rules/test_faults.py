@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from apis.tenancy import Tenant
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import (
     Action,
@@ -28,6 +29,7 @@ from ctrlruntime.envtest.proxy import (
 )
 from tests.rules.harness import LIMIT, Harness, mapping_of
 from tests.rules.story import Story, outcome
+from tests.support.waiting import eventually
 from tests.tenancy.manager_forkserver import ForkServer
 
 NAMESPACE, NAME = "team-a", "shop"
@@ -60,7 +62,14 @@ def _config(edition: str) -> dict[str, Any]:
 
 
 async def finished(story: Story) -> dict[str, Any]:
-    """Wait until all is ready and nothing is written any more; return the outcome."""
+    """Wait until the row was read, all is ready and nothing is written any more; return the outcome."""
+
+    async def plan() -> str:
+        tenant = await story.harness.client.get(Tenant, f"one-{NAME}", namespace=NAMESPACE)
+        return str(tenant.spec.variables.get("plan"))
+
+    # An idle manager may have a second to go until it reads the table again.
+    await eventually(plan, "gold".__eq__, timeout=2 * LIMIT)
     await story.complete(2 * LIMIT)
     await story.harness.idle()
     await story.complete()
@@ -77,7 +86,6 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
             await story.begin()
             await story.complete()
             await changed(story)
-            await harness.idle()
             return await finished(story)
 
     return asyncio.run(run())

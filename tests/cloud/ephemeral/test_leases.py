@@ -98,6 +98,12 @@ def test_the_end_of_a_lease() -> None:
     protected = lease_of(ephemeral(NOW, debug={"enableDeletionProtection": True}), NOW)
     assert not protected.delete
     assert "enableDeletionProtection" in protected.message
+    for on in (True, False):
+        given = ephemeral(NOW, deletionProtection=on, debug={"enableDeletionProtection": not on})
+        assert lease_of(given, NOW).delete is not on
+    base = {"deletionProtection": True, "debug": {"enableDeletionProtection": True}}
+    made = Instance.from_manifest(manifest_of("mine", "default", "5.1.0", NOW, base))
+    assert lease_of(made, NOW).delete
     assert lease_of(ephemeral(instanceFeatures={LEASE_TIME: "1"}), NOW).delete is False
 
 

@@ -94,7 +94,7 @@ def test_every_field_of_the_spec_is_somebodys_or_nobodys_on_purpose() -> None:
     known = {"releaseChannel", "sourcegraphVersion", "domain", "primaryDNSName", "customDomains"}
     known |= {"instanceFeatures", "infrastructure", "cluster", "invariants", "invariantsPeriod"}
     known |= {"upgrade", "debug", "managedSMTP", "maintenanceWindows", "driftDetection"}
-    known |= {"terraformRuns", "priority", "deletionProtection", "deletionPolicy"}
+    known |= {"terraformRuns", "priority", "deletionProtection", "deletionPolicy", "upgradePolicy"}
     fields = Instance.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
     assert {field.serialization_alias or name for name, field in fields.items()} == known
 

@@ -106,7 +106,8 @@ async def test_r04_the_namespace_is_marked_before_anything_is_made_there() -> No
         ]
         writes = [each for each in writes if "fleetconfigs" not in each and "events" not in each]
         assert writes[:2] == ["namespaces", "namespaces"]  # the label; then whose data plane it is
-        assert len(writes) == 2 + len(OBJECTS) + 2  # what the account reads, and its Secrets
+        # What the account reads, its Secrets, and the record of orphans.
+        assert len(writes) == 2 + len(OBJECTS) + 3
 
 
 @pytest.mark.criterion("FLEET-R8")
