@@ -54,6 +54,7 @@ def first(place: Place) -> dict[str, Any]:
     return place.node_set(
         replicas=9,
         strategy={"maxUnavailable": BUDGET},
+        deletions={"maxWithState": 2},
         volumeClaimTemplate={"storageClassName": STORAGE},
         selfHeal={"heightDriftMitigation": {"threshold": 50, "cooldownSeconds": 0}},
     )
