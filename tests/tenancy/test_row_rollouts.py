@@ -11,6 +11,7 @@ import pytest
 import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.envtest.proxy import DelayEvents, Match
 from internal.tenancy.labels import CHANGE, PREVIOUS_ROW
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
@@ -213,8 +214,16 @@ async def test_a_manager_that_is_restarted_in_the_midst_keeps_the_budget_and_goe
     own_harness: TenancyHarness,
 ) -> None:
     fleet = await make(own_harness, maxSkew=1, onHalt="Rollback", progressDeadlineSeconds=600)
+    # What a manager sees late it takes back late: the restart falls between change and rollback.
+    late = Match(user="manager", resource="tenants")
+    own_harness.environment.proxy.add(DelayEvents(seconds=0.3), late)
     update_all(fleet, BAD)
-    await own_harness.eventually(lambda: with_plan(fleet, BAD))
+
+    async def changed() -> list[str]:
+        found = await own_harness.client.list(Tenant, fleet.namespace)
+        return [item.metadata.name for item in found if CHANGE in (item.metadata.annotations or {})]
+
+    await own_harness.eventually(changed)
     await own_harness.restart_manager()
     await status(fleet, lambda seen: seen.phase == "RolledBack")
     assert await with_plan(fleet, "basic") == set(NAMES)
