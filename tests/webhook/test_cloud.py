@@ -9,11 +9,13 @@ import pytest
 
 from apis.cloud import FleetRolloutSpec, Instance
 from apis.cloud.fleetrollout import FleetRollout
+from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.generate import webhook_configurations
 from internal.cloud.admission import shrinking_waves
+from internal.cloud.labels import ALLOW_VERSION
 from manager.controllers.cloud_admission import add_cloud_admission, webhooks
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
@@ -34,6 +36,7 @@ def rollout(**spec: object) -> dict[str, Any]:
     }
 
 
+@pytest.mark.criterion("G-C5")
 async def test_what_could_not_be_carried_out_is_refused_field_by_field(
     environment: Environment, hooks: LocalWebhooks
 ) -> None:
@@ -85,6 +88,23 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
         ((field, _),) = await refused({**head, "metadata": metadata, "spec": elsewhere})
         assert field == "spec.driftDetection.timeZone"
         await client.create(rollout(waves=[*reversed(waves)]), dry_run=True)
+        await client.create({**head, "metadata": metadata, "spec": {"sourcegraphVersion": "5.2.0"}})
+        ((field, message),) = await refused_change(client, "5.1.0")
+        assert field == "spec.sourcegraphVersion"
+        assert f"{ALLOW_VERSION}=5.1.0" in message
+        await change(client, "5.3.0")
+        await change(client, "5.1.0", {ALLOW_VERSION: "5.1.0"})
+
+
+async def change(client: Client, version: str, annotations: dict[str, str] | None = None) -> None:
+    patch = {"metadata": {"annotations": annotations}, "spec": {"sourcegraphVersion": version}}
+    await client.patch(Instance, "acme", patch, namespace="default", dry_run=True)
+
+
+async def refused_change(client: Client, version: str) -> list[tuple[str, str]]:
+    with pytest.raises(Invalid) as caught:
+        await change(client, version)
+    return [(cause.field, cause.message) for cause in caught.value.causes]
 
 
 def test_a_wave_that_does_not_name_a_group_of_an_earlier_one_is_no_step_back() -> None:
