@@ -62,7 +62,7 @@ def test_every_kind_has_health_and_actions(config_map: dict[str, str]) -> None:
         assert found == expected
 
 
-def test_no_script_uses_what_only_gopher_lua_knows(config_map: dict[str, str]) -> None:
+def test_no_script_uses_what_only_gopher_lua_has(config_map: dict[str, str]) -> None:
     for key, text in config_map.items():
         words = text.replace("\n", " ").split()
         assert "continue" not in words, key
@@ -246,7 +246,7 @@ def test_health_of_the_tenancy_kinds(
 
 
 @pytest.mark.parametrize("kind", [gvk.kind for gvk in TENANCY])
-def test_tenancy_kinds_that_nobody_has_looked_at_are_progressing(
+def test_tenancy_kinds_not_reconciled_yet_are_progressing(
     config_map: dict[str, str], kind: str
 ) -> None:
     assert health(config_map, tenancy.GROUP, obj(kind))[0] == "Progressing"
@@ -327,7 +327,7 @@ SEEN: Final = {"observedGeneration": 3}
 
 
 @pytest.mark.parametrize("kind", [gvk.kind for gvk in COSMOS])
-def test_cosmos_kinds_that_nobody_looked_at_yet(config_map: dict[str, str], kind: str) -> None:
+def test_cosmos_kinds_not_reconciled_yet(config_map: dict[str, str], kind: str) -> None:
     waits = ("Progressing", "Waiting for the manager")
     assert health(config_map, cosmos.GROUP, obj(kind)) == waits
     stale = obj(kind, status={"observedGeneration": 2, "phase": "Complete"})
@@ -346,7 +346,7 @@ def test_health_of_a_set_of_nodes_by_phase(
     assert said == (words.get(phase.value, "Progressing"), "Says so.")
 
 
-def test_a_blocked_rollout_says_what_it_waits_for(config_map: dict[str, str]) -> None:
+def test_a_blocked_rollout_reports_what_it_waits_for(config_map: dict[str, str]) -> None:
     rollout = {"outdated": 2, "blocked": "Node 3 is not in sync."}
     status = {**SEEN, "phase": "Progressing", "status": "Rolls.", "rollout": rollout}
     said = health(config_map, cosmos.GROUP, obj("CosmosFullNode", status=status))

@@ -197,7 +197,7 @@ def test_suites_are_those_of_systems() -> None:
     assert [folder for folder in audit.folders.values() if not folder.is_dir()] == []
 
 
-def test_nothing_is_exempt_that_is_not_granted_and_nothing_granted_is_nobodys() -> None:
+def test_nothing_is_exempt_that_is_not_granted_and_every_grant_has_an_owner() -> None:
     rights = shipped()
     assert rights >= NOT_REQUESTED
     assert set().union(*(share.rights for share in of_the_manager().shares())) == rights
@@ -284,7 +284,9 @@ class TestRuns:
         code, text = self.run(suite)
         assert code == 0, text
 
-    def test_a_whole_run_fails_for_a_right_that_nobody_used_and_names_it(self, suite: Path) -> None:
+    def test_a_whole_run_fails_for_a_right_that_was_not_used_and_names_it(
+        self, suite: Path
+    ) -> None:
         self.changed(suite, '("list", 200)', '("watch", 200)')
         code, text = self.run(suite)
         assert code == 1, text

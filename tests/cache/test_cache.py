@@ -341,7 +341,7 @@ class TestReads:
 
 class TestHandlers:
     @pytest.mark.criterion("RF-15")
-    async def test_a_late_handler_is_told_of_everything_once(
+    async def test_a_late_handler_receives_everything_once(
         self, client: Client, cache: Cache
     ) -> None:
         informer = cache.declare(CONFIG_MAP, labels="test").informer
@@ -375,7 +375,7 @@ class TestHandlers:
         assert len(state) == 250
 
     @pytest.mark.criterion("RF-17")
-    async def test_a_failing_handler_harms_nobody(self, client: Client, cache: Cache) -> None:
+    async def test_a_failing_handler_harms_no_other(self, client: Client, cache: Cache) -> None:
         informer = cache.declare(CONFIG_MAP).informer
         told = Told()
 
@@ -391,7 +391,7 @@ class TestHandlers:
         )
 
     @pytest.mark.criterion("RF-18")
-    async def test_a_removed_handler_is_told_nothing(self, client: Client, cache: Cache) -> None:
+    async def test_a_removed_handler_receives_nothing(self, client: Client, cache: Cache) -> None:
         informer = cache.declare(CONFIG_MAP, namespaces=["default"]).informer
         gone, stays = Told(), Told()
         registration = informer.add_handler(gone)
@@ -451,7 +451,7 @@ class TestHandlers:
     @pytest.mark.looptime
     @pytest.mark.criterion("RF-19")
     @pytest.mark.parametrize(("period", "seconds", "times"), [(100.0, 350.0, 3), (0.01, 3.5, 3)])
-    async def test_resync_tells_again_from_the_store(
+    async def test_resync_reports_again_from_the_store(
         self, period: float, seconds: float, times: int
     ) -> None:
         """On a virtual clock, without a server: see test_reflector for the peer."""
@@ -601,7 +601,7 @@ class TestDeclarations:
         await informer.wait_synced(60.0)
         assert cache.missing() == {}
 
-    async def test_waiting_in_vain_says_for_what(self, make_cache: MakeCache) -> None:
+    async def test_waiting_in_vain_reports_for_what(self, make_cache: MakeCache) -> None:
         async with Client.connect(Config(host="http://127.0.0.1:1")) as nowhere:
             cache = make_cache(live=nowhere)
             cache.declare(CONFIG_MAP)

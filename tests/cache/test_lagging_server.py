@@ -50,7 +50,7 @@ async def shown(cache: Cache, *names: str) -> None:
 
 
 @pytest.mark.criterion("RF-24")
-async def test_a_list_older_than_what_the_watch_has_told_is_refused(
+async def test_a_list_older_than_what_the_watch_has_reported_is_refused(
     environment: Environment, cache: Cache
 ) -> None:
     admin, proxy = environment.client("admin"), environment.proxy

@@ -337,7 +337,7 @@ def test_backoff_grows_with_jitter_and_resets_after_two_healthy_minutes() -> Non
 
 
 @pytest.mark.criterion("RF-07")
-async def test_what_vanished_during_a_disconnect_is_told_as_deleted(follow: Follow) -> None:
+async def test_what_vanished_during_a_disconnect_is_reported_as_deleted(follow: Follow) -> None:
     server = ScriptedServer(
         [[page(10, obj("a", 3), obj("b", 4))], [page(50, obj("b", 4))]], [[60.0, Expired("old")]]
     )
@@ -592,7 +592,7 @@ async def test_synced_means_that_the_first_list_went_through_store_and_handlers(
 
 
 @pytest.mark.criterion("RF-16")
-async def test_what_a_late_handler_is_told_comes_in_slices(follow: Follow) -> None:
+async def test_a_late_handler_is_called_in_slices(follow: Follow) -> None:
     objects = [obj(f"m{number:04}", 3) for number in range(2000)]
     watched = follow(ScriptedServer([[page(10, *objects)]], [[1e6]]))
     await watched.informer.wait_synced(60.0)
@@ -682,7 +682,7 @@ async def test_an_async_handler_is_refused(follow: Follow) -> None:
 
 
 @pytest.mark.criterion("RF-18")
-async def test_a_handler_removed_while_it_is_told_hears_no_more(follow: Follow) -> None:
+async def test_a_handler_removed_during_delivery_is_called_no_more(follow: Follow) -> None:
     objects = [obj(f"m{number:04}", 3) for number in range(2000)]
     watched = follow(
         ScriptedServer([[page(10, *objects)]], [[5.0, event("ADDED", obj("late", 11)), 1e6]])

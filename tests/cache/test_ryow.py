@@ -255,7 +255,9 @@ class TestLists:
         )
 
     @pytest.mark.criterion("RF-07")
-    def test_what_vanished_is_told_as_deleted_with_its_last_state(self, entry_of: EntryOf) -> None:
+    def test_what_vanished_is_reported_as_deleted_with_its_last_state(
+        self, entry_of: EntryOf
+    ) -> None:
         ledger, _ = ledger_of()
         take_over(ledger, [entry_of("a", uid="1", resourceVersion="5")], "5")
         (event,) = take_over(ledger, [], "9")

@@ -75,7 +75,7 @@ def test_there_are_as_many_hazards_as_the_readme_counts() -> None:
     assert not [line.id for line in lines if line.left_out]
 
 
-def test_the_documents_say_what_the_catalogues_say() -> None:
+def test_the_documents_match_the_catalogues() -> None:
     assert document.drift() == ""
 
 
@@ -113,7 +113,7 @@ def test_a_test_that_passed_and_failed_to_clean_up_has_failed() -> None:
     assert judge([CORE], record)[0].outcome is Outcome.FAILED
 
 
-def test_only_what_says_why_may_be_left_out_and_never_the_core() -> None:
+def test_only_what_gives_a_reason_may_be_left_out_and_never_the_core() -> None:
     assert not judge([PARITY], Record())[0].acceptable
     assert judge([LEFT_OUT], Record())[0].acceptable
     core = Requirement(id="XX-04", family="XX", priority=0, text="No.", left_out="Because.")

@@ -78,11 +78,11 @@ class TestPrecedence:
         config = await self.load(tmp_path, flag=flag, env=env, pod=pod, home=home)
         assert config.host == host
 
-    async def test_nothing_at_all_says_what_was_tried(self, tmp_path: Path) -> None:
+    async def test_nothing_at_all_reports_what_was_tried(self, tmp_path: Path) -> None:
         with pytest.raises(ConfigError, match=r"KUBECONFIG.*not a pod.*\.kube/config"):
             await self.load(tmp_path, flag=False, env=False, pod=False, home=False)
 
-    async def test_in_cluster_knows_namespace_and_token(self, tmp_path: Path) -> None:
+    async def test_in_cluster_reads_namespace_and_token(self, tmp_path: Path) -> None:
         config = await self.load(tmp_path, flag=False, env=False, pod=True, home=False)
         assert config.namespace == "pod-namespace"
         assert await config.auth.headers() == {"Authorization": "Bearer pod-token"}
@@ -305,7 +305,7 @@ class TestExec:
             ("print('{\"status\": {}}')", "neither token nor certificate"),
         ],
     )
-    async def test_failures_say_what_the_plugin_said(
+    async def test_failures_quote_the_plugin(
         self, tmp_path: Path, script: str, message: str
     ) -> None:
         with pytest.raises(AuthError, match=message):

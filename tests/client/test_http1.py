@@ -107,7 +107,7 @@ async def test_header_names_have_any_case_and_fields_may_come_twice() -> None:
     assert "x" not in headers
 
 
-async def test_head_has_no_body_whatever_its_length_says() -> None:
+async def test_head_has_no_body_whatever_its_length() -> None:
     async with (
         serving(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n") as server,
         transport(server) as client,
@@ -177,7 +177,7 @@ async def test_bytes_that_were_not_requested_end_the_connection() -> None:
 
 
 @pytest.mark.parametrize("ending", ["cancelled", "timed-out"])
-async def test_nobody_gets_the_answer_to_a_request_that_was_given_up(ending: str) -> None:
+async def test_the_answer_to_an_abandoned_request_reaches_no_other(ending: str) -> None:
     arrived = asyncio.Event()
     released = asyncio.Event()
 

@@ -52,7 +52,7 @@ def transport(
     return Transport(config, options, observer=observer, sleep=sleep, on_warning=on_warning)
 
 
-async def test_bodies_are_bytes_and_headers_say_who_asks() -> None:
+async def test_bodies_are_bytes_and_headers_name_the_caller() -> None:
     async with Peer(says({"kind": "X"})) as peer, transport(peer) as client:
         response = await client.request(
             "POST", "/api/v1/x", params={"labelSelector": "a in (b,c)"}, body=b'{"a":1}'
@@ -181,7 +181,7 @@ class TestNoAnswer:
             with pytest.raises(WriteOutcomeUnknown, match="no answer in time"):
                 await client.request("PATCH", "/x", body=b"{}", timeout=0.05)
 
-    async def test_a_closed_transport_says_so(self) -> None:
+    async def test_a_closed_transport_reports_it(self) -> None:
         async with Peer(says({})) as peer:
             client = transport(peer)
             await client.close()
@@ -253,7 +253,7 @@ async def test_an_answer_that_is_no_status_still_has_a_type_and_text() -> None:
         assert error.value.code == 418
 
 
-async def test_warnings_are_told_once_per_response() -> None:
+async def test_warnings_are_reported_once_per_response() -> None:
     told: list[str] = []
     header = '299 - "old \\"thing\\"", 299 - "second"'
     answer = says({}, headers={"Warning": header})

@@ -132,7 +132,7 @@ class TestErrors:
         assert [cause.field for cause in invalid.value.causes] == ["spec.size"]
         assert invalid.value.status()["code"] == 422
 
-    async def test_a_kind_nobody_serves(self, client: Client) -> None:
+    async def test_a_kind_that_no_server_has(self, client: Client) -> None:
         gadget = GroupVersionKind("nobody.example.com", "v1", "Gadget")
         with pytest.raises(NoKindMatch, match=r"Gadget.*CustomResourceDefinition"):
             await client.get(gadget, "a", namespace="default")

@@ -96,7 +96,7 @@ def test_what_is_not_plain_is_left_to_the_parser(data: bytes) -> None:
         (b"content-ENCODING: gzip\r\n", True),
     ],
 )
-def test_an_answer_says_whether_its_fields_ask_for_more(field: bytes, special: bool) -> None:
+def test_fields_of_an_answer_can_request_more(field: bytes, special: bool) -> None:
     found = whole_answer(STATUS + field + b"Content-Length: 0\r\n\r\n")
     assert found is not None
     assert found.special is special

@@ -44,7 +44,7 @@ def test_waits_shorter_than_a_run_are_waits_for_the_first_place() -> None:
     assert fairness(line).longest_to_median == 1
 
 
-def test_nobody_waited() -> None:
+def test_without_a_waiter() -> None:
     assert fairness([]) == Fairness()
     assert wait_of(TaskStatus()) is None
 

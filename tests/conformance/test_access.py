@@ -285,7 +285,7 @@ async def heeded(api: Api, verb: str, resource: str, group: str = "") -> None:
             pass
 
 
-async def test_nobody_grants_what_he_has_not(api: Api, alice: Api) -> None:
+async def test_no_grant_exceeds_the_rights_of_its_author(api: Api, alice: Api) -> None:
     """The escalation check, for roles and for bindings."""
     base = f"{RBAC}/namespaces/{api.namespace}"
     own = ("rbac.authorization.k8s.io", "roles rolebindings", "create update patch get")
@@ -376,7 +376,7 @@ async def test_defaults_of_bindings(api: Api) -> None:
     ]
 
 
-async def test_verbs_are_told_apart(api: Api, alice: Api) -> None:
+async def test_verbs_are_distinguished(api: Api, alice: Api) -> None:
     """watch, deletecollection and subresources are rights of their own."""
     await granted(api, ("", "configmaps", "list create delete"), ("", "secrets", "*"))
     await heeded(api, "watch", "secrets")

@@ -118,7 +118,7 @@ def patch(*operations: dict[str, Any]) -> dict[str, Any]:
     return {"allowed": True, "patchType": "JSONPatch", "patch": encoded}
 
 
-async def test_the_review_says_what_is_written(api: Api, hook: Hook) -> None:
+async def test_the_review_shows_what_is_written(api: Api, hook: Hook) -> None:
     await hook.install(api, VALIDATING, hook.config(api))
     await api.create(api.configmaps, configmap("a"))
     await api.merge(f"{api.configmaps}/a?dryRun=All", {"data": {"a": "2"}})

@@ -298,7 +298,9 @@ async def test_of_several_undeclared_fields_of_an_object_one_is_named(
         assert message.count(".spec.") == message.count(".metadata.") == 1
 
 
-async def test_an_undeclared_field_is_told_whatever_else_is_wrong(api: Api, shaped: str) -> None:
+async def test_an_undeclared_field_is_reported_whatever_else_is_wrong(
+    api: Api, shaped: str
+) -> None:
     path = f"{shaped}/s?fieldManager=m"
     wrong = shape("s", {"names": ["a", "a"], "bogus": 1, "ports": [{"port": 1}, {"port": 1}]})
     code, _, message = await api.fails("PATCH", path, wrong, APPLY)

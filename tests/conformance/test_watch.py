@@ -162,7 +162,7 @@ async def test_all_watchers_see_the_same(api: Api, widgets: str) -> None:
 
 @pytest.mark.embedded("a short buffer")
 @pytest.mark.parametrize("options", [ServerOptions(watch_buffer=5, tokens=TOKENS)])
-async def test_a_slow_watcher_is_cut_off_and_blocks_nobody(api: Api) -> None:
+async def test_a_slow_watcher_is_cut_off_and_blocks_no_other(api: Api) -> None:
     async with api.watch(f"{api.secrets}?watch=1") as slow:
         for index in range(40):
             await api.create(api.secrets, secret(f"a{index}", "eHh4" * 50_000))

@@ -165,7 +165,7 @@ async def test_a_sign_in_leads_to_this_server_only(console: Harness, target: str
         assert answer.headers["Location"] == "/"
 
 
-async def test_a_form_of_another_site_and_a_bad_token_sign_nobody_in(console: Harness) -> None:
+async def test_a_form_of_another_site_and_a_bad_token_open_no_session(console: Harness) -> None:
     for form, headers, status in (
         ({"token": ADMIN.token}, {"Sec-Fetch-Site": "cross-site"}, 403),
         ({"token": "who-is-this"}, {}, 401),

@@ -435,7 +435,7 @@ class Odd(Resource[OddSpec, OddStatus], group="builder.example.com", version="v1
     pass
 
 
-async def test_a_kind_with_a_field_that_cannot_be_read_is_told_when_the_controller_is_built(
+async def test_a_kind_with_a_field_that_cannot_be_read_is_reported_when_the_controller_is_built(
     config: Config,
 ) -> None:
     subject = make_manager(config)

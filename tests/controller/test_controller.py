@@ -297,7 +297,7 @@ async def test_a_timeout_of_the_reconciler_itself_is_not_counted_as_ours() -> No
         (ReconcileError("retry", result=Result(priority=50)), 50),
     ],
 )
-async def test_priority_is_kept_unless_the_result_says_otherwise(
+async def test_priority_is_kept_unless_the_result_differs(
     outcome: Exception | Result, expected: int
 ) -> None:
     seen: list[int] = []

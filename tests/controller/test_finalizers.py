@@ -54,7 +54,7 @@ def registry(log: list[str], **outcomes: str | Exception) -> Finalizers[Manifest
     return finalizers
 
 
-async def test_an_object_that_lives_gets_what_is_missing() -> None:
+async def test_a_live_object_gets_what_is_missing() -> None:
     log: list[str] = []
     finalizers = registry(log)
     obj = config_map("a", finalizers=["example.com/bucket"])

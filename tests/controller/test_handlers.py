@@ -121,7 +121,7 @@ class TestHandlers:
         event = CreateEvent(entry(ownerReferences=[owner("prod", version="v1", kind="Namespace")]))
         assert requests(intake, event, enqueue_owner(NAMESPACE)) == [Request("prod")]
 
-    async def test_an_owner_kind_nobody_knows_is_refused_at_once(self) -> None:
+    async def test_an_unknown_owner_kind_is_refused_at_once(self) -> None:
         with pytest.raises(ValueError, match="Resource class or a RESTMapping"):
             enqueue_owner(GroupVersionKind("example.com", "v1", "Widget"))
 

@@ -113,7 +113,7 @@ async def test_a_built_in_kind_is_known_by_its_text(api_config: Config) -> None:
         await eventually(client, "v1/ConfigMap", "a", {"kind": "ConfigMap"}, namespace="default")
 
 
-async def test_a_kind_that_only_the_server_knows_is_resolved_at_the_start() -> None:
+async def test_a_kind_that_only_the_server_has_is_resolved_at_the_start() -> None:
     async with Environment() as environment:
         await environment.install_crds(Planet)
         admin = environment.client("admin")

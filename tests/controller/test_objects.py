@@ -145,7 +145,9 @@ def test_an_object_reconciler_that_is_no_coroutine_function_is_refused() -> None
 # -- the logger of a request -------------------------------------------------------------------
 
 
-async def test_the_logger_of_a_request_says_controller_object_and_run(api_config: Config) -> None:
+async def test_the_logger_of_a_request_reports_controller_object_and_run(
+    api_config: Config,
+) -> None:
     logs: list[MutableMapping[str, Any]]
     with capture_logs() as logs:
         subject, runs = make_manager(api_config), Recorder()

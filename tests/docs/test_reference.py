@@ -25,14 +25,14 @@ def test_every_package_has_a_page_with_its_names_and_options(package: str) -> No
     assert reference.filled(page) == page, "run `make generate`"
 
 
-def test_options_are_told_with_their_defaults_and_meaning() -> None:
+def test_options_are_listed_with_their_defaults_and_meaning() -> None:
     page = (reference.PAGES / "manager.md").read_text()
     told = re.search(r"\| `graceful_shutdown_timeout` \| `10.0` \| (.+) \|", page)
     assert told is not None
     assert told[1].startswith("Seconds that reconciles in progress get")
 
 
-def test_a_name_that_says_nothing_of_itself_is_refused() -> None:
+def test_a_name_without_meaning_is_refused() -> None:
     package = ModuleType("package")
     package.__dict__.update(silent=lambda: None, __all__=["silent"])
     with pytest.raises(reference.Undocumented, match=r"package\.silent has no docstring"):

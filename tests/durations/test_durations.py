@@ -93,7 +93,7 @@ def test_the_file_is_sorted_and_read_as_it_was_written(tmp_path: Path) -> None:
     assert place.read_text().count("\n") == 9
 
 
-def test_the_kept_file_knows_most_files_of_tests() -> None:
+def test_the_kept_file_lists_most_files_of_tests() -> None:
     files = {str(path.relative_to(ROOT)) for path in (ROOT / "tests").rglob("test_*.py")}
     assert len(files & kept().files.keys()) > len(files) / 2, "make test TESTS=all durations"
 

@@ -78,7 +78,7 @@ async def test_a_closed_fence_refuses_writes_with_and_without_body_and_lets_read
     assert written(environment) == [("create", 201), ("delete", 200)]
 
 
-async def test_a_write_that_is_to_be_repeated_asks_again(environment: Environment) -> None:
+async def test_a_write_that_is_to_be_repeated_is_counted_again(environment: Environment) -> None:
     gate = Gate()
 
     async def close_meanwhile(_: float) -> None:
@@ -92,7 +92,7 @@ async def test_a_write_that_is_to_be_repeated_asks_again(environment: Environmen
     assert written(environment) == [("create", 429)]
 
 
-async def test_a_write_that_waited_for_others_asks_when_its_turn_comes(
+async def test_a_write_that_waited_is_checked_when_its_turn_comes(
     environment: Environment,
 ) -> None:
     gate = Gate()

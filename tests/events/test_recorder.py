@@ -169,7 +169,7 @@ async def test_recording_never_waits(config: Config) -> None:
         assert drops.counts["stopped"] == 1000
 
 
-async def test_an_object_that_does_not_say_what_it_is_is_refused(client: Client) -> None:
+async def test_an_object_without_kind_is_refused(client: Client) -> None:
     recorder = EventRecorder(client, "tests")
     with pytest.raises(ValueError, match="apiVersion, kind and name"):
         recorder.event({"metadata": {}}, "Normal", "Ready", "Reconcile", "")

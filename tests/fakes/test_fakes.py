@@ -133,7 +133,9 @@ class TestFinalizers:
 
 @pytest.mark.criterion("FK-03")
 class TestStatus:
-    async def test_it_is_apart_where_the_kind_says_so(self, client: Client, widgets: None) -> None:
+    async def test_it_is_apart_where_the_kind_defines_it(
+        self, client: Client, widgets: None
+    ) -> None:
         both: Manifest = {"spec": {"size": 1}, "status": {"ready": True}}
         created = await client.create(widget(**both))
         assert "status" not in created

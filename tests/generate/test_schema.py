@@ -323,7 +323,7 @@ class TestDefaults:
         assert field_schema(list[str], default=["a"])["default"] == ["a"]
         assert field_schema(Duration, default=timedelta(minutes=1))["default"] == "1m0s"
 
-    def test_an_empty_list_or_map_says_nothing(self) -> None:
+    def test_an_empty_list_or_map_has_no_meaning(self) -> None:
         assert "default" not in field_schema(list[str], default=[])
         assert "default" not in field_schema(dict[str, str], default={})
 

@@ -125,7 +125,7 @@ def test_a_manager_of_some_namespaces_gets_its_rights_there_alone() -> None:
     assert [key for key in found if key[0] is None] == [(None, "", "nodes")]
 
 
-def test_a_setup_that_needs_an_api_server_is_an_error_that_says_so() -> None:
+def test_a_setup_that_needs_an_api_server_is_an_error_with_a_clear_message() -> None:
     async def reads(manager: Manager) -> None:
         await manager.live_client.get(CONFIG_MAP, "settings", namespace="default")
 

@@ -31,7 +31,7 @@ def test_a_configuration_of_each_sort_with_sorted_webhooks() -> None:
     ]
 
 
-def test_a_webhook_says_what_it_wants() -> None:
+def test_a_webhook_reports_what_it_wants() -> None:
     entry = hook(verbs=("create",), timeout_seconds=5, match_conditions=({"name": "n"},)).entry()
     assert entry["rules"][0]["operations"] == ["CREATE"]
     assert entry["clientConfig"]["service"] == {

@@ -59,7 +59,7 @@ def test_the_newest_supported_release_in_the_cache_is_used(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("release", ["", "v1.26.9"], ids=["none", "not supported"])
-def test_without_one_and_without_a_network_it_says_so_and_builds_nothing(
+def test_without_one_and_without_a_network_it_reports_it_and_builds_nothing(
     tmp_path: Path, release: str
 ) -> None:
     if release:

@@ -151,7 +151,7 @@ def test_who_is_not_root_uses_sudo(machine: Machine) -> None:
     assert result.returncode == 1
 
 
-def test_without_root_and_sudo_it_says_what_to_install(machine: Machine) -> None:
+def test_without_root_and_sudo_it_reports_what_to_install(machine: Machine) -> None:
     machine.has("apt-get", APT_GET)
     machine.has("id", "#!/bin/bash\necho 1000\n")
     result = machine.setup(PYTHON="python3.11")
@@ -160,7 +160,7 @@ def test_without_root_and_sudo_it_says_what_to_install(machine: Machine) -> None
     assert machine.installed == ""
 
 
-def test_where_there_is_no_debian_it_says_what_is_missing(machine: Machine) -> None:
+def test_where_there_is_no_debian_it_reports_what_is_missing(machine: Machine) -> None:
     result = machine.setup(PYTHON="python3.11")
     assert result.returncode == 1
     assert "no Python 3.11 or newer with venv" in result.stderr
@@ -184,7 +184,7 @@ def test_an_environment_that_was_half_made_is_made_anew(machine: Machine) -> Non
     assert (machine.venv / "pyvenv.cfg").exists()
 
 
-def test_without_network_it_says_what_to_do(machine: Machine) -> None:
+def test_without_network_it_reports_what_to_do(machine: Machine) -> None:
     (machine.folder / "checkout" / "requirements.lock").write_text(locked("iniconfig"))
     result = machine.setup(PYTHON=PYTHON, PIP_NO_INDEX="1")
     assert result.returncode != 0

@@ -45,7 +45,7 @@ def listed() -> set[str]:
     }
 
 
-def test_every_new_test_asserts_something_or_says_what_it_waits_for() -> None:
+def test_every_new_test_asserts_something_or_reports_what_it_waits_for() -> None:
     new = sorted(listed() - set(json.loads(BASELINE.read_text())))
     assert not new, "add an assert, or a docstring: Waits for WHAT, at most N s."
 

@@ -227,7 +227,7 @@ def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def test_image_and_alerts_say_what_the_values_do(rendered: Rendered) -> None:
+def test_image_and_alerts_match_the_values(rendered: Rendered) -> None:
     digest = "sha256:" + "0" * 64
     found = rendered({**EVERYTHING, "image": {"repository": "r.example.com/m", "digest": digest}})
     (deployment,) = (each for each in found if each["kind"] == "Deployment")

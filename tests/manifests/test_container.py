@@ -76,7 +76,7 @@ def command(image: Stage, *arguments: str) -> list[str]:
 
 
 @pytest.mark.criterion("container")
-def test_it_runs_as_nobody_in_particular(image: Stage) -> None:
+def test_it_runs_as_an_unprivileged_user(image: Stage) -> None:
     assert (image.user, image.group) == (USER, USER)
     users = [rest for step, rest in steps((ROOT / "Dockerfile").read_text()) if step == "USER"]
     assert users == [f"{USER}:{USER}"] * 2  # the build as well

@@ -217,7 +217,7 @@ async def test_the_real_server_takes_every_object(
 
 
 @pytest.mark.criterion("kustomize")
-async def test_a_current_server_knows_every_field(tmp_path: Path) -> None:
+async def test_a_current_server_has_every_field(tmp_path: Path) -> None:
     """Strict validation refuses what a schema does not have: a slip of the pen does not pass."""
     async with Environment(folder=tmp_path) as environment:
         client = environment.client("admin")
@@ -234,7 +234,7 @@ async def test_a_current_server_knows_every_field(tmp_path: Path) -> None:
 
 
 @pytest.mark.criterion("kustomize")
-def test_webhooks_are_called_what_the_manager_is_told() -> None:
+def test_webhooks_have_the_names_that_the_manager_is_given() -> None:
     made = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("with-webhooks")}
     deployment = made["Deployment", "ctrlruntime-controller-manager"]
     arguments = deployment["spec"]["template"]["spec"]["containers"][0]["args"]

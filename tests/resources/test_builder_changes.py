@@ -72,7 +72,7 @@ class TestANewBuilder:
         assert not found.held
         assert [update.reason for update in found.updates] == [Reason.REVISION]
 
-    def test_is_not_told_of_where_no_inputs_were_recorded(self) -> None:
+    def test_is_not_reported_where_no_inputs_were_recorded(self) -> None:
         found = differences([pod(1, "app:2", inputs="new")], [existing(pod(1))])
         assert [update.reason for update in found.updates] == [Reason.REVISION]
 
@@ -89,6 +89,6 @@ class TestANewBuilder:
         assert [update.reason for update in found.updates] == [Reason.ADOPTION]
 
 
-def test_inputs_are_told_apart_whatever_the_order_of_keys() -> None:
+def test_inputs_are_distinguished_whatever_the_order_of_keys() -> None:
     assert inputs_of({"a": 1, "b": 2}, "v") == inputs_of({"b": 2, "a": 1}, "v")
     assert len({inputs_of(1), inputs_of("1"), inputs_of(1, None), inputs_of([1])}) == 4

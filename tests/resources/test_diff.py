@@ -90,7 +90,7 @@ def test_another_content_is_another_revision() -> None:
 
 
 @pytest.mark.criterion("drift")
-def test_a_field_lost_to_somebody_else_is_drift() -> None:
+def test_a_field_lost_to_another_manager_is_drift() -> None:
     lost = stored(desired(), managedFields=[])
     assert reasons(lost, wanted=desired()) == [Reason.DRIFT]
 
@@ -139,7 +139,7 @@ def test_a_changed_policy_renews_the_record() -> None:
 
 
 @pytest.mark.criterion("restore-from-backup")
-def test_our_key_under_a_uid_that_no_longer_lives_is_adopted() -> None:
+def test_our_key_under_a_uid_that_no_longer_exists_is_adopted() -> None:
     former = Owner(gvk=OWNER.gvk, namespace="ns", name="acme", uid="uid-0")
     restored = stored(desired(), owner=former, ownerReferences=[])
     assert reasons(restored, wanted=desired()) == [Reason.ADOPTION]
@@ -155,7 +155,7 @@ def test_a_live_owner_of_another_uid_is_a_conflict_and_never_deleted() -> None:
 
 
 @pytest.mark.criterion("ownership")
-def test_an_object_nobody_recorded_is_foreign() -> None:
+def test_an_object_without_a_record_is_foreign() -> None:
     entry = DECODER.decode(
         orjson.dumps(
             {"metadata": {"name": "a", "namespace": "ns", "uid": "x", "resourceVersion": "1"}}

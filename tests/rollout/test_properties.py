@@ -297,7 +297,7 @@ def test_a_wave_keeps_its_size_while_members_become_unfit_and_fit_again(
         assert len(run.changed()) <= share
 
 
-def test_an_unfit_member_waits_and_says_why() -> None:
+def test_an_unfit_member_waits_and_reports_why() -> None:
     members = fleet(2)
     members["m0"] = replace(members["m0"], health=Health.FAILED, unfit="it is not healthy")
     decision = decide("v2", list(members.values()), Strategy(), START)

@@ -67,7 +67,7 @@ def test_health_lost_within_the_soak_returns_exactly_the_changed_members(
 
 @settings(max_examples=40)
 @given(SIZES, SEEDS, DELAYS)
-def test_health_lost_after_the_soak_returns_nobody(size: int, seed: int, delay: int) -> None:
+def test_health_lost_after_the_soak_returns_no_member(size: int, seed: int, delay: int) -> None:
     members = fleet(size)
     run = Simulation(
         members, strategy(skew=16), "v2", seed=seed, delay=delay, sick=frozenset(members)

@@ -94,7 +94,7 @@ def test_what_is_no_window_names_its_field(
         parse_window(schedule, duration, zone)
 
 
-def test_changes_wait_for_the_window_and_say_when_it_opens() -> None:
+def test_changes_wait_for_the_window_and_report_when_it_opens() -> None:
     strategy = Strategy(windows=(parse_window("0 2 * * *", HOUR, "Europe/Berlin"),))
     members = list(fleet(3, failed=1).values())
     closed = decide("v2", members, strategy, at("2026-10-25T03:00"))

@@ -196,7 +196,7 @@ async def test_h_a5_tenants_made_by_hand_are_counted_apart(tmp_path: Path) -> No
         (Counts(3, 3, 0, 2), None, True, "NotRolledOut"),
     ],
 )
-def test_h_a5_what_applied_says(
+def test_h_a5_what_applied_reports(
     counts: Counts, missing: int | None, before: bool, expected: str
 ) -> None:
     previous = TenantTemplateStatus()

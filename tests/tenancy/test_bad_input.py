@@ -161,7 +161,7 @@ async def test_a_manifest_that_a_row_makes_wrong_fails_alone(harness: TenancyHar
 
 
 @pytest.mark.criterion("bad-template")
-async def test_a_kind_known_from_elsewhere_that_the_server_lacks_holds_nobody_up(
+async def test_a_kind_known_from_elsewhere_that_the_server_lacks_blocks_no_other(
     harness: TenancyHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Built-in kinds need no discovery, and an older server does not have them all."""
@@ -280,7 +280,7 @@ async def test_rows_that_cannot_be_tenants_are_counted_and_named(harness: Tenanc
 @pytest.mark.criterion("bad-rows")
 @pytest.mark.matrix
 @pytest.mark.criterion("FAULT-B11")
-async def test_two_rows_that_want_one_name_are_told_and_the_first_keeps_it(
+async def test_two_rows_that_want_one_name_are_reported_and_the_first_keeps_it(
     harness: TenancyHarness,
 ) -> None:
     fleet = await Fleet.make(harness)
@@ -394,7 +394,7 @@ async def put_schema(
 
 
 @pytest.mark.criterion("unreadable")
-async def test_a_registry_that_cannot_be_read_stops_nobody(harness: TenancyHarness) -> None:
+async def test_a_registry_that_cannot_be_read_stops_no_other(harness: TenancyHarness) -> None:
     fleet = await Fleet.make(harness)
     fleet.row("a")
     await fleet.registry()
@@ -431,7 +431,7 @@ async def test_a_registry_that_cannot_be_read_stops_nobody(harness: TenancyHarne
     ],
     ids=["no-database", "no-time", "for-ever"],
 )
-async def test_what_no_rule_of_the_definition_kept_out_is_told_and_not_tried(
+async def test_what_no_rule_of_the_definition_kept_out_is_reported_and_not_tried(
     harness: TenancyHarness, source: dict[str, Any], word: str
 ) -> None:
     fleet = await Fleet.make(harness)
@@ -477,7 +477,7 @@ async def test_a_template_that_cannot_be_read_keeps_its_tenants_and_stops_no_oth
 
 
 @pytest.mark.criterion("unreadable")
-async def test_a_tenant_that_cannot_be_read_says_so_and_can_be_deleted(
+async def test_a_tenant_that_cannot_be_read_reports_it_and_can_be_deleted(
     harness: TenancyHarness,
 ) -> None:
     fleet = await Fleet.make(harness)
@@ -721,7 +721,7 @@ async def test_a_table_that_vanishes_and_a_database_that_dies_lose_nothing(
 
 @pytest.mark.criterion("bad-database")
 @pytest.mark.matrix
-async def test_a_query_that_fails_for_its_own_reasons_says_so(harness: TenancyHarness) -> None:
+async def test_a_query_that_fails_for_its_own_reasons_reports_it(harness: TenancyHarness) -> None:
     fleet = await Fleet.make(harness)
     fleet.row("a")
     broken = "SELECT uid, url, active, json_extract('{', '$') AS plan FROM tenants"

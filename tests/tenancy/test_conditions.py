@@ -131,7 +131,9 @@ async def test_a_tenant_starts_gets_ready_declines_and_recovers(harness: Tenancy
 
 @pytest.mark.criterion("failures-conflicts")
 @pytest.mark.criterion("FAULT-B33")
-async def test_failures_and_conflicts_of_a_tenant_are_told_apart(harness: TenancyHarness) -> None:
+async def test_failures_and_conflicts_of_a_tenant_are_distinguished(
+    harness: TenancyHarness,
+) -> None:
     fleet = await Fleet.make(harness)
     foreign = {"name": "a-cm", "namespace": fleet.namespace}
     theirs = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": foreign, "data": {"k": "theirs"}}
@@ -178,7 +180,7 @@ async def test_failures_and_conflicts_of_a_tenant_are_told_apart(harness: Tenanc
 
 
 @pytest.mark.criterion("degraded-reasons")
-async def test_a_tenant_that_cannot_be_worked_on_says_why(harness: TenancyHarness) -> None:
+async def test_a_tenant_that_cannot_be_worked_on_reports_why(harness: TenancyHarness) -> None:
     """Tenants made by hand, since registries make none that are wrong in themselves."""
     fleet = await Fleet.make(harness)
     known = {"uid": "x", "templateRef": "none"}
@@ -229,7 +231,7 @@ async def test_a_tenant_that_cannot_be_worked_on_says_why(harness: TenancyHarnes
 
 
 @pytest.mark.criterion("registry-ready")
-async def test_a_registry_says_what_is_wrong_with_its_source(harness: TenancyHarness) -> None:
+async def test_a_registry_reports_what_is_wrong_with_its_source(harness: TenancyHarness) -> None:
     fleet = await Fleet.make(harness)
     fleet.rows("a", "b", "c")
     fleet.row("off", active=0)
@@ -334,7 +336,7 @@ async def test_a_registry_counts_rows_that_are_wrong_and_deletions_that_wait(
 
 @pytest.mark.criterion("template-conditions")
 @pytest.mark.criterion("FAULT-B31")
-async def test_a_template_says_whether_it_can_be_used_and_how_far_it_is(
+async def test_a_template_reports_whether_it_can_be_used_and_how_far_it_is(
     harness: TenancyHarness,
 ) -> None:
     fleet = await Fleet.make(harness)

@@ -267,7 +267,7 @@ async def test_own_writes_that_are_seen_late_are_not_repeated(
         pytest.param("*s", id="all"),
     ],
 )
-async def test_a_fleet_lives_from_answers_where_no_event_comes(
+async def test_a_fleet_is_driven_by_answers_where_no_event_comes(
     harness: TenancyHarness, calm_unordered: Ending, resource: str
 ) -> None:
     """Told alone: an answer that comes after a later event of another fleet, by the same watch, is old news.

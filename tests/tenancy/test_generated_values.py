@@ -135,7 +135,7 @@ async def test_values_that_are_lost_are_not_drawn_anew_unless_that_is_accepted(
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_a_secret_of_somebody_else_under_the_name_is_not_touched(
+async def test_a_foreign_secret_of_that_name_is_not_touched(
     harness: TenancyHarness,
 ) -> None:
     fleet = await Fleet.make(harness)

@@ -93,7 +93,7 @@ async def test_a_kind_without_a_grant_is_named_with_the_role_to_add(
 
 
 @pytest.mark.criterion("grants")
-async def test_of_many_tenants_one_asks_again_for_a_right_to_write(harness: TenancyHarness) -> None:
+async def test_of_many_tenants_one_retries_for_a_right_to_write(harness: TenancyHarness) -> None:
     fleet = await Fleet.make(harness)
     names = [f"t{number}" for number in range(12)]
     fleet.rows(*names)

@@ -125,7 +125,7 @@ async def test_a_tenant_that_has_its_resources_runs_no_hook_that_comes_before_th
     assert await fleet.get(JOB, "a-late") is None
 
 
-async def test_a_hook_that_fails_stops_the_deletion_and_says_how_to_go_on(
+async def test_a_hook_that_fails_stops_the_deletion_and_reports_how_to_go_on(
     harness: TenancyHarness,
 ) -> None:
     fleet = await made(harness, hook("BeforeDelete", "backup"), hook("AfterDelete", "report"))
@@ -271,7 +271,7 @@ async def test_the_hooks_of_a_tenant_that_goes_are_those_of_its_own_spec(
     await fleet.gone(Tenant, "a-app")
 
 
-async def test_somebody_elses_job_under_the_name_is_neither_run_nor_removed(
+async def test_a_foreign_job_under_the_name_is_neither_run_nor_removed(
     harness: TenancyHarness,
 ) -> None:
     fleet = await Fleet.make(harness)

@@ -101,7 +101,7 @@ def test_what_is_not_supported_is_refused_by_name(path: str, words: str) -> None
 
 
 @pytest.mark.criterion("IGNORE-DRIFT")
-def test_drift_is_told_the_paths_as_it_names_them() -> None:
+def test_drift_is_reported_the_paths_as_it_names_them() -> None:
     desired = workload(1, app="1", sidecar="2")
     paths = ["$.spec.replicas", "$.spec.containers[*].resources", "$.gone"]
     assert drift_paths(desired, paths) == (

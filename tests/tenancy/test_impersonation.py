@@ -101,7 +101,7 @@ SETTINGS = config_map("cm", "{{ .uid }}-cm", {"plan": "{{ .planId }}"})
 
 
 @pytest.mark.criterion("impersonation")
-async def test_what_is_missing_is_told_step_by_step_and_wakes_by_itself(
+async def test_what_is_missing_is_reported_step_by_step_and_wakes_by_itself(
     harness: TenancyHarness,
 ) -> None:
     fleet = await shop(harness, "a", configMaps=[SETTINGS])
@@ -211,7 +211,7 @@ async def test_the_account_can_do_less_than_the_manager_and_no_more(
 
 
 @pytest.mark.criterion("impersonation")
-async def test_a_tenant_whose_account_may_not_delete_waits_and_says_so(
+async def test_a_tenant_whose_account_may_not_delete_waits_and_reports_it(
     harness: TenancyHarness,
 ) -> None:
     fleet = await shop(harness, "a", configMaps=[SETTINGS])

@@ -6,7 +6,9 @@ from ctrlruntime.cache.cache import CacheOptions
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 
-async def test_a_resource_outside_the_watched_namespaces_fails_and_says_so(tmp_path: Path) -> None:
+async def test_a_resource_outside_the_watched_namespaces_fails_and_reports_it(
+    tmp_path: Path,
+) -> None:
     async with TenancyHarness.start(tmp_path, manager=False) as harness:
         harness.cache = CacheOptions(namespaces=(harness.namespace,))
         await harness.start_manager()

@@ -176,7 +176,7 @@ def test_a_servers_message_is_cleared_of_everything_it_may_quote() -> None:
 
 
 @pytest.mark.criterion("RESOURCE-PHASES")
-def test_each_resource_has_a_phase_and_says_what_it_waits_for() -> None:
+def test_each_resource_has_a_phase_and_reports_what_it_waits_for() -> None:
     outcomes = [
         one(State.READY, "available"),
         one(State.WAITING, "progressing"),

@@ -98,7 +98,7 @@ class Woken:
         self.events = OwnEvents(lambda tenant, _reason: self.tenants.append(tenant))
 
 
-def test_the_state_that_the_pass_goes_on_with_wakes_nobody() -> None:
+def test_the_state_that_the_pass_goes_on_with_wakes_no_controller() -> None:
     woken = Woken()
     with woken.events.of(TENANT) as own:
         own.begin(DESIRED)

@@ -273,7 +273,7 @@ def test_a_fifth_may_go_at_once_and_always_one_row(total: int, gone: int, remove
 
 
 @pytest.mark.criterion("GUARD-TEMPLATE")
-def test_a_template_that_goes_takes_its_tenants_whatever_the_guard_says() -> None:
+def test_a_template_that_goes_takes_its_tenants_whatever_the_guard_permits() -> None:
     made = plan(reading("a", "b"), [WEB], fleet(["a", "b"], WEB, API))
     assert [(item.name, item.reason) for item in made.deletes] == [
         ("a-api", DeleteReason.TEMPLATE_GONE),

@@ -224,7 +224,7 @@ async def test_h_a3_a_renamed_resource_stays_until_its_replacement_is_ready(
 
 
 @pytest.mark.criterion("H-A3")
-async def test_h_a3_when_both_cannot_exist_the_old_one_stays_and_the_status_says_so(
+async def test_h_a3_when_both_cannot_exist_the_old_one_stays_and_the_status_reports_it(
     harness: TenancyHarness,
 ) -> None:
     """Two Services want one node port: the server refuses the second. Deleting the first lets it in."""
@@ -277,7 +277,7 @@ async def test_h_a6_a_stuck_deletion_names_object_finalizer_and_time(
 
 @pytest.mark.criterion("H-A6")
 @pytest.mark.criterion("FAULT-B9")
-async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(harness: TenancyHarness) -> None:
+async def test_h_a6_a_tenant_that_cannot_go_reports_what_holds_it(harness: TenancyHarness) -> None:
     await template(harness, config_map("cm", "{{ .uid }}-cm"))
     await harness.ready(TENANT)
     await hold(harness, "a-cm", [SLOW])
@@ -290,7 +290,7 @@ async def test_h_a6_a_tenant_that_cannot_go_says_what_holds_it(harness: TenancyH
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_says_so(
+async def test_h_a6_a_kind_that_cannot_be_read_holds_the_tenant_and_reports_it(
     harness: TenancyHarness,
 ) -> None:
     """Whether its objects are gone is unknown: the tenant waits, and nothing is forgotten."""

@@ -362,7 +362,7 @@ def test_h_a2_where_all_is_wanted_by_a_tenant_that_stays_nothing_is_decided(
 
 @pytest.mark.criterion("H-A6")
 @given(spec=wishes, items=objects, applied=applied_keys)
-def test_h_a6_what_waits_says_why_and_carrying_out_comes_to_an_end(
+def test_h_a6_what_waits_reports_why_and_carrying_out_comes_to_an_end(
     spec: Wanted, items: list[LiveObject], applied: list[ResourceKey]
 ) -> None:
     """Objects that are deleted go, those that are released carry the mark: nothing is left to do."""

@@ -158,7 +158,7 @@ OWNED = ("ctrlruntime.dev/owner", "ctrlruntime.dev/owner-uid", "ctrlruntime.dev/
 ID = "tenancy.ctrlruntime.dev/resource-id"
 
 
-def test_a_registry_says_which_column_is_which_variable(tmp_path: Path) -> None:
+def test_a_registry_reports_which_column_is_which_variable(tmp_path: Path) -> None:
     row = write(tmp_path / "row.yaml", ROW)
     arguments: list[str | Path] = [
         "-f",

@@ -347,7 +347,7 @@ def test_labels_and_annotations_merge_and_name_and_namespace_stay_unless_given()
         ('{{ printf "%y" 1 }}', "verb %y"),
     ],
 )
-def test_every_error_says_what_is_wrong(text: str, message: str) -> None:
+def test_every_error_reports_what_is_wrong(text: str, message: str) -> None:
     with pytest.raises(TemplateError) as caught:
         rendered(text)
     assert any(part in str(caught.value) for part in message.split("|"))

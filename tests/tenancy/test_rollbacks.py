@@ -146,7 +146,9 @@ async def test_health_lost_within_the_soak_returns_the_tenants_of_a_complete_rol
     assert await updated(fleet, "two") == set(NAMES)
 
 
-async def test_an_irreversible_change_holds_and_the_status_says_so(harness: TenancyHarness) -> None:
+async def test_an_irreversible_change_holds_and_the_status_reports_it(
+    harness: TenancyHarness,
+) -> None:
     fleet = await soaking(harness, irreversible=True)
     before = await generations(fleet)
     await lose(fleet, "c")

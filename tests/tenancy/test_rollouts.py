@@ -113,7 +113,7 @@ async def test_a_fix_of_failed_tenants_does_not_wait_for_the_budget(
     assert await updated(fleet, "three") == set(NAMES)
 
 
-async def test_a_paused_rollout_changes_nobody_until_it_goes_on(harness: TenancyHarness) -> None:
+async def test_a_paused_rollout_changes_no_member_until_it_goes_on(harness: TenancyHarness) -> None:
     fleet = await make(harness)
     await put(fleet, content("two"), pause=True)
     paused = await status(fleet, lambda seen: seen.phase == "Paused")

@@ -141,7 +141,7 @@ async def test_a_value_is_in_its_secrets_and_nowhere_else(
 
 
 @pytest.mark.criterion("sensitive")
-async def test_the_servers_refusal_is_told_without_the_value_it_quotes(
+async def test_the_servers_refusal_is_reported_without_the_value_it_quotes(
     harness: TenancyHarness, capfd: pytest.CaptureFixture[str]
 ) -> None:
     value, number = "pass word-8899", "001771239466"
@@ -227,7 +227,7 @@ async def test_the_secret_is_put_back_and_goes_when_it_is_not_needed(
 
 @pytest.mark.criterion("sensitive")
 @pytest.mark.parametrize("late", [1, 2])
-async def test_the_secret_is_put_back_whichever_watch_tells_last(
+async def test_the_secret_is_put_back_whichever_watch_reports_last(
     harness: TenancyHarness, late: int
 ) -> None:
     """Its values are watched, and with all Secrets its owner: the two streams know no order."""

@@ -206,7 +206,7 @@ async def test_a_notification_leads_to_the_tenants_of_new_rows(
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.criterion("DB-REPLICA")
-async def test_a_registry_says_that_its_replica_lags_and_removes_nothing(
+async def test_a_registry_reports_that_its_replica_lags_and_removes_nothing(
     harness: TenancyHarness, database: PostgreSQLDatabase, postgres: Postgres, replica: Postgres
 ) -> None:
     fleet = await Fleet.make(harness)

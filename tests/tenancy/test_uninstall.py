@@ -188,7 +188,7 @@ async def test_h_a9_a_registry_can_go_and_leave_its_tenants(harness: TenancyHarn
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_registry_says_which_paused_tenant_it_waits_for(
+async def test_h_a6_a_registry_reports_which_paused_tenant_it_waits_for(
     harness: TenancyHarness,
 ) -> None:
     patch: Manifest = {"metadata": {"annotations": {"ctrlruntime.dev/paused": "true"}}}
@@ -209,7 +209,9 @@ async def test_h_a6_a_registry_says_which_paused_tenant_it_waits_for(
 
 
 @pytest.mark.criterion("H-A6")
-async def test_h_a6_a_row_that_waits_behind_a_stuck_tenant_says_so(harness: TenancyHarness) -> None:
+async def test_h_a6_a_row_that_waits_behind_a_stuck_tenant_reports_it(
+    harness: TenancyHarness,
+) -> None:
     held: Manifest = {"metadata": {"finalizers": ["example.com/slow"]}}
     await harness.client.patch(
         CONFIG_MAP, "a-cm", held, namespace=harness.namespace, type=PatchType.MERGE

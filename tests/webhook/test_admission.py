@@ -319,7 +319,7 @@ async def test_nothing_stands_in_the_way_of_the_last_finalizer() -> None:
 
 
 @pytest.mark.criterion("WH-05")
-async def test_a_mistake_in_a_handler_is_a_500_and_the_server_lives() -> None:
+async def test_a_mistake_in_a_handler_is_a_500_and_the_server_goes_on() -> None:
     async with posting(both) as client:
         answer = await client.post(VALIDATE, review(SITES.manifest(title="crash", tier="small")))
         assert answer.code == 500
@@ -450,7 +450,7 @@ async def test_every_request_is_counted_once_and_none_stays_in_flight() -> None:
         assert client.sample("webhook_latency_seconds_count", webhook="/slow") == 4
 
 
-async def test_nobody_waits_longer_than_the_api_server_does() -> None:
+async def test_no_wait_is_longer_than_the_api_server_does() -> None:
     class Hanging:
         async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
             await asyncio.Event().wait()

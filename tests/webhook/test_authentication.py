@@ -34,7 +34,7 @@ def review(token: str, version: str = "v1") -> Json:
 
 @pytest.mark.criterion("WH-14")
 @pytest.mark.parametrize("version", ["v1", "v1beta1"])
-async def test_a_token_is_somebodys_or_nobodys(version: str) -> None:
+async def test_a_token_has_an_owner_or_is_unknown(version: str) -> None:
     async with posting(fill) as client:
         good = await client.post("/authenticate", review("good", version))
         assert (good.code, good.body) == (

@@ -128,7 +128,7 @@ def test_a_set_survives_its_secret(clock: Clock) -> None:
     assert made(clock, again) is again
 
 
-def test_a_secret_that_does_not_fit_together_is_told_without_its_content(clock: Clock) -> None:
+def test_a_secret_that_does_not_fit_together_is_reported_without_its_content(clock: Clock) -> None:
     one, other = made(clock).data(), made(clock).data()
     wrong: list[tuple[Any, str]] = [
         (None, "no ca.crt"),

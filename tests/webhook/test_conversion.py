@@ -77,7 +77,7 @@ async def test_one_object_that_cannot_be_converted_fails_all_with_its_message() 
 
 
 @pytest.mark.criterion("WH-08")
-async def test_a_mistake_in_a_conversion_is_counted_and_says_nothing() -> None:
+async def test_a_mistake_in_a_conversion_is_counted_and_reports_nothing() -> None:
     async with posting(fill) as client:
         answer = await client.post("/convert", conversion_review([old("a", "crash")], V1))
         assert answer.response["result"] == {

@@ -30,7 +30,7 @@ OPTIONS = AdmissionOptions(
 SITES = websites(options=OPTIONS)
 
 
-def test_a_class_says_all_that_a_configuration_needs() -> None:
+def test_a_class_reports_all_that_a_configuration_needs() -> None:
     mutating, validating = webhook_configurations(webhooks_of(SITES.current))
     (default,), (validate,) = mutating["webhooks"], validating["webhooks"]
     assert default == {

@@ -138,7 +138,7 @@ async def test_what_could_never_be_rolled_out_is_refused_field_by_field(
     await client.delete(TenantRegistry, "people", namespace=namespace)
 
 
-def test_the_configuration_blocks_nobody_while_the_manager_is_down() -> None:
+def test_the_configuration_blocks_no_other_while_the_manager_is_down() -> None:
     hooks = [hook.entry() for hook in webhooks()]
     assert len(hooks) == 3
     for hook in hooks:

@@ -376,7 +376,7 @@ async def test_paths_that_cannot_be_read_are_refused(admission: Admission) -> No
 
 
 @pytest.mark.criterion("ADMIT-REFUSED")
-async def test_a_refused_function_says_what_to_do_instead(admission: Admission) -> None:
+async def test_a_refused_function_reports_what_to_do_instead(admission: Admission) -> None:
     for written, instead in (
         ("{{ randAlphaNum 8 }}", "keep the value in a column, or in a Secret"),
         ("{{ uid | lookup }}", "map the value to a column"),

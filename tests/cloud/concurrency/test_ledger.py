@@ -213,7 +213,7 @@ def test_so_many_start_in_a_minute(bench: Bench) -> None:
     assert [bench.granted(claim) for claim in claims[3:]] == [True, False]
 
 
-def test_what_waits_is_told_limit_position_holder_since_and_estimate(bench: Bench) -> None:
+def test_what_waits_is_reported_limit_position_holder_since_and_estimate(bench: Bench) -> None:
     first, second = bench.claim("a"), bench.claim("b")
     assert bench.granted(first)
     bench.pass_by(5)

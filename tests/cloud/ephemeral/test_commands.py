@@ -193,7 +193,7 @@ async def test_h_b7_a_conflict_is_retried_with_what_is_there_now(terminal: Termi
 
 
 @pytest.mark.criterion("H-B7")
-async def test_h_b7_one_failure_does_not_stop_the_rest_and_the_exit_code_says_so(
+async def test_h_b7_one_failure_does_not_stop_the_rest_and_the_exit_code_reports_it(
     terminal: Terminal,
 ) -> None:
     for name in ("src-1", "src-2", "src-3"):

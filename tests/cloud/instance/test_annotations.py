@@ -120,7 +120,7 @@ async def test_each_kind_is_gone_before_the_next_is_touched(harness: InstanceHar
 
 
 @pytest.mark.criterion("SG-13")
-async def test_nobody_is_an_error_and_what_is_gone_is_left(harness: InstanceHarness) -> None:
+async def test_no_match_is_an_error_and_what_is_gone_is_left(harness: InstanceHarness) -> None:
     await harness.apply(instance())
     await harness.there("InstanceTerraform")
     await harness.edit("Instance", {"debug": {"enableDeletionProtection": False}})
@@ -258,7 +258,7 @@ async def test_h_b5_a_retry_without_a_change_runs_the_same_upgrade_again(
     assert only.status.run.attempt == 2
 
 
-async def test_an_upgrade_that_nobody_wants_any_more_is_given_up(harness: InstanceHarness) -> None:
+async def test_an_upgrade_no_longer_wanted_is_given_up(harness: InstanceHarness) -> None:
     await harness.apply(instance())
     await harness.roll_out()
     await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
@@ -287,7 +287,7 @@ async def test_an_expired_instance_is_deleted_at_its_time_without_polling(
     assert [item.name for item in deletes if item.resource.startswith("instances.")] == ["src-1"]
 
 
-async def test_an_instance_that_cannot_be_read_says_why(harness: InstanceHarness) -> None:
+async def test_an_instance_that_cannot_be_read_reports_why(harness: InstanceHarness) -> None:
     manifest = instance(domain="a.example.com")
     manifest["metadata"]["name"] = "a" * 64
     await harness.apply(manifest)

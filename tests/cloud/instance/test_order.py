@@ -177,7 +177,7 @@ async def test_infrastructure_that_left_the_spec_is_kept_while_protected(
 @pytest.mark.parametrize(
     ("phase", "shown"), [("Failed", "manager instance retry"), ("Retrying", "by itself")]
 )
-async def test_trouble_says_what_to_do(harness: InstanceHarness, phase: str, shown: str) -> None:
+async def test_trouble_reports_what_to_do(harness: InstanceHarness, phase: str, shown: str) -> None:
     await harness.apply(instance())
     await harness.fail("InstanceTerraform", "The workspace is locked by somebody.", phase=phase)
     told = await harness.phase(phase)

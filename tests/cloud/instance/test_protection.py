@@ -43,7 +43,7 @@ async def test_without_protection_it_is_torn_down_first(e2e_harness: E2EHarness)
     assert e2e_harness.elsewhere.tasks()[3:] == ["-invariants", "invariants"]
 
 
-async def test_what_nobody_would_make_anew_is_kept_until_it_may_go(e2e_harness: E2EHarness) -> None:
+async def test_what_would_not_be_recreated_is_kept_until_it_may_go(e2e_harness: E2EHarness) -> None:
     """The instance itself is being deleted: who would know of the infrastructure afterwards?"""
     await e2e_harness.apply(instance(**PROTECTED))
     await e2e_harness.phase("Ready")
@@ -92,7 +92,7 @@ class TestWithoutTheInstance:
         return await e2e_harness.until("InstanceTerraform", is_held, timeout=60)
 
     @pytest.mark.parametrize("spec", [PROTECTED, UNPROTECTED])
-    async def test_h_b2_a_child_without_its_instance_holds_and_says_what_to_do(
+    async def test_h_b2_a_child_without_its_instance_holds_and_reports_what_to_do(
         self, e2e_harness: E2EHarness, spec: dict[str, Any]
     ) -> None:
         found = await self.ready_and_stripped(e2e_harness, spec)

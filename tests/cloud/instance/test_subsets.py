@@ -90,7 +90,7 @@ def test_a_change_touches_those_whose_part_it_is(change: dict[str, Any], touched
     assert {name for name in before if before[name] != after[name]} == touched
 
 
-def test_every_field_of_the_spec_is_somebodys_or_nobodys_on_purpose() -> None:
+def test_every_field_of_the_spec_has_an_owner_or_none_on_purpose() -> None:
     known = {"releaseChannel", "sourcegraphVersion", "domain", "primaryDNSName", "customDomains"}
     known |= {"instanceFeatures", "infrastructure", "cluster", "invariants", "invariantsPeriod"}
     known |= {"upgrade", "debug", "managedSMTP", "maintenanceWindows", "driftDetection"}

@@ -199,7 +199,7 @@ ORDER = ("5.1.9", "5.2.0-rc.1", "5.2.0", "5.3.0-rc.1", "5.3.0-rc.2", "5.3.0-rc.1
 
 @pytest.mark.criterion("H-B7")
 @pytest.mark.parametrize("prefix", ["", "v"])
-def test_h_b7_versions_are_ordered_as_semver_says(prefix: str) -> None:
+def test_h_b7_versions_are_ordered_as_semver_defines(prefix: str) -> None:
     for number, version in enumerate(ORDER):
         for other in ORDER[: number + 1]:
             assert is_newer(prefix + version, other) is (version != other)

@@ -51,7 +51,7 @@ async def test_two_managers_at_once_change_no_instance_twice_and_keep_the_budget
     assert fleet.most_changing <= 2
 
 
-async def test_the_spec_of_an_instance_is_never_written_and_its_status_says_who_assigned(
+async def test_the_spec_of_an_instance_is_never_written_and_its_status_reports_who_assigned(
     fleet: Fleet,
 ) -> None:
     await fleet.create_instances(1)

@@ -170,7 +170,7 @@ class TestFaults:
             await provider.cancel(owner, RUN)
         server.hold.set()
 
-    async def test_it_says_that_it_tells_nothing(self, provider: CloudRunRuns) -> None:
+    async def test_it_reports_that_it_sends_nothing(self, provider: CloudRunRuns) -> None:
         assert provider.subscribe(lambda _owner: None) is False
 
     async def test_nothing_is_left_of_what_was_deleted(
@@ -205,7 +205,7 @@ class TestStatus:
         assert run.state is RunState.FAILED
         assert run.message == "Cloud Run could not start it: Image 'i:1' not found."
 
-    def test_an_attempt_without_an_exit_code_says_why(self) -> None:
+    def test_an_attempt_without_an_exit_code_reports_why(self) -> None:
         execution = {
             "startTime": "2026-01-01T00:00:00Z",
             "completionTime": "2026-01-01T00:00:09Z",
@@ -238,7 +238,7 @@ async def test_a_token_of_the_metadata_server_is_kept_until_shortly_before_its_e
     assert asked == ["Google", "Google"]
 
 
-async def test_without_a_metadata_server_the_error_says_so() -> None:
+async def test_without_a_metadata_server_the_error_reports_it() -> None:
     async with TestServer(web.Application()) as metadata:
         token = metadata_token(lambda: 0, str(metadata.make_url("")).rstrip("/"))
         with pytest.raises(CloudError, match="which only Google's machines have"):

@@ -163,7 +163,7 @@ class TestIdentity:
 class TestOutcome:
     """What a run says is what its provider tells."""
 
-    async def test_success_tells_outputs_and_times(
+    async def test_success_reports_outputs_and_times(
         self, provider: RunProvider, owner: RunOwner
     ) -> None:
         result = {"message": "made it", "outputs": {"project": "p-1", "größe": "zwölf ✓"}}
@@ -216,7 +216,7 @@ class TestOutcome:
         assert (run.state, run.retryable) == (RunState.FAILED, False)
         assert "key 'token' of Secret 'absent'" in run.message
 
-    async def test_outputs_that_do_not_fit_fail_the_run_and_say_so(
+    async def test_outputs_that_do_not_fit_fail_the_run_and_report_it(
         self, provider: RunProvider, owner: RunOwner
     ) -> None:
         run = await carried_out(
@@ -242,7 +242,7 @@ class TestOutcome:
             ({"reject": "zone is unknown"}, False, "zone is unknown"),
         ],
     )
-    async def test_a_failure_says_why_and_if_it_may_go_away(
+    async def test_a_failure_reports_why_and_if_it_may_go_away(
         self,
         provider: RunProvider,
         owner: RunOwner,
@@ -268,7 +268,7 @@ class TestOutcome:
         assert run.state is RunState.FAILED
         assert message in run.message
 
-    async def test_killed_it_tells_what_it_was_at(
+    async def test_killed_it_reports_what_it_was_at(
         self, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
         marks = tmp_path / "marks"
@@ -428,7 +428,7 @@ class TestKept:
 class TestNews:
     """Those who subscribe need not ask. Cloud Run tells nobody, and says so."""
 
-    async def test_the_end_of_a_run_is_told(
+    async def test_the_end_of_a_run_is_reported(
         self, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
         told: list[RunOwner] = []
@@ -440,7 +440,7 @@ class TestNews:
         go.touch()
         await end_reported(provider, owner, told)
 
-    async def test_the_end_of_an_adopted_run_is_told(
+    async def test_the_end_of_an_adopted_run_is_reported(
         self, bench: Bench, owner: RunOwner, tmp_path: Path
     ) -> None:
         go = tmp_path / "go"

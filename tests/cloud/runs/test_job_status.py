@@ -81,7 +81,7 @@ RUNNING = {"running": {"startedAt": "2026-01-01T00:00:02Z"}}
          "told to"),
     ],
 )  # fmt: skip
-def test_failures_are_told_apart(shape: Manifest, state: RunState, message: str) -> None:
+def test_failures_are_distinguished(shape: Manifest, state: RunState, message: str) -> None:
     run = told(job(FAILED), shape)
     assert (run.state, run.retryable) == (state, True)
     assert message in run.message
@@ -102,7 +102,7 @@ def test_what_keeps_it_from_running_is_said_while_it_waits(shape: Manifest, mess
     assert (run.state, run.message) == (RunState.CREATED, message)
 
 
-def test_a_pod_that_nobody_saw_end_is_a_failure_that_may_go_away() -> None:
+def test_a_pod_whose_end_was_not_seen_is_a_failure_that_may_go_away() -> None:
     run = told(job(FAILED))
     assert (run.state, run.retryable) == (RunState.FAILED, True)
     assert "how it ended is unknown" in run.message
@@ -114,7 +114,7 @@ def test_a_success_whose_words_are_lost_is_none() -> None:
     assert "it succeeded, but its Pod was deleted" in run.message
 
 
-def test_a_job_that_got_no_node_in_time_says_so() -> None:
+def test_a_job_that_got_no_node_in_time_reports_it() -> None:
     run = told(job(("Failed", "DeadlineExceeded")))
     assert run.state is RunState.TIMED_OUT
     assert "660 s" in run.message
@@ -129,7 +129,7 @@ def test_it_is_not_over_while_a_pod_runs(condition: tuple[str, str]) -> None:
     assert (run.state, run.message) == (RunState.RUNNING, "it is being ended")
 
 
-def test_cancelled_is_told_from_a_deadline() -> None:
+def test_cancelled_is_distinguished_from_a_deadline() -> None:
     run = told(job(("Failed", "DeadlineExceeded"), annotations={label_keys.CANCELLED: "now"}))
     assert (run.state, run.message) == (RunState.CANCELLED, "cancelled")
 

@@ -76,7 +76,7 @@ class TestShape:
             ("b", ["b/z"]),
         ]
 
-    def test_what_an_installation_says_is_passed_on(self) -> None:
+    def test_what_an_installation_sets_is_passed_on(self) -> None:
         options = JobOptions(
             image="i:1",
             service_account="tasks",
@@ -293,7 +293,7 @@ class TestOfWhichImage:
         found = await with_own_image(options, environment.config("manager"), "default")
         assert found.job_image == images["manager"]
 
-    async def test_it_says_what_to_do_if_there_is_no_such_pod(
+    async def test_it_reports_what_to_do_if_there_is_no_such_pod(
         self, environment: Environment
     ) -> None:
         options = RunsOptions(provider="jobs")

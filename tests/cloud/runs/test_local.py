@@ -92,7 +92,7 @@ async def test_a_daemon_is_found_and_ended(
     assert not runs(int(daemon.read_text()))
 
 
-async def test_a_folder_without_a_run_is_started_by_whoever_asks_again(
+async def test_a_folder_without_a_run_is_started_by_the_next_request(
     provider: LocalRuns, owner: RunOwner, tmp_path: Path
 ) -> None:
     """The manager was killed after it had made the folder."""
@@ -169,7 +169,7 @@ async def test_the_environment_of_the_manager_stays_with_it(
     assert "MANAGERS_TOKEN" not in names
 
 
-async def test_a_program_that_is_not_there_is_a_failure_that_says_so(
+async def test_a_program_that_is_not_there_is_a_failure_with_a_clear_message(
     tmp_path: Path, owner: RunOwner
 ) -> None:
     provider = LocalRuns(LocalOptions(folder=tmp_path / "runs", command=("/does/not/exist",)))

@@ -93,7 +93,7 @@ async def test_an_unknown_task_is_rejected_with_the_names_there_are(process: Pro
     assert not process.report().retryable
 
 
-async def test_without_its_files_it_says_how_to_run_it_by_hand(process: Process) -> None:
+async def test_without_its_files_it_reports_how_to_run_it_by_hand(process: Process) -> None:
     del process.environment["TASK_RESULT"]
     code, log = await process.manager()
     assert code == 2
@@ -139,7 +139,7 @@ async def test_no_secret_is_logged(process: Process, tmp_path: Path) -> None:
     assert "line-two" not in process.result.read_text()
 
 
-async def test_each_line_of_the_log_says_whose_it_is(process: Process) -> None:
+async def test_each_line_of_the_log_names_its_source(process: Process) -> None:
     _, log = await process.run({"progress": "half way"})
     (line,) = (line for line in log.splitlines() if "half way" in line)
     fields = orjson.loads(line)
@@ -159,7 +159,7 @@ async def test_outputs_that_are_no_text_are_refused(process: Process) -> None:
     ("step", "message"),
     [({"crash": "oh"}, "RuntimeError: oh"), ({"give_up": ""}, "the task gave itself up")],
 )
-async def test_an_error_nobody_thought_of_may_go_away(
+async def test_an_unforeseen_error_may_go_away(
     process: Process, step: dict[str, Any], message: str
 ) -> None:
     code, _ = await process.run(step)

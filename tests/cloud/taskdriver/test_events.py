@@ -138,7 +138,7 @@ async def test_a_trace_leads_from_the_pass_to_the_end_of_the_run(
 
 
 @pytest.mark.criterion("H-B8")
-async def test_h_b8_what_a_run_says_while_it_is_under_way_is_recorded_now_and_then(
+async def test_h_b8_what_a_run_reports_while_it_is_under_way_is_recorded_now_and_then(
     harness: TaskDriverHarness,
 ) -> None:
     await harness.make()

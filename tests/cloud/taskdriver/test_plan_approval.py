@@ -141,7 +141,7 @@ async def test_a_plan_waits_with_its_summary_and_its_approval_starts_the_run_tha
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_the_approval_of_another_digest_applies_nothing_and_the_condition_says_so(
+async def test_the_approval_of_another_digest_applies_nothing_and_the_condition_reports_it(
     harness: TaskDriverHarness,
 ) -> None:
     async with harness.life() as life:

@@ -209,7 +209,7 @@ async def test_paused_starts_nothing_and_awaits_what_runs(harness: TaskDriverHar
     assert is_ready(await harness.read())
 
 
-async def test_held_starts_nothing_and_says_why(harness: TaskDriverHarness) -> None:
+async def test_held_starts_nothing_and_reports_why(harness: TaskDriverHarness) -> None:
     await harness.make()
     async with harness.life() as life:
         await life.drive(held=Hold(reason="Test", message="The spec was changed by hand."))

@@ -209,7 +209,7 @@ async def test_a_run_deleted_behind_our_back_is_noticed_and_counts_as_an_attempt
 
 
 @pytest.mark.criterion("SG-31")
-async def test_outputs_survive_many_passes_and_lives(harness: TaskDriverHarness) -> None:
+async def test_outputs_survive_many_passes_and_restarts(harness: TaskDriverHarness) -> None:
     await harness.make()
     async with harness.life() as life:
         await life.drive()

@@ -54,7 +54,7 @@ async def test_past_runs_are_deleted_then_the_object_goes(harness: TaskDriverHar
 
 
 @pytest.mark.criterion("SG-51")
-async def test_runs_that_nobody_recorded_are_deleted_too(harness: TaskDriverHarness) -> None:
+async def test_runs_without_a_record_are_deleted_too(harness: TaskDriverHarness) -> None:
     uid = await some_runs(harness, PLAIN)
     harness.outside.add(uid, "terraform-orphan", RunState.FAILED)
     await harness.forge(None)

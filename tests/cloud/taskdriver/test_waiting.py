@@ -53,7 +53,7 @@ def test_another_reason_is_written_and_looks_grow_rare() -> None:
 
 @pytest.mark.criterion("SG-40")
 @pytest.mark.criterion("SG-42")
-async def test_the_status_says_what_is_waited_for(harness: TaskDriverHarness) -> None:
+async def test_the_status_reports_what_is_waited_for(harness: TaskDriverHarness) -> None:
     for name in ("first", "second"):
         await harness.make(name)
     async with harness.life(told=True) as life:

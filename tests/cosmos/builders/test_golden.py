@@ -33,7 +33,7 @@ def test_no_file_is_left_over(made: dict[Path, str]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_nothing_built_knows_the_manager_it_was_built_by(name: str) -> None:
+def test_nothing_built_refers_to_its_manager(name: str) -> None:
     """Only an image of the set's own is in a Pod: an upgrade of the manager changes none of them."""
     images = {
         container["image"]

@@ -44,7 +44,7 @@ def test_what_is_made_can_be_read() -> None:
     assert NodeKey.make().id != made.id
 
 
-def test_a_key_is_not_told() -> None:
+def test_a_key_is_not_reported() -> None:
     assert TEXT not in repr(NodeKey.parse(TEXT))
     assert base64.b64encode(SEED + PUBLIC).decode()[:20] not in repr(NodeKey.parse(TEXT))
 
@@ -64,7 +64,7 @@ def test_a_key_is_not_told() -> None:
     ],
     ids=["empty", "list", "object", "base64", "type", "length", "halves"],
 )
-def test_what_is_no_key_is_told_without_repeating_it(text: str) -> None:
+def test_what_is_no_key_is_reported_without_repeating_it(text: str) -> None:
     with pytest.raises(BadNodeKey) as caught:
         NodeKey.parse(text)
     assert "node_key.json" in str(caught.value)

@@ -220,7 +220,7 @@ def test_probes_ask_the_node_and_what_stands_beside_it() -> None:
 
 
 @pytest.mark.criterion("COSMOS-A2-24")
-def test_nobody_is_root() -> None:
+def test_no_process_is_root() -> None:
     assert spec()["securityContext"] == {
         "runAsUser": 1025,
         "runAsGroup": 1025,
@@ -258,7 +258,7 @@ def test_the_chain_and_where_its_files_are() -> None:
     assert container(spec(), "node")["args"][-1] == "/home/operator/cosmos"
 
 
-def test_init_is_told_the_chain_and_its_arguments() -> None:
+def test_init_receives_the_chain_and_its_arguments() -> None:
     arguments = ["--default-denom", "utest; rm -rf /"]
     made = spec(chain__additionalInitArgs=arguments)
     chain = container(made, "chain-init", "initContainers")

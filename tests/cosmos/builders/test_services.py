@@ -70,7 +70,7 @@ def test_how_many_nodes_peers_outside_can_reach(most: int | None, external: int)
     ("template", "name", "usual"),
     [("p2pTemplate", "test-p2p-0", "LoadBalancer"), ("rpcTemplate", "test-rpc", "ClusterIP")],
 )
-def test_what_a_template_says(template: str, name: str, usual: str) -> None:
+def test_what_a_template_defines(template: str, name: str, usual: str) -> None:
     assert services()[name]["spec"]["type"] == usual
     given = {
         "metadata": {"labels": {"team": "a", label_keys.NAME: "no"}, "annotations": {"b": "c"}},

@@ -87,7 +87,7 @@ def test_an_image_of_the_node_goes_before_its_version() -> None:
     assert image_at(nodes, "test-0", 500) == "debug:v9"
 
 
-def test_the_check_knows_the_image_that_its_own_pod_has() -> None:
+def test_the_check_finds_the_image_that_its_own_pod_has() -> None:
     nodes = node_set(chain__versions=VERSIONS, status={"height": {"test-0": 200}})
     made = pod(nodes)["spec"]
     for name, place in (

@@ -60,14 +60,14 @@ class TestStatus:
         ],
         ids=[f"body {number}" for number in range(13)],
     )
-    def test_nonsense_says_so(self, body: bytes) -> None:
+    def test_nonsense_reports_it(self, body: bytes) -> None:
         with pytest.raises(NodeError) as caught:
             parse_status(body)
         assert caught.value.failure is Failure.INVALID
         assert len(str(caught.value)) <= 200
 
     @pytest.mark.criterion("COSMOS-A4-10")
-    def test_an_error_of_the_node_is_told(self) -> None:
+    def test_an_error_of_the_node_is_reported(self) -> None:
         body = b'{"jsonrpc":"2.0","id":-1,"error":{"code":-32603,"message":"Internal error"}}'
         with pytest.raises(NodeError, match="Internal error") as caught:
             parse_status(body)
@@ -96,12 +96,12 @@ class TestUsage:
         ],
         ids=[f"body {number}" for number in range(6)],
     )
-    def test_nonsense_says_so(self, body: bytes) -> None:
+    def test_nonsense_reports_it(self, body: bytes) -> None:
         with pytest.raises(NodeError) as caught:
             parse_usage(body)
         assert caught.value.failure is Failure.INVALID
 
-    def test_what_the_container_says_is_told(self) -> None:
+    def test_what_the_container_reports_is_reported(self) -> None:
         with pytest.raises(NodeError, match="no such folder"):
             parse_usage(b'{"dir":"/x","error":"no such folder"}')
 
@@ -182,7 +182,7 @@ class TestClient:
         assert HOST not in str(caught.value)
         assert comet.disk_asked.total() == 0  # nobody followed where it led
 
-    async def test_nobody_listens(self, client: NodeClient) -> None:
+    async def test_without_a_listener(self, client: NodeClient) -> None:
         with pytest.raises(NodeError, match="Connection refused") as caught:
             await client.status(Address("127.130.9.2", 1, 1))
         assert caught.value.failure is Failure.UNREACHABLE

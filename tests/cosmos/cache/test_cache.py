@@ -58,7 +58,7 @@ class TestCollect:
         nodes.comet.node("hub-1").behind = 3
         await eventually(lambda: nodes.heights() == [105, 102])
 
-    async def test_a_pod_nobody_asked_says_so(self, seldom: Nodes) -> None:
+    async def test_a_pod_not_polled_reports_it(self, seldom: Nodes) -> None:
         seldom.comet.node("hub-0").hold()
         seldom.add(0)
         seldom.add(1, address="")
@@ -70,7 +70,7 @@ class TestCollect:
         assert "no address" in unreachable.error
 
     @pytest.mark.criterion("COSMOS-A4-3")
-    async def test_pods_come_from_the_informer_and_are_told_apart_by_uid(
+    async def test_pods_come_from_the_informer_and_are_distinguished_by_uid(
         self, seldom: Nodes
     ) -> None:
         seldom.add(0, 1)
@@ -151,7 +151,7 @@ class TestCollect:
         assert all(await asyncio.gather(*readers))
 
     @pytest.mark.criterion("COSMOS-A4-2")
-    async def test_nobody_is_asked_because_of_a_read(self, seldom: Nodes) -> None:
+    async def test_a_read_polls_no_node(self, seldom: Nodes) -> None:
         seldom.add(0)
         seldom.follow()
         await eventually(lambda: seldom.heights() == [100])
@@ -218,7 +218,7 @@ class TestInvalidate:
 
 
 class TestSubscribe:
-    async def test_sets_are_told_of_when_nodes_come_or_go(self, nodes: Nodes) -> None:
+    async def test_sets_are_notified_when_nodes_come_or_go(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
         await eventually(lambda: nodes.told == [HUB])
@@ -230,7 +230,7 @@ class TestSubscribe:
         await nodes.comet.until_asked("hub-0", more=5)
         assert nodes.told == [HUB] * 3
 
-    async def test_heights_alone_wake_nobody_within_the_minute(self, nodes: Nodes) -> None:
+    async def test_heights_alone_wake_no_controller_within_the_minute(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.follow()
         await eventually(lambda: nodes.told == [HUB])
@@ -250,7 +250,7 @@ class TestSubscribe:
 
 
 class TestDisks:
-    async def test_usage_is_asked_about_where_somebody_wants_it(self, nodes: Nodes) -> None:
+    async def test_usage_is_asked_about_where_it_is_requested(self, nodes: Nodes) -> None:
         nodes.add(0)
         nodes.add(0, name="other")
         nodes.comet.node("hub-0").disk_free = 0
@@ -278,7 +278,7 @@ class TestDisks:
         nodes.follow()
         await eventually(lambda: nodes.cache.disks(NAMESPACE, "hub")[0].at is None)
 
-    async def test_disks_of_pods_on_their_way_out_are_not_told(self, nodes: Nodes) -> None:
+    async def test_disks_of_pods_on_their_way_out_are_not_reported(self, nodes: Nodes) -> None:
         nodes.add(0, 1)
         nodes.mark_deleted("hub-1")
         assert [each.pod for each in nodes.cache.disks(NAMESPACE, "hub")] == ["hub-0"]
@@ -300,7 +300,7 @@ class TestLoad:
             await eventually(lambda: nodes.sample("cosmos_cache_waiting") > 0)
 
     @pytest.mark.criterion("COSMOS-A4-7")
-    async def test_nodes_that_do_not_answer_hold_up_nobody(self) -> None:
+    async def test_nodes_that_do_not_answer_block_no_other(self) -> None:
         options = CacheOptions(interval=0.01, deadline=0.5, at_once=2)
         async with Nodes.start(options) as nodes:
             nodes.add(0, 1, 2, 3, 4, 5)

@@ -83,7 +83,7 @@ def said(pod: str, height: int | None, *, behind: bool = False, error: str = "")
 
 
 class TestNews:
-    def test_who_comes_into_sync_or_falls_out_is_told_at_once(self) -> None:
+    def test_who_comes_into_sync_or_falls_out_is_reported_at_once(self) -> None:
         news = News()
         assert not news.is_news("hub", [Observation("a", "uid-a", 0, error="not asked")], 0)
         for seconds, observation in enumerate(
@@ -98,7 +98,7 @@ class TestNews:
             assert news.is_news("hub", [observation], seconds)
             assert not news.is_news("hub", [observation], seconds)
 
-    def test_heights_alone_are_told_once_a_minute(self) -> None:
+    def test_heights_alone_are_reported_once_a_minute(self) -> None:
         news = News()
         assert news.is_news("hub", [said("a", 1)], 0)
         told = [
@@ -106,14 +106,14 @@ class TestNews:
         ]
         assert told == [60, 120, 180]
 
-    def test_a_height_that_somebody_waits_for_is_told_at_once(self) -> None:
+    def test_a_height_that_is_waited_for_is_reported_at_once(self) -> None:
         news = News()
         assert news.is_news("hub", [said("a", 97)], 0, [100])
         assert not news.is_news("hub", [said("a", 98)], 1, [100])
         assert news.is_news("hub", [said("a", 99)], 2, [100]), "it makes 100 next"
         assert not news.is_news("hub", [said("a", 100)], 3, [100])
 
-    def test_the_last_height_of_a_chain_that_halts_is_told(self) -> None:
+    def test_the_last_height_of_a_chain_that_halts_is_reported(self) -> None:
         news = News()
         assert news.is_news("hub", [said("a", 1)], 0)
         told = [second for second in range(1, 300) if news.is_news("hub", [said("a", 7)], second)]
@@ -194,7 +194,7 @@ class TestPool:
             await _pass(pool, suspect=False)
         assert (pool.under_way, pool.waiting) == (0, 0)
 
-    def test_nobody_fits_into_none(self) -> None:
+    def test_no_member_fits_into_none(self) -> None:
         with pytest.raises(ValueError, match="at least 1"):
             Pool(0)
 

@@ -40,7 +40,7 @@ def test_h_c1_one_liar_raises_no_height_beyond_the_others(
 
 @pytest.mark.criterion("H-C1")
 @given(known=HEIGHTS, height=HEIGHTS, earlier=st.none() | HEIGHTS)
-def test_h_c1_a_node_alone_steps_or_says_it_twice(
+def test_h_c1_a_node_alone_steps_or_reports_it_twice(
     known: int, height: int, earlier: int | None
 ) -> None:
     before = {} if earlier is None else {"hub-0": earlier}

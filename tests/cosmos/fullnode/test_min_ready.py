@@ -107,7 +107,7 @@ def test_h_c3_what_does_not_work_waits_for_nothing() -> None:
     seconds=st.floats(0, 100),
     later=st.floats(0, 200),
 )
-def test_h_c3_the_wait_ends_exactly_when_it_says(
+def test_h_c3_the_wait_ends_exactly_when_announced(
     ages: list[float | None], seconds: float, later: float
 ) -> None:
     since = [None if age is None else NOON - timedelta(seconds=age) for age in ages]

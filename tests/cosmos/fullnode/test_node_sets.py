@@ -127,7 +127,7 @@ async def test_retained_claims_come_back_with_their_nodes(place: Place) -> None:
 
 
 @pytest.mark.criterion("COSMOS-A10-445")
-async def test_numbers_start_where_they_are_told_to(place: Place) -> None:
+async def test_numbers_start_at_the_given_ordinal(place: Place) -> None:
     await place.apply(place.node_set(replicas=2, ordinals={"start": 4}))
     await place.settled()
     assert await place.names(POD) == pods([4, 5])
@@ -187,7 +187,7 @@ async def test_what_hands_change_or_delete_is_put_right(
 
 
 @pytest.mark.criterion("COSMOS-A2-13")
-async def test_a_key_of_ones_own_is_kept_and_told_to_peers(place: Place) -> None:
+async def test_a_key_of_ones_own_is_kept_and_sent_to_peers(place: Place) -> None:
     await place.apply(place.node_set(replicas=2))
     await place.settled()
     other = await place.object(SECRET, "hub-1-node-key")
@@ -228,7 +228,7 @@ async def test_a_foreign_pod_is_left_alone_and_all_else_is_done(
 
 
 @pytest.mark.criterion("COSMOS-A2-9")
-async def test_a_failure_that_passes_is_told_apart_and_keeps_no_step_from_being_taken(
+async def test_a_failure_that_passes_is_distinguished_and_keeps_no_step_from_being_taken(
     harness: NodeSetHarness, place: Place
 ) -> None:
     proxy = harness.environment.proxy
@@ -315,7 +315,7 @@ async def test_instances_are_overridden(place: Place) -> None:
 
 
 @pytest.mark.criterion("COSMOS-A2-32")
-async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> None:
+async def test_disks_grow_and_what_cannot_be_changed_is_reported(place: Place) -> None:
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     before = await place.uids()
@@ -336,7 +336,7 @@ async def test_disks_grow_and_what_cannot_be_changed_is_told(place: Place) -> No
 
 
 @pytest.mark.criterion("COSMOS-A2-11")
-async def test_load_balancers_are_waited_for_and_their_addresses_told(place: Place) -> None:
+async def test_load_balancers_are_waited_for_and_their_addresses_reported(place: Place) -> None:
     await place.apply(place.node_set(replicas=2, service={"maxP2PExternalAddresses": 1}))
     found = await place.until(lambda found: bool(found.status.peers))
     service = await place.object(SERVICE, "hub-p2p-0")
@@ -400,7 +400,7 @@ async def test_a_claim_is_filled_from_another_that_is_waited_for(place: Place) -
 
 
 @pytest.mark.criterion("COSMOS-A2-3")
-async def test_what_only_a_new_manager_would_change_is_held_back_until_somebody_wants_it(
+async def test_what_only_a_new_manager_would_change_is_held_back_until_it_is_requested(
     harness: NodeSetHarness, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await place.apply(place.node_set(replicas=2))

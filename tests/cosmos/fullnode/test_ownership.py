@@ -279,7 +279,7 @@ async def test_h_c6_services_of_nodes_that_are_gone_go_with_them(
 
 @pytest.mark.criterion("H-C6")
 @pytest.mark.parametrize("policy", [None, "Retain", "Delete"])
-async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_says_otherwise(
+async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_differs(
     harness: NodeSetHarness, place: Place, policy: str | None
 ) -> None:
     given = {} if policy is None else {"volumeRetentionPolicy": policy}

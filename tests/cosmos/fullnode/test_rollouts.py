@@ -247,7 +247,7 @@ async def test_a_stuck_node_blocks_the_rollout_and_it_is_said_why(
 
 
 @pytest.mark.criterion("COSMOS-A10-339")
-async def test_a_pod_that_somebody_else_deletes_counts_as_down(
+async def test_a_pod_deleted_by_another_client_counts_as_down(
     harness: NodeSetHarness, place: Place
 ) -> None:
     """Also where it is on its way out for long, as a node that ends slowly is."""

@@ -60,7 +60,7 @@ def told(status: CosmosFullNodeStatus, given: Given, seconds: float = 0) -> Cosm
     return after
 
 
-def test_what_nodes_say_is_told_with_the_next_height() -> None:
+def test_what_nodes_report_is_published_with_the_next_height() -> None:
     after = told(CosmosFullNodeStatus(), facts(node(0), node(1, None), node(2, 90, behind=True)))
     assert after.height == {"hub-0": 101, "hub-2": 91}
     assert after.sync["hub-0"].in_sync is True
@@ -97,7 +97,7 @@ def test_a_height_that_decides_on_another_version_does_not_wait() -> None:
     assert after.height == {"hub-0": 100}
 
 
-def test_a_node_that_falls_behind_is_told_at_once() -> None:
+def test_a_node_that_falls_behind_is_reported_at_once() -> None:
     before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
     after = told(before, facts(node(0, 101), node(1, 100, behind=True)), seconds=1)
     assert after.ready_replicas == 1
@@ -172,14 +172,14 @@ def test_progressing_follows_the_phase(phase: FullNodePhase, busy: str) -> None:
     assert (condition.status, condition.reason) == (busy, phase.value)
 
 
-def test_conditions_that_say_nothing_any_more_go() -> None:
+def test_obsolete_conditions_go() -> None:
     missing = Condition(type=CRDS, status="False", reason="NotServed", message="no snapshots")
     before = told(CosmosFullNodeStatus(), facts(node(0), conditions=[missing]))
     assert find_condition(before.conditions, CRDS) is not None
     assert find_condition(told(before, facts(node(0))).conditions, CRDS) is None
 
 
-def test_a_node_that_nobody_asked_since_a_restart_is_as_it_was() -> None:
+def test_a_node_not_polled_since_a_restart_is_as_it_was() -> None:
     before = told(CosmosFullNodeStatus(), facts(node(0), node(1)))
     unasked = [Observation(f"hub-{n}", f"uid-{n}", n, error="not asked yet") for n in (0, 1)]
     assert told(before, facts(*unasked), seconds=600) == before

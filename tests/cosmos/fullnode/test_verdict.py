@@ -114,7 +114,7 @@ def test_long_messages_are_cut() -> None:
     assert len(said.message) < 1100
 
 
-def test_the_budget_is_told_only_while_something_is_outdated() -> None:
+def test_the_budget_is_reported_only_while_something_is_outdated() -> None:
     assert rollout_of(Progress(budget=1)) == RolloutStatus()
     assert rollout_of(Progress(budget=1, outdated=2)) == RolloutStatus(outdated=2, budget=1)
     assert rollout_of(None) is None, "what was known stays"
@@ -141,7 +141,7 @@ def test_the_budget_is_told_only_while_something_is_outdated() -> None:
     ],
     ids=["as-specified", "immutable", "cannot-expand", "needs-restart"],
 )
-def test_claims_are_told_in_a_condition(
+def test_claims_are_reported_in_a_condition(
     progress: ClaimProgress, status: str, reason: str, names: str
 ) -> None:
     told = conditions(node_set(), found(claims=progress))
@@ -151,7 +151,7 @@ def test_claims_are_told_in_a_condition(
     assert names in told[0].message
 
 
-def test_what_is_held_back_is_told_of_every_kind() -> None:
+def test_what_is_held_back_is_reported_for_every_kind() -> None:
     given = found(pods=Progress(held=["hub-0"]), claims=ClaimProgress(held=["pvc-hub-0"]))
     given.findings.held.append("Service hub-rpc")
     held = {item.type: item for item in conditions(node_set(), given)}["BuilderChangeHeld"]

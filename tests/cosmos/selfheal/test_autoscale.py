@@ -66,7 +66,7 @@ def test_the_new_size(capacity: str, increase: str, size: str) -> None:
 
 
 @pytest.mark.parametrize("increase", ["0%", "0", "0Gi", "-5Gi", "20 %", "much", "", "%"])
-def test_an_increase_that_is_none_is_told(increase: str) -> None:
+def test_an_increase_that_is_none_is_reported(increase: str) -> None:
     given = policy().model_copy(update={"increase_quantity": increase})
     found = decide(disk(), given, None, NOW)
     assert (found.verdict, found.size) == (Verdict.INVALID, None)
@@ -135,12 +135,12 @@ class TestRequest:
 
 
 class TestStorageClass:
-    def test_one_that_cannot_expand_is_told_and_not_asked(self) -> None:
+    def test_one_that_cannot_expand_is_reported_and_not_asked(self) -> None:
         found = decide(disk(expandable=False), policy(), None, NOW)
         assert (found.verdict, found.size) == (Verdict.CANNOT_EXPAND, None)
         assert "allowVolumeExpansion" in found.detail
 
-    def test_one_that_nobody_knows_is_tried(self) -> None:
+    def test_an_unknown_one_is_tried(self) -> None:
         assert decide(disk(expandable=None), policy(), None, NOW).verdict is Verdict.GROWS
 
     def test_it_does_not_matter_while_there_is_room(self) -> None:

@@ -43,7 +43,7 @@ def test_the_furthest_behind_goes_first_then_the_lowest_number() -> None:
 
 
 @pytest.mark.parametrize("nodes", [[], [node(0, 1)], [node(0, 5), node(1, 5)]], ids=[0, 1, 2])
-def test_who_has_nobody_ahead_is_not_behind(nodes: list[Observation]) -> None:
+def test_who_has_no_one_ahead_is_not_behind(nodes: list[Observation]) -> None:
     assert found(nodes, 1) == []
 
 

@@ -100,7 +100,7 @@ class TestDisks:
         await bed.until_requested(pvc_hub_0="144Gi")
 
     @pytest.mark.criterion("COSMOS-A5-6")
-    async def test_a_class_that_cannot_expand_is_told_once_and_nothing_asked(
+    async def test_a_class_that_cannot_expand_is_reported_once_and_nothing_asked(
         self, bed: Namespace
     ) -> None:
         fill(bed, 1)
@@ -114,7 +114,7 @@ class TestDisks:
         assert await bed.requests() == {}
 
     @pytest.mark.criterion("COSMOS-A5-2")
-    async def test_unknown_usage_is_told_only_if_none_is_known(self, bed: Namespace) -> None:
+    async def test_unknown_usage_is_reported_only_if_none_is_known(self, bed: Namespace) -> None:
         for ordinal in range(3):
             bed.node(ordinal).disk_error = "not mounted"
         await bed.admit(selfHeal=scale())
@@ -126,7 +126,7 @@ class TestDisks:
         fill(bed, 1)
         await bed.until_requested(pvc_hub_1="120Gi")
 
-    async def test_a_write_that_fails_is_told_and_done_at_the_next_look(
+    async def test_a_write_that_fails_is_reported_and_done_at_the_next_look(
         self, bed: Namespace
     ) -> None:
         proxy = bed.ward.environment.proxy
@@ -138,7 +138,7 @@ class TestDisks:
         await bed.until_requested(pvc_hub_0="120Gi")
 
     @pytest.mark.criterion("COSMOS-A5-10")
-    async def test_nothing_is_done_where_nobody_asked_for_it(self, bed: Namespace) -> None:
+    async def test_nothing_is_done_where_it_was_not_requested(self, bed: Namespace) -> None:
         mark = bed.mark()
         fill(bed, 0)
         bed.node(1).behind = 90
@@ -190,7 +190,7 @@ class TestHeights:
         assert await bed.going() == []
 
     @pytest.mark.criterion("H-C5", "COSMOS-A5-9")
-    async def test_h_c5_one_liar_has_nobody_restarted(self, bed: Namespace) -> None:
+    async def test_h_c5_one_liar_restarts_no_node(self, bed: Namespace) -> None:
         bed.node(1).height = 9_000_000_000
         await bed.admit(selfHeal=DRIFT)
         await bed.until_asked(1)
@@ -219,7 +219,7 @@ class TestHeights:
         await bed.add_pod(2)
         await bed.until_going("hub-1")
 
-    async def test_a_pod_that_somebody_else_deletes_counts_as_down(self, bed: Namespace) -> None:
+    async def test_a_pod_deleted_by_another_client_counts_as_down(self, bed: Namespace) -> None:
         await bed.admit(selfHeal=DRIFT)
         await bed.client.delete(POD, "hub-0", namespace=bed.namespace)
         bed.node(1).behind = 30
@@ -227,7 +227,7 @@ class TestHeights:
         await bed.ward.until_looked()
         assert await bed.going() == ["hub-0"]
 
-    async def test_a_delete_that_fails_is_told_and_done_at_the_next_look(
+    async def test_a_delete_that_fails_is_reported_and_done_at_the_next_look(
         self, bed: Namespace
     ) -> None:
         match = Match(user="manager", verb="delete", namespace=bed.namespace)
@@ -238,7 +238,7 @@ class TestHeights:
         await bed.until_going("hub-0")
 
 
-async def test_a_look_asks_no_node(bed: Namespace) -> None:
+async def test_a_look_requests_nothing_of_nodes(bed: Namespace) -> None:
     fill(bed, 0)
     await bed.admit(selfHeal={**scale(), **DRIFT})
     await bed.until_requested(pvc_hub_0="120Gi")

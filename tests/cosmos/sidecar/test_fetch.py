@@ -231,7 +231,7 @@ def test_links_are_not_unpacked(site: Site, tmp_path: Path) -> None:
     ],
     ids=["empty", "html", "zstd", "cut", "two", "wrapped", "tar", "zip"],
 )
-def test_what_is_no_genesis_file_is_told_so(
+def test_what_is_no_genesis_file_is_reported(
     site: Site, tmp_path: Path, content: bytes, why: str
 ) -> None:
     with pytest.raises(FetchError, match=why):
@@ -239,7 +239,7 @@ def test_what_is_no_genesis_file_is_told_so(
     assert not (tmp_path / "genesis.json").exists()
 
 
-def test_an_archive_without_blocks_is_told_so(site: Site, tmp_path: Path) -> None:
+def test_an_archive_without_blocks_is_reported(site: Site, tmp_path: Path) -> None:
     with pytest.raises(FetchError, match=r"no data/\*\.db"):
         fetch_snapshot(site.put("/s", tar(other=b"x")), tmp_path, tmp_path / "data")
 

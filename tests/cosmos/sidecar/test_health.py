@@ -110,7 +110,7 @@ async def test_sizes_are_in_bytes_and_what_root_keeps_to_itself_is_not_free() ->
         ({"dir": "/nowhere/at/all"}, 404),
     ],
 )
-async def test_a_bad_folder_is_told_so(params: dict[str, str], code: int) -> None:
+async def test_a_bad_folder_is_reported(params: dict[str, str], code: int) -> None:
     async with asking(nobody()) as ask:
         answered, body = await ask("/disk", **params)
     assert answered == code
@@ -142,7 +142,7 @@ async def _disk(address: Address, folder: Path) -> dict[str, Any]:
         return await eventually_succeeds(usage, despite=aiohttp.ClientError)
 
 
-async def test_the_command_serves_until_it_is_told_to_end(tmp_path: Path) -> None:
+async def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
     """As a process: on a port of its own, and ends with 0."""
     address = nobody()
     command = [sys.executable, "-m", "manager", "node", "healthcheck"]

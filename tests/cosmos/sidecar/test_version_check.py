@@ -140,7 +140,7 @@ async def test_an_image_of_the_node_or_no_version_for_its_height_keeps_nothing_f
 
 
 @pytest.mark.criterion("COSMOS-A8-2")
-async def test_a_running_node_tells_a_height_only_where_it_decides_on_something(
+async def test_a_running_node_reports_a_height_only_where_it_decides_on_something(
     admin: Client, tmp_path: Path
 ) -> None:
     await made(admin)

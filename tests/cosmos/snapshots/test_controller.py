@@ -221,7 +221,7 @@ BUSY = (Phase.FINDING_CANDIDATE, Phase.WAITING_FOR_POD_DELETION)
 
 
 @pytest.mark.criterion("COSMOS-A6-11")
-async def test_a_bad_schedule_is_told_and_mended(harness: SnapshotsHarness) -> None:
+async def test_a_bad_schedule_is_reported_and_fixed(harness: SnapshotsHarness) -> None:
     await harness.schedule(schedule="61 * * * *")
     found = await harness.sees("nightly", lambda found: "spec.schedule" in found.status.status)
     condition = find_condition(found.status.conditions, "Ready")

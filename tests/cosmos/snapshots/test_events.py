@@ -35,7 +35,7 @@ def told(schedule: Schedule) -> list[Reason]:
         (Phase.WAITING_FOR_POD_RESTORATION, Reason.RESTORE_POD),
     ],
 )
-def test_a_deadline_is_told_by_what_was_waited_for(phase: Phase, reason: Reason) -> None:
+def test_a_deadline_is_reported_by_what_was_waited_for(phase: Phase, reason: Reason) -> None:
     schedule = reach(phase)
     assert told(schedule) == []
     schedule.cluster.pass_time(hours=2)
@@ -43,7 +43,7 @@ def test_a_deadline_is_told_by_what_was_waited_for(phase: Phase, reason: Reason)
     assert reason in told(schedule)
 
 
-def test_a_node_that_cannot_be_given_back_is_told_once() -> None:
+def test_a_node_that_cannot_be_given_back_is_reported_once() -> None:
     schedule = reach(Phase.RESTORING_POD)
     assert told(schedule) == []
     schedule.cluster.pass_time(hours=2)
@@ -57,7 +57,7 @@ def test_a_node_that_cannot_be_given_back_is_told_once() -> None:
     assert f"{SET}-0 stays down" in condition.message
 
 
-def test_a_failure_is_told_once() -> None:
+def test_a_failure_is_reported_once() -> None:
     schedule = down()
     schedule.cluster.copies["nightly-202601010010"].error = "quota exceeded"
     assert told(schedule) == [], "the driver tries again until the deadline"
@@ -69,7 +69,7 @@ def test_a_failure_is_told_once() -> None:
 
 
 @pytest.mark.criterion("COSMOS-A8-4")
-def test_why_no_node_is_found_is_told_once_for_each_reason() -> None:
+def test_why_no_node_is_found_is_reported_once_for_each_reason() -> None:
     schedule = begun()
     schedule.cluster.lagging = {f"{SET}-0", f"{SET}-1"}
     assert told(schedule) == [Reason.FIND_CANDIDATE]
@@ -78,7 +78,7 @@ def test_why_no_node_is_found_is_told_once_for_each_reason() -> None:
     assert told(schedule) == [Reason.FIND_CANDIDATE]
 
 
-def test_a_bad_schedule_and_missing_kinds_are_told_once() -> None:
+def test_a_bad_schedule_and_missing_kinds_are_reported_once() -> None:
     schedule = Schedule(Cluster(), spec(schedule="whenever"))
     assert told(schedule) == [Reason.FIND_NEXT_TIME]
     assert told(schedule) == []

@@ -237,7 +237,7 @@ def test_a_node_whose_snapshot_fails_for_good_is_restored_at_the_deadline() -> N
     state.teardown()
 
 
-def test_a_failed_snapshot_that_no_status_knows_is_deleted_at_the_deadline() -> None:
+def test_a_failed_snapshot_that_no_status_names_is_deleted_at_the_deadline() -> None:
     state = Faults()
     state.all_goes_well_for_a_while(which=0, stages=8)
     state.all_goes_well_for_a_while(which=0, stages=5)

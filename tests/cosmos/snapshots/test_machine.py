@@ -265,7 +265,7 @@ def test_a_snapshot_that_is_deleted_meanwhile() -> None:
     assert "was deleted" in schedule.status.last_snapshot.failed
 
 
-def test_a_snapshot_of_that_name_that_is_somebody_elses() -> None:
+def test_a_snapshot_of_that_name_of_another_owner() -> None:
     schedule = begun()
     schedule.cluster.copies[FIRST] = Copy("somebody", BEGIN, ready=True)
     schedule.look()
@@ -303,7 +303,7 @@ def test_a_node_that_does_not_come_back_is_no_longer_waited_for() -> None:
     assert is_restored(schedule)
 
 
-def test_a_node_that_cannot_be_given_back_within_the_deadline_is_told_and_tried_on() -> None:
+def test_a_node_that_cannot_be_given_back_within_the_deadline_is_reported_and_retried() -> None:
     schedule = reach(Phase.RESTORING_POD)
     schedule.cluster.pass_time(seconds=1799)
     assert not is_stuck(schedule.decide().status)
@@ -427,14 +427,14 @@ def test_definitions_that_come_and_go() -> None:
     assert schedule.cluster.made == ["nightly-202601010100"]
 
 
-def test_a_pause_that_nobody_knows_of_is_lifted() -> None:
+def test_a_pause_without_a_record_is_lifted() -> None:
     schedule = down()
     schedule.status = type(schedule.status)()  # restored from a backup without its status
     schedule.look()
     assert is_restored(schedule)
 
 
-def test_a_finalizer_that_somebody_took_off_goes_on_again() -> None:
+def test_a_finalizer_removed_by_hand_is_added_again() -> None:
     schedule = down()
     schedule.held = False
     schedule.look()
@@ -444,7 +444,7 @@ def test_a_finalizer_that_somebody_took_off_goes_on_again() -> None:
     assert is_restored(schedule)
 
 
-def test_a_node_that_somebody_let_come_back_makes_no_snapshot() -> None:
+def test_a_node_allowed_to_come_back_makes_no_snapshot() -> None:
     schedule = down()
     schedule.cluster.status.scheduled_snapshot_status.clear()
     schedule.look()

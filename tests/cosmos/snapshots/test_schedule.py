@@ -114,7 +114,7 @@ def test_the_last_is_what_going_on_from_each_to_the_next_comes_to(
         ("@daily", "Europe", "Europe/Berlin"),
     ],
 )
-def test_a_bad_one_says_what_to_write(expression: str, zone: str | None, says: str) -> None:
+def test_a_bad_one_reports_what_to_write(expression: str, zone: str | None, says: str) -> None:
     with pytest.raises(BadSchedule, match=says):
         parse(expression, zone)
 

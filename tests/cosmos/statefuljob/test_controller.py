@@ -83,7 +83,7 @@ async def test_from_snapshot_to_cleanup(harness: SnapshotsHarness) -> None:
     await harness.job("weekly", last_is(JobOutcome.RUNNING, NEXT))
 
 
-async def test_a_job_that_fails_is_told(harness: SnapshotsHarness) -> None:
+async def test_a_job_that_fails_is_reported(harness: SnapshotsHarness) -> None:
     await running(harness)
     await end(harness, RUN, "Failed")
     found = await harness.job("weekly", last_is(JobOutcome.FAILED))
@@ -99,7 +99,7 @@ async def test_deleted_it_takes_job_and_claim_along(harness: SnapshotsHarness) -
 
 
 @pytest.mark.criterion("COSMOS-A6-17")
-async def test_without_a_snapshot_it_waits_and_says_so(harness: SnapshotsHarness) -> None:
+async def test_without_a_snapshot_it_waits_and_reports_it(harness: SnapshotsHarness) -> None:
     await harness.stateful_job()
     found = await harness.job("weekly", lambda found: "no VolumeSnapshot" in found.status.status)
     assert found.status.job_history == []

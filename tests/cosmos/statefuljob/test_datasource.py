@@ -34,7 +34,7 @@ def test_the_newest_that_is_ready() -> None:
     assert newest_ready([newer, snapshot("untouched")]) is None
 
 
-def test_a_size_that_nobody_tells() -> None:
+def test_a_size_that_is_not_reported() -> None:
     assert from_snapshot(snapshot("s", {"readyToUse": True})).size is None
     assert restore_size(snapshot("s", {"restoreSize": "much"})) is None
     assert restore_size(snapshot("s", {"restoreSize": "5Gi"})) == "5Gi"

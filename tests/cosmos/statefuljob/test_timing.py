@@ -104,7 +104,7 @@ def test_five_are_remembered_newest_first() -> None:
     assert opened(found) is None
 
 
-def test_names_are_told_by_their_time_and_fit_into_a_label() -> None:
+def test_names_are_reported_by_their_time_and_fit_into_a_label() -> None:
     assert run_name("weekly", NOW) == "weekly-20260301120000"
     assert len(run_name("a" * 200, NOW)) <= 63
     assert run_name("a" * 200, NOW) != run_name(f"{'a' * 100}b{'a' * 99}", NOW)

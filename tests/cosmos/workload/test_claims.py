@@ -136,7 +136,7 @@ class TestFit:
         assert (fit.grows, fit.waits, fit.refused) == (False, False, False)
 
     @pytest.mark.criterion("COSMOS-A2-32")
-    def test_what_cannot_be_changed_is_kept_and_told(self) -> None:
+    def test_what_cannot_be_changed_is_kept_and_reported(self) -> None:
         there = existing(fresh(Claim(desired=claim(0))), status=BOUND)
         wanted = claim(
             0,
@@ -154,7 +154,7 @@ class TestFit:
         ]
         assert fit.desired.revision == fresh(Claim(desired=claim(0))).revision
 
-    def test_a_class_that_does_not_allow_growth_is_told(self) -> None:
+    def test_a_class_that_does_not_allow_growth_is_reported(self) -> None:
         there = existing(fresh(Claim(desired=claim(0))), status=BOUND)
         asked: list[str] = []
 
@@ -284,7 +284,7 @@ async def test_what_grew_is_asked_for_once(harness: Harness) -> None:
     assert (await harness.run(claims(0)), harness.asked) == (ClaimProgress(immutable=[less]), [])
 
 
-async def test_a_class_that_cannot_grow_is_told_without_a_write(harness: Harness) -> None:
+async def test_a_class_that_cannot_grow_is_reported_without_a_write(harness: Harness) -> None:
     fixed = Claim(desired=claim(0, spec={"storageClassName": "fixed"}))
     await harness.run([fixed])
     await harness.bound(0)
@@ -312,7 +312,7 @@ async def test_what_fails_stops_nothing_else(harness: Harness) -> None:
 
 
 @pytest.mark.criterion("COSMOS-A10-38")
-async def test_labels_change_and_what_cannot_is_told(harness: Harness) -> None:
+async def test_labels_change_and_what_cannot_is_reported(harness: Harness) -> None:
     await harness.run(claims(0))
     wanted = claim(0, spec={"storageClassName": "slow"})
     wanted.manifest["metadata"]["labels"] = {"colour": "blue"}
@@ -322,7 +322,7 @@ async def test_labels_change_and_what_cannot_is_told(harness: Harness) -> None:
     assert (await harness.spec(0))["storageClassName"] == "fast"
 
 
-async def test_a_claim_that_somebody_made_larger_stays_so_and_still_grows(harness: Harness) -> None:
+async def test_a_claim_enlarged_by_hand_stays_so_and_still_grows(harness: Harness) -> None:
     await harness.run(claims(0))
     await harness.bound(0)
     size = {"spec": {"resources": {"requests": {"storage": "12Gi"}}}}
@@ -339,7 +339,7 @@ async def test_a_claim_that_somebody_made_larger_stays_so_and_still_grows(harnes
     assert (await harness.spec(0))["resources"]["requests"]["storage"] == "20Gi"
 
 
-async def test_claims_of_others_are_told_and_left_alone(harness: Harness) -> None:
+async def test_claims_of_others_are_reported_and_left_alone(harness: Harness) -> None:
     await harness.run(claims(0, 1))
     other = Harness(
         harness.admin, harness.cache, harness.control, replace(OWNER, name="other", uid="x")

@@ -188,7 +188,7 @@ class TestUpdate:
         assert replaced(planned(NEW, entries, health)) == ["set-1"]
 
     @pytest.mark.criterion("D5-9")
-    def test_does_not_touch_pods_that_nobody_has_looked_at(self) -> None:
+    def test_does_not_touch_pods_not_polled_yet(self) -> None:
         made = plan(
             differences(NEW, there(0, 1, 2, 3)),
             there(0, 1, 2, 3),
@@ -206,7 +206,7 @@ class TestUpdate:
         )
         assert replaced(made) == ["set-2"], "that it answers does not count: others may well work"
 
-    def test_mends_in_place_what_somebody_changed(self) -> None:
+    def test_fixes_in_place_what_was_changed_by_hand(self) -> None:
         lost = existing(pod(0), managedFields=[])
         made = planned(pods(0, 1), [lost, *there(1)], replicas=2)
         assert [update.entry.name for update in made.repairs] == ["set-0"]

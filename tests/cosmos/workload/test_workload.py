@@ -126,7 +126,7 @@ async def test_the_life_of_a_workload(harness: Harness) -> None:
     assert gone.deleted == ["set-1"]
 
 
-async def test_a_pod_that_somebody_else_has_just_deleted_counts_as_down(harness: Harness) -> None:
+async def test_a_pod_just_deleted_by_another_client_counts_as_down(harness: Harness) -> None:
     """The cache does not know of it yet; the server is asked before anything is taken down."""
     await harness.run(pods(0, 1, 2))
     await harness.ready(0, 1, 2)
@@ -149,7 +149,7 @@ async def test_what_fails_stops_nothing_else(harness: Harness) -> None:
     assert made.requeue
 
 
-async def test_pods_of_others_are_told_and_left_alone(harness: Harness) -> None:
+async def test_pods_of_others_are_reported_and_left_alone(harness: Harness) -> None:
     other = await harness.owned("other")
     await harness.run(pods(0), owner=other)
     made = await harness.run(pods(0, 1, image="app:2"))
@@ -158,7 +158,7 @@ async def test_pods_of_others_are_told_and_left_alone(harness: Harness) -> None:
     assert await harness.images() == {"set-0": "app:1", "set-1": "app:2"}
 
 
-async def test_what_somebody_changed_is_mended_in_place(harness: Harness) -> None:
+async def test_what_was_changed_by_hand_is_fixed_in_place(harness: Harness) -> None:
     """Without a restart of the Pod, and once."""
     await harness.run(pods(0, 1))
     await harness.ready(0, 1)

@@ -197,7 +197,7 @@ def test_a_release_is_downloaded_when_nothing_else_has_it(
 
 
 @pytest.mark.parametrize("damage", ["corrupt", "short", "absent", "unlisted", "no tarball"])
-def test_what_is_not_what_the_index_says_is_never_installed(
+def test_what_is_not_what_the_index_lists_is_never_installed(
     damage: str, tmp_path: Path, cache: Path, upstream: Upstream
 ) -> None:
     good = tarball()

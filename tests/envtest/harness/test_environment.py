@@ -161,7 +161,7 @@ async def test_what_had_started_is_stopped_when_a_part_fails() -> None:
 
 
 @pytest.mark.criterion("EN-01")
-async def test_the_server_process_stops_cleanly_on_sigterm_and_says_what_it_is(
+async def test_the_server_process_stops_cleanly_on_sigterm_and_reports_what_it_is(
     tmp_path: Path,
 ) -> None:
     kubeconfig = tmp_path / "kubeconfig"

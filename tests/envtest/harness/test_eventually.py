@@ -51,7 +51,7 @@ async def test_it_waits_for_the_object_and_then_for_its_state(client: Client) ->
     assert (await waiting)["data"] == {"k": "2"}
 
 
-async def test_it_asks_nothing_while_nothing_changes(env: Environment, client: Client) -> None:
+async def test_it_requests_nothing_while_nothing_changes(env: Environment, client: Client) -> None:
     with pytest.raises(AssertionError):
         await eventually(client, CONFIG_MAP, "a", namespace="default", timeout=0.3)
     counts = env.proxy.log.counts()
@@ -92,7 +92,7 @@ async def test_a_broken_watch_is_taken_up_again(env: Environment, client: Client
     await waiting
 
 
-async def test_gone_says_what_holds_an_object(env: Environment, client: Client) -> None:
+async def test_gone_reports_what_holds_an_object(env: Environment, client: Client) -> None:
     held = config_map()
     held["metadata"]["finalizers"] = ["test.dev/hold"]
     await client.create(held)
@@ -119,7 +119,7 @@ async def test_consistently_fails_at_the_first_deviation(client: Client) -> None
         await watching
 
 
-async def test_what_no_watch_tells_is_asked_for_again() -> None:
+async def test_what_no_watch_reports_is_asked_for_again() -> None:
     answers = iter([False, 0, "yes"])
     assert await eventually_holds(lambda: next(answers)) == "yes"
 

@@ -96,7 +96,7 @@ async def test_a_mark_separates_before_from_after(
     assert [e.name for e in proxy.log.entries(mark)] == ["after"]
 
 
-async def test_an_observer_is_told_of_every_answer_and_for_whom_it_was_asked(
+async def test_an_observer_receives_every_answer_and_its_caller(
     proxy: Proxy, session: aiohttp.ClientSession
 ) -> None:
     await session.get(f"{proxy.url}{PODS}/before")

@@ -60,7 +60,7 @@ async def test_log_and_rules_are_reached_over_the_control_endpoint(
     assert sum(row.count for row in exported.rows) == 2
 
 
-async def test_control_needs_its_token_and_says_what_is_wrong(child: ChildProcess) -> None:
+async def test_control_needs_its_token_and_reports_what_is_wrong(child: ChildProcess) -> None:
     async with ProxyControl(child.facts["control"], "wrong") as control:
         with pytest.raises(ValueError, match="control token"):
             await control.mark()

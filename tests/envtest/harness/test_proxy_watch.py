@@ -115,7 +115,7 @@ async def test_a_stream_is_cut_cleanly_in_place_of_an_event(
     assert [await watch.next() for _ in range(2)] == ["ADDED a", "end"]
 
 
-async def test_a_silent_stream_stays_open_and_says_nothing(
+async def test_a_silent_stream_stays_open_and_reports_nothing(
     proxy: Proxy, upstream: Upstream, watch: Watch, session: aiohttp.ClientSession
 ) -> None:
     upstream.send("ADDED", "a")
@@ -142,7 +142,7 @@ async def test_new_streams_can_be_silenced(
         assert await Watch(response).quiet()
 
 
-async def test_an_expired_stream_says_so_and_ends(
+async def test_an_expired_stream_reports_it_and_ends(
     proxy: Proxy, upstream: Upstream, watch: Watch
 ) -> None:
     proxy.add(GoneWatch())

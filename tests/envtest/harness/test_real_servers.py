@@ -55,7 +55,7 @@ def suite(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["alone", "workers"])
-def test_without_a_server_tests_are_skipped_and_the_end_says_how_many_and_what_to_do(
+def test_without_a_server_tests_are_skipped_and_the_end_reports_how_many_and_what_to_do(
     suite: Path, workers: tuple[str, ...]
 ) -> None:
     (suite / "tests" / "test_it.py").write_text(WITHOUT)

@@ -75,7 +75,7 @@ async def test_apiextensions_apiserver_serves_definitions(separate_server: Share
     assert set(separate_server.backend.processes) == {"apiextensions-apiserver", "etcd"}
 
 
-async def test_alone_it_brings_the_server_that_it_asks(separate_server: SharedServer) -> None:
+async def test_alone_it_starts_its_own_server(separate_server: SharedServer) -> None:
     users: list[str | User] = ["boss", User(name="nobody")]
     async with Environment("apiextensions", users=users) as env:
         processes = env.backend.processes  # type: ignore[attr-defined]

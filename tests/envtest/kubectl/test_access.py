@@ -47,7 +47,7 @@ def test_the_administrator_may_ask_as_another(kubectl: Kubectl, alice: Kubectl) 
     assert refused.code == 1
 
 
-def test_what_is_forbidden_says_so(alice: Kubectl) -> None:
+def test_what_is_forbidden_reports_it(alice: Kubectl) -> None:
     refused = alice.run("get", "secrets")
     assert refused.code == 1
     wanted = f'User "alice" cannot list resource "secrets" in API group "" in the namespace "{alice.namespace}"'

@@ -110,7 +110,7 @@ async def test_what_cannot_be_answered_is_406(api: Api) -> None:
         assert answer.json["message"].startswith("only the following media types are accepted: ")
 
 
-async def test_an_aggregated_entry_says_all_of_a_resource(api: Api) -> None:
+async def test_an_aggregated_entry_reports_all_of_a_resource(api: Api) -> None:
     answer = await api.get("/apis", Accept=aggregated("v2"))
     apps = next(item for item in answer.json["items"] if item["metadata"]["name"] == "apps")
     (version,) = apps["versions"]
@@ -183,7 +183,7 @@ async def test_the_index_links_to_documents_by_hash(api: Api) -> None:
     assert (await api.get("/openapi/v3/apis/nothing/v1")).status == 404
 
 
-async def test_paths_say_what_kubectl_looks_for(api: Api) -> None:
+async def test_paths_are_those_of_kubectl(api: Api) -> None:
     document = (await api.get("/openapi/v3/apis/apps/v1")).json
     item = document["paths"]["/apis/apps/v1/namespaces/{namespace}/deployments/{name}"]
     assert [each["name"] for each in item["parameters"]] == ["name", "namespace"]
@@ -231,7 +231,7 @@ async def test_custom_kinds_are_there_at_once(api: Api) -> None:
 
 
 @pytest.mark.criterion("KC-OPENAPI-V2")
-async def test_v2_knows_neither_null_nor_unions(api: Api) -> None:
+async def test_v2_has_neither_null_nor_unions(api: Api) -> None:
     await api.define("v2.example.com")
     schema = (await api.get("/openapi/v2")).json["definitions"]["com.example.v2.v1.Gadget"]
     spec = schema["properties"]["spec"]["properties"]

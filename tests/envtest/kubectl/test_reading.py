@@ -89,7 +89,7 @@ def test_get_wide_has_more_columns(kubectl: Kubectl) -> None:
 
 
 @pytest.mark.criterion("KC-GET-ALL")
-def test_get_all_asks_for_the_category(kubectl: Kubectl, gadgets: str) -> None:
+def test_get_all_requests_the_category(kubectl: Kubectl, gadgets: str) -> None:
     kubectl("apply", "-f", "-", stdin=gadget(gadgets))
     kubectl("create", "service", "clusterip", "s", "--tcp=80:80")
     shown = kubectl("get", "all")

@@ -110,7 +110,7 @@ def test_init_containers_and_sidecars() -> None:
     assert pod(up, initContainers=init) == ["2/3", "Running", "1"]
 
 
-def test_restarts_say_when() -> None:
+def test_restarts_report_their_time() -> None:
     last = {"terminated": {"finishedAt": "2026-11-20T23:58:44Z"}}
     status = {"phase": "Running", "containerStatuses": [container(RUNNING, restarts=2)]}
     status["containerStatuses"][0]["lastState"] = last  # type: ignore[index]

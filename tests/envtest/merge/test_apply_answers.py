@@ -96,7 +96,7 @@ _SERVED = {"v1beta1": "v1", "v2beta2": "v2"}
 
 
 @pytest.mark.parametrize("created", _CREATED, ids=lambda obj: f"{obj['kind']}-{obj['apiVersion']}")
-def test_the_creator_of_a_built_in_object_owns_what_the_real_server_says(
+def test_the_creator_of_a_built_in_object_owns_as_on_the_real_server(
     created: dict[str, Any],
 ) -> None:
     obj = copy.deepcopy(created)

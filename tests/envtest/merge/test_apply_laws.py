@@ -117,7 +117,7 @@ def test_force_ends_in_ownership_of_everything_applied(seed: int) -> None:
 
 @_LAW
 @given(_SEEDS)
-def test_nobody_owns_leaves_that_are_absent(seed: int) -> None:
+def test_leaves_without_owner_that_are_absent(seed: int) -> None:
     rng = random.Random(seed)
     model = _grown(rng, 6)
     if model.live is None:

@@ -34,7 +34,7 @@ def test_a_pod_keeps_its_address_and_its_successor_has_another() -> None:
     assert addresses.of(pod("p", "two")) != first
 
 
-def test_what_a_status_tells_holds_after_a_restart() -> None:
+def test_what_a_status_reports_holds_after_a_restart() -> None:
     addresses = PodAddresses()
     assert addresses.of(pod("p", "one", podIP="127.130.1.2")) == "127.130.1.2"
 

@@ -87,7 +87,7 @@ class TestLocalProcess:
             client, POD, "p", {"status": {"containerStatuses": statuses}}, namespace="default"
         )
 
-    async def test_a_program_that_is_not_there_says_so(self, client: Client) -> None:
+    async def test_a_program_that_is_not_there_reports_it(self, client: Client) -> None:
         missing = local_pod("pass")
         missing["spec"]["containers"][0]["command"] = ["/does/not/exist"]
         await client.create(missing)

@@ -115,7 +115,7 @@ def test_equal_templates_have_equal_hashes() -> None:
     [({"minAvailable": 2}, 3, 2), ({"minAvailable": "50%"}, 3, 2), ({"maxUnavailable": 1}, 3, 2),
      ({"maxUnavailable": "100%"}, 3, 0), ({}, 3, 1), ({}, 0, 0)],
 )  # fmt: skip
-def test_a_budget_knows_how_many_have_to_stay(
+def test_a_budget_computes_how_many_have_to_stay(
     spec: dict[str, Any], expected: int, result: int
 ) -> None:
     assert needed_healthy(spec, expected) == result
@@ -178,7 +178,7 @@ def test_the_environment_comes_from_values_maps_secrets_and_fields() -> None:
          "not supported"),
     ],
 )  # fmt: skip
-def test_what_cannot_be_started_says_why(item: dict[str, Any], message: str) -> None:
+def test_what_cannot_be_started_reports_why(item: dict[str, Any], message: str) -> None:
     owner = pod(**item)
     with pytest.raises(CannotStart, match=message):
         command_of(owner, owner["spec"]["containers"][0], {})

@@ -350,7 +350,7 @@ class TestJob:
 
 @pytest.mark.usefixtures("nodes")
 class TestPod:
-    async def test_a_pod_of_nobody_is_scheduled_and_runs(self, client: Client) -> None:
+    async def test_a_pod_without_owner_is_scheduled_and_runs(self, client: Client) -> None:
         await client.create(pod())
         expected = {
             "spec": {"nodeName": NODE_NAME},

@@ -66,7 +66,7 @@ async def test_a_new_token_rolls_the_stack_once_and_no_workload_of_tenants(tmp_p
 
 @BACKENDS
 @pytest.mark.criterion("FLEET-R6")
-async def test_what_docs_fleet_says_ends_in_a_stack_that_serves_tenants(
+async def test_what_docs_fleet_describes_ends_in_a_stack_that_serves_tenants(
     backend: str, tmp_path: Path
 ) -> None:
     async with installation(backend, tmp_path, "east") as fleet:

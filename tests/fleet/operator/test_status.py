@@ -42,7 +42,7 @@ class Named:
         ({"scaleMode": {"enabled": True}, "targetNamespace": "here"}, None),
     ],
 )
-def test_r01_r02_what_a_configuration_asks_for(spec: dict[str, object], mode: Mode | None) -> None:
+def test_r01_r02_what_a_configuration_requests(spec: dict[str, object], mode: Mode | None) -> None:
     assert mode_of(FleetConfig.from_manifest(config(**spec))) == mode
 
 
@@ -111,7 +111,7 @@ def test_a_namespace_that_was_not_looked_at_yet_keeps_its_entry() -> None:
         (0, 2, 1, ("False", "1 target namespace(s) are being deployed")),
     ],
 )
-def test_r15_ready_tells_how_many_are_not_healthy(
+def test_r15_ready_reports_how_many_are_not_healthy(
     failed: int, healthy: int, unknown: int, expected: tuple[str, str]
 ) -> None:
     outcomes = {f"f{each}": GONE for each in range(failed)}

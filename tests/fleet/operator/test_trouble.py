@@ -368,7 +368,7 @@ async def test_an_object_of_another_owner_in_the_way_is_left_and_named() -> None
 
 
 @pytest.mark.criterion("FLEET-R19")
-async def test_r19_a_restart_writes_nothing_and_asks_a_data_plane_for_nothing() -> None:
+async def test_r19_a_restart_writes_nothing_and_requests_nothing_of_a_data_plane() -> None:
     async with Hub.running() as hub, planes(2) as (east, west):
         async with hub.operator():
             await hub.configure(**SCALE)

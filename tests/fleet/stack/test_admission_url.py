@@ -81,7 +81,7 @@ async def is_asked(plane: Server) -> bool:
     return False
 
 
-async def test_a_data_plane_asks_the_webhooks_at_the_url_and_is_left_alone_without_it(
+async def test_a_data_plane_calls_the_webhooks_at_the_url_and_is_left_alone_without_it(
     servers: tuple[Server, Server],
 ) -> None:
     hub, plane = servers

@@ -223,7 +223,7 @@ async def test_every_list_and_watch_of_the_hub_selects_the_data_plane(servers: F
         (NotFound('configmaps "403" not found', details={"kind": "configmaps", "name": "a"}), None),
     ],
 )
-def test_errors_of_the_hub_are_told_from_those_of_an_object(
+def test_errors_of_the_hub_are_distinguished_from_those_of_an_object(
     error: Exception, reason: HubReason | None
 ) -> None:
     found = explain(error, "a", "plane-a")

@@ -123,7 +123,7 @@ async def test_everything_is_tried_and_failures_are_named(
     assert application.settings == {"/smtp": "on"}
 
 
-async def test_an_action_that_fails_ends_its_row_and_says_why(
+async def test_an_action_that_fails_ends_its_row_and_reports_why(
     bench: Workbench, application: Application
 ) -> None:
     invariant = application.invariant("smtp", "on")
@@ -133,7 +133,7 @@ async def test_an_action_that_fails_ends_its_row_and_says_why(
     assert application.writes == 0
 
 
-async def test_nothing_is_changed_on_a_check_that_nobody_answers(
+async def test_nothing_is_changed_on_an_unanswered_check(
     bench: Workbench, application: Application
 ) -> None:
     application.site.answers["GET /smtp"] = Say(hang_up=True)
@@ -216,7 +216,7 @@ async def test_teardown_undoes_in_reverse(bench: Workbench, application: Applica
     assert (await run(bench, teardown=True)).message == "nothing to undo"
 
 
-async def test_secrets_are_told_to_nobody(bench: Workbench, application: Application) -> None:
+async def test_secrets_are_never_reported(bench: Workbench, application: Application) -> None:
     application.settings["/smtp"] = f"leaks {SECRET}"
     invariant = application.invariant("smtp", "on")
     invariant["ensure"] = [{"url": f"{application.site.url}/{SECRET}"}]

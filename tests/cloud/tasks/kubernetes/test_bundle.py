@@ -170,7 +170,9 @@ async def test_an_apply_in_a_later_second_counts_no_change(
     assert result.message == "1 objects are ready; 0 changed, 0 deleted."
 
 
-async def test_what_somebody_changed_is_put_right(run: Run, client: Client, namespace: str) -> None:
+async def test_what_was_changed_by_hand_is_corrected(
+    run: Run, client: Client, namespace: str
+) -> None:
     await run(config_map("a", k="ours"))
     await client.patch(CONFIG_MAP, "a", {"data": {"k": "theirs", "own": "x"}}, namespace=namespace)
     await run(config_map("a", k="ours"))
@@ -326,12 +328,14 @@ class TestWhatHoldsData:
         assert await client.get(CLAIM, "data", namespace=namespace)
         assert result.message.endswith(f"PersistentVolumeClaim {namespace}/data kept.")
 
-    async def test_it_goes_when_it_says_so(self, run: Run, client: Client, namespace: str) -> None:
+    async def test_it_goes_when_it_is_announced(
+        self, run: Run, client: Client, namespace: str
+    ) -> None:
         await run(claim({PRUNE: "true"}), config_map("a"))
         result = await run(config_map("a"))
         assert "1 deleted" in result.message
 
-    async def test_anything_can_say_that_it_stays(
+    async def test_anything_can_be_marked_as_retained(
         self, run: Run, client: Client, namespace: str
     ) -> None:
         await run(config_map("a", {PRUNE: "false"}), config_map("b"))

@@ -200,7 +200,7 @@ class TestHelm:
         with pytest.raises(TaskError, match="helm template failed: Error: no chart broken"):
             rendered(tmp_path, helm={"chart": "broken"})
 
-    def test_a_machine_without_helm_says_so(
+    def test_a_machine_without_helm_reports_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PATH", "/nonexistent")

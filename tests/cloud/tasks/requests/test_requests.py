@@ -122,7 +122,7 @@ async def test_what_cannot_be_filled_is_rejected_before_anything_is_sent(
         ({"a": None}, {"path": "$.a", "equals": 0}, "$.a is null, not 0"),
     ],
 )
-async def test_an_answer_that_is_not_as_expected_says_in_what(
+async def test_an_answer_that_is_not_as_expected_reports_in_what(
     site: Site, requests: Requests, said: object, expect: dict[str, Any], complaint: str
 ) -> None:
     site.answers["GET /x"] = Say(json=said)

@@ -56,7 +56,7 @@ def test_a_step_has_its_cooldown() -> None:
     assert verdict(just, short) is Verdict.GROWS
 
 
-def test_a_class_that_cannot_expand_is_told() -> None:
+def test_a_class_that_cannot_expand_is_reported() -> None:
     assert verdict(replace(CLAIM, expandable=False)) is Verdict.CANNOT_EXPAND
     assert verdict(replace(CLAIM, expandable=False, used=GI)) is Verdict.FINE
 

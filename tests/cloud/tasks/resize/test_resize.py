@@ -142,7 +142,7 @@ async def test_a_second_run_in_the_cooldown_changes_nothing(
     assert await size(client, "a") == "14746Mi"
 
 
-async def test_what_cannot_grow_is_told_after_the_rest_has_grown(
+async def test_what_cannot_grow_is_reported_after_the_rest_has_grown(
     run: Run, client: Client, site: Site
 ) -> None:
     await make(client, "a")
@@ -162,7 +162,7 @@ async def test_what_cannot_grow_is_told_after_the_rest_has_grown(
 
 
 @pytest.mark.parametrize("answer", [{"claims": [{"name": "a"}]}, {"rows": []}, [], "text"])
-async def test_a_page_that_says_something_else(
+async def test_a_page_with_another_content(
     run: Run, client: Client, site: Site, answer: object
 ) -> None:
     await make(client, "a")

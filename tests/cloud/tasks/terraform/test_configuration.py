@@ -81,7 +81,7 @@ def plain(**infrastructure: object) -> dict[str, Any]:
     return {"infrastructure": {"gcp": gcp, "terraform": {}, **infrastructure}}
 
 
-def test_a_module_is_told_everything_that_is_set() -> None:
+def test_a_module_receives_everything_that_is_set() -> None:
     annotations = {CLOUDSQL_MODE: "bluePrimary", ENABLE_CMEK: "true", CMEK_ALGORITHM: "RSA"}
     assert module_of(FULL, annotations) == {
         "source": "app.terraform.io/acme/instance/google",

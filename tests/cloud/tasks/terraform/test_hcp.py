@@ -85,7 +85,7 @@ large:
 """
 
 
-async def test_an_instance_of_a_type_runs_where_and_as_its_type_says(bench: HCPBench) -> None:
+async def test_an_instance_of_a_type_runs_where_and_as_its_type_defines(bench: HCPBench) -> None:
     types = TerraformTypes(parse_types(TYPES.replace("ADDRESS", bench.server.url)))
     terraform = {"terraform": {"type": "large"}}
     spec = {"sourcegraphVersion": "5.1.0", "infrastructure": terraform}
@@ -107,7 +107,7 @@ async def test_an_instance_of_a_type_runs_where_and_as_its_type_says(bench: HCPB
     )
 
 
-async def test_the_workspace_is_made_and_kept_as_the_spec_says(bench: HCPBench) -> None:
+async def test_the_workspace_is_made_and_kept_as_the_spec_defines(bench: HCPBench) -> None:
     url = bench.server.url
     await bench.apply(spec_of(url, terraformVersion="1.9.8", projectId="prj-1", workspace="infra"))
     found = workspace(bench, "infra")
@@ -278,9 +278,7 @@ class TestProtection:
         assert (run.status, run.confirmed, run.applies) == ("discarded", 0, 0)
         assert len(bench.server.fake_state.applied) == 1
 
-    async def test_h_b3_numbers_are_enough_where_the_log_says_nothing(
-        self, bench: HCPBench
-    ) -> None:
+    async def test_h_b3_numbers_are_enough_where_the_log_has_none(self, bench: HCPBench) -> None:
         await bench.apply()
         self.replace_two(bench, b"")
         with pytest.raises(TaskRejected, match=r"destroys or replaces 2 resources\. Nothing was"):
@@ -392,7 +390,7 @@ async def test_cost_estimates_and_policies_are_waited_for(bench: HCPBench) -> No
     assert "is checked against policies" in bench.said()
 
 
-async def test_a_soft_failure_of_a_policy_waits_for_somebody(bench: HCPBench) -> None:
+async def test_a_soft_failure_of_a_policy_waits_for_a_decision(bench: HCPBench) -> None:
     fake_state = bench.server.fake_state
     fake_state.gates = ["policy_checking", "policy_override"]
 
@@ -407,7 +405,7 @@ async def test_a_soft_failure_of_a_policy_waits_for_somebody(bench: HCPBench) ->
 
 
 @pytest.mark.parametrize("where", ["plan", "apply"])
-async def test_an_error_tells_the_end_of_the_log(bench: HCPBench, where: str) -> None:
+async def test_an_error_reports_the_end_of_the_log(bench: HCPBench, where: str) -> None:
     bench.server.fake_state.fail = where
     bench.server.fake_state.logs["next"] = (
         b'{"@message":"Terraform 1.9","@level":"info","type":"version"}\n'
@@ -424,7 +422,7 @@ async def test_an_error_tells_the_end_of_the_log(bench: HCPBench, where: str) ->
     )
 
 
-async def test_a_log_that_is_text_tells_its_last_lines(bench: HCPBench) -> None:
+async def test_a_log_that_is_text_reports_its_last_lines(bench: HCPBench) -> None:
     bench.server.fake_state.fail = "plan"
     bench.server.fake_state.logs["next"] = (
         b"\x02Terraform v1.9\n\x1b[31m\xe2\x94\x82 \x1b[0m\x1b[1mError: no zone\x1b[0m\n\xe2\x95\xb5\n"
@@ -448,7 +446,7 @@ async def test_a_mandatory_policy_is_named(bench: HCPBench) -> None:
         ("policy_soft_failed", "broke a policy"),
     ],
 )
-async def test_other_ends_are_told_apart(bench: HCPBench, status: str, words: str) -> None:
+async def test_other_ends_are_distinguished(bench: HCPBench, status: str, words: str) -> None:
     def interfere(doing: str) -> None:
         if "plans" in doing:
             runs(bench)[0].status = status
@@ -488,7 +486,7 @@ async def test_a_lock_that_comes_in_between(bench: HCPBench, refused: bool) -> N
     assert all(run.ended for run in runs(bench))
 
 
-async def test_a_queued_run_says_what_is_before_it(bench: HCPBench) -> None:
+async def test_a_queued_run_reports_what_is_before_it(bench: HCPBench) -> None:
     await bench.apply()
     fake_state, found = bench.server.fake_state, workspace(bench)
     other = fake_state.add_run(found, runs(bench)[0].version, "Queued manually in the UI")
@@ -538,7 +536,7 @@ async def test_rate_limits_are_sat_out(bench: HCPBench) -> None:
 
 
 @pytest.mark.parametrize(("header", "nap"), [(("Retry-After", "3"), 3.0), (("X-None", "3"), 1.0)])
-async def test_the_wait_is_what_the_server_asks_for(
+async def test_the_wait_is_what_the_server_requests(
     bench: HCPBench, header: tuple[str, str], nap: float
 ) -> None:
     bench.server.wait_header = header
@@ -554,7 +552,7 @@ async def test_a_limit_without_end_is_given_up(bench: HCPBench) -> None:
     assert bench.server.clock.passed >= 20
 
 
-async def test_the_token_goes_to_the_api_alone_and_is_never_told(bench: HCPBench) -> None:
+async def test_the_token_goes_to_the_api_alone_and_is_never_reported(bench: HCPBench) -> None:
     bench.server.fake_state.fail = "apply"
     with pytest.raises(TaskError) as caught:
         await bench.apply()
@@ -563,7 +561,7 @@ async def test_the_token_goes_to_the_api_alone_and_is_never_told(bench: HCPBench
     assert TOKEN not in str(caught.value) + bench.said()
 
 
-async def test_a_bad_token_says_what_to_do(bench: HCPBench) -> None:
+async def test_a_bad_token_reports_what_to_do(bench: HCPBench) -> None:
     bench.workbench.secrets["hcp", "token"] = "wrong"
     with pytest.raises(TaskError, match="put a new one into its Secret") as caught:
         await bench.apply()

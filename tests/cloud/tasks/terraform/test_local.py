@@ -125,7 +125,7 @@ async def test_apply_change_and_teardown(local: LocalBench) -> None:
         ("locked", "Error acquiring the state lock: Who: ada@laptop\nCreated: 2026-01-01"),
     ],
 )
-async def test_what_goes_wrong_is_told(terraform: LocalBench, wrong: str, says: str) -> None:
+async def test_what_goes_wrong_is_reported(terraform: LocalBench, wrong: str, says: str) -> None:
     with pytest.raises(TaskError) as caught:
         await terraform.run(STAND_IN=wrong)
     assert says in str(caught.value)

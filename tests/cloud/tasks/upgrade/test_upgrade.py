@@ -177,7 +177,7 @@ async def test_the_steps_in_order(run: Run, client: Client, site: Site, bench: W
     ]
 
 
-async def test_hooks_are_told_what_is_upgraded(run: Run, site: Site) -> None:
+async def test_hooks_receive_what_is_upgraded(run: Run, site: Site) -> None:
     await run()
     backup, migrate = (each for each in site.asked if each.method == "POST")
     assert backup.body == {"instance": "acme", "from": "5.2.0", "to": "5.3.0"}
