@@ -60,6 +60,8 @@ class RunOptions(ServedRun):
     """Folder of the webhooks' certificate; without one the managers make and rotate their own."""
     webhook_cert_name: str = "tls.crt"
     webhook_cert_key: str = "tls.key"
+    webhook_client_ca: Path | None = None
+    """PEM file: only clients whose certificate it signed are let in."""
     webhook_secret_name: str = "webhook-server-cert"  # noqa: S105 - a name
     webhook_secret_namespace: str = ""
     webhook_service_name: str = "webhook-service"
@@ -91,6 +93,7 @@ class RunOptions(ServedRun):
                 certificate_folder=self.webhook_cert_path,
                 certificate_name=self.webhook_cert_name,
                 key_name=self.webhook_cert_key,
+                client_ca=self.webhook_client_ca,
                 secret_name=self.webhook_secret_name,
                 secret_namespace=self.webhook_secret_namespace,
                 service_name=self.webhook_service_name,

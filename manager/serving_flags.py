@@ -1,5 +1,6 @@
 """Flags of what the manager serves: metrics, webhooks and the console, named as kubebuilder names them."""
 
+import ssl
 from collections.abc import Callable
 from ipaddress import ip_network
 from pathlib import Path
@@ -51,6 +52,12 @@ def webhook_options(command: Command) -> Command:
         ),
         click.option("--webhook-cert-name", default="tls.crt", help="Its file name."),
         click.option("--webhook-cert-key", default="tls.key", help="File name of its key."),
+        click.option(
+            "--webhook-client-ca",
+            type=click.Path(path_type=Path, exists=True, dir_okay=False),
+            callback=lambda _context, _option, given: _authority(given),
+            help="PEM file: let in only clients whose certificate it signed, such as the API server's.",
+        ),
         click.option(
             "--webhook-secret-name",
             default="webhook-server-cert",
@@ -117,6 +124,16 @@ def take_console_options(given: dict[str, Any]) -> ConsoleOptions:
     except ConsoleOptionsError as error:
         raise click.UsageError(str(error)) from error
     return options
+
+
+def _authority(given: Path | None) -> Path | None:
+    if given is None:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_verify_locations(given)
+    except (ValueError, OSError) as error:
+        raise click.BadParameter(f"{given} has no certificates in PEM") from error
+    return given
 
 
 def _networks(given: tuple[str, ...]) -> tuple[Network, ...]:

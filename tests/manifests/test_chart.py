@@ -135,6 +135,20 @@ def test_it_installs_what_kustomize_does(
         assert by_helm[key] == manifest, key
 
 
+@pytest.mark.criterion("S-F21")
+def test_the_network_policy_restricts_both_ways_and_reaches_no_metadata_service(
+    rendered: Rendered,
+) -> None:
+    for found in (kustomized("network-policy"), rendered({"networkPolicy": {"enabled": True}})):
+        specs = [each["spec"] for each in found if each["kind"] == "NetworkPolicy"]
+        assert {way for spec in specs for way in spec["policyTypes"]} == {"Ingress", "Egress"}
+        rules = [rule for spec in specs for rule in spec.get("egress", ())]
+        blocks = [to["ipBlock"] for rule in rules for to in rule.get("to", ()) if "ipBlock" in to]
+        assert {"169.254.0.0/16", "fe80::/10"} <= {net for each in blocks for net in each["except"]}
+        assert all(rule["ports"] for rule in rules)
+        assert all(rule.get("to") or {p["port"] for p in rule["ports"]} == {53} for rule in rules)
+
+
 @pytest.mark.parametrize(
     ("folder", "values", "kinds"),
     [
@@ -151,11 +165,16 @@ def test_it_installs_what_kustomize_does(
 def test_what_is_switched_on_is_what_kustomize_adds(
     folder: str, values: dict[str, Any], kinds: set[str], rendered: Rendered
 ) -> None:
-    theirs = {each["kind"]: each["spec"] for each in kustomized(folder) if each["kind"] in kinds}
-    ours = {each["kind"]: each["spec"] for each in rendered(values) if each["kind"] in kinds}
-    assert json.dumps(ours, sort_keys=True).replace(
+    theirs, ours = (
+        {(each["kind"], each["metadata"]["name"]): each["spec"] for each in made}
+        for made in (
+            [each for each in found if each["kind"] in kinds]
+            for found in (kustomized(folder), rendered(values))
+        )
+    )
+    assert json.dumps(sorted(ours.items()), sort_keys=True).replace(
         '"app.kubernetes.io/instance": "ctrlruntime", ', ""
-    ) == json.dumps(theirs, sort_keys=True)
+    ) == json.dumps(sorted(theirs.items()), sort_keys=True)
 
 
 @pytest.mark.criterion("FAULT-B35")
