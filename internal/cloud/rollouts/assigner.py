@@ -14,7 +14,8 @@ from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import (
     ReleaseAssignment,
     format_assignment,
-    recorded_assignment,
+    place_of,
+    verified_assignment,
 )
 from internal.cloud.rollouts.reports import ACTION
 
@@ -44,7 +45,7 @@ class Assigner:
 
     async def reprioritize(self, spec: FleetRolloutSpec, found: Entry) -> None:
         """Give an assignment the priority that the rollout has now."""
-        assignment = recorded_assignment(found.annotations)
+        assignment = verified_assignment(found)
         if assignment is not None:
             await self._write(replace(assignment, priority=spec.priority), found)
 
@@ -54,7 +55,7 @@ class Assigner:
         Another manager may have changed it since, and the cache may know: it must not be changed twice.
         """
         fields = {
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment, place_of(found))},
             "resourceVersion": found.resource_version,
         }
         try:

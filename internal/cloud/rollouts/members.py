@@ -28,7 +28,7 @@ from internal.cloud.release_assignment import (
     assigned_version,
     is_same_assignment,
     is_waiting,
-    recorded_assignment,
+    verified_assignment,
     with_assigned_version,
 )
 from internal.cloud.version_policy import version_problem
@@ -108,7 +108,7 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         health=health,
         health_since=since,
         phase=instance.status.phase,
-        assignment=recorded_assignment(entry.annotations),
+        assignment=verified_assignment(entry),
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
         windows=_windows(entry),
