@@ -88,18 +88,34 @@ def report_held(
         return False
     after = held_condition(parent, hold, generation)
     set_condition(conditions, after, now)
-    return hold is not None and (
-        before is None or before.status != "True" or before.message != after.message
-    )
+    return is_news(before, after)
+
+
+def is_news(before: Condition | None, after: Condition | None) -> bool:
+    """Whether the condition DeletionsHeld shows something that it did not show before."""
+    if after is None or after.status != "True":
+        return False
+    return before is None or before.status != "True" or before.message != after.message
 
 
 def held_condition(parent: Parent, hold: Hold | None, generation: int) -> Condition:
     """Return the condition DeletionsHeld."""
     if hold is None:
-        return new_condition(
-            HELD, False, "NothingHeld", "No deletion waits.", generation=generation
-        )
+        return nothing_held(generation)
     return new_condition(HELD, True, "Held", parent.message(hold), generation=generation)
+
+
+def nothing_held(generation: int) -> Condition:
+    """Return the condition DeletionsHeld where nothing waits any more."""
+    return new_condition(HELD, False, "NothingHeld", "No deletion waits.", generation=generation)
+
+
+def held_message(status: Mapping[str, Any] | None) -> str:
+    """Return what the condition DeletionsHeld of a stored status shows; empty: nothing is held."""
+    for each in (status or {}).get("conditions") or ():
+        if each.get("type") == HELD and each.get("status") == "True":
+            return str(each.get("message", ""))
+    return ""
 
 
 @dataclass(slots=True)

@@ -47,7 +47,10 @@ _COLUMNS: Final = (
 TARGET: Final = "Namespace"
 """Kind of a data plane's place on the hub, which holds what is gone from there."""
 _ROLLOUTS: Final = frozenset({"fleetrollout", "fleetrollouts", "template"})
-_APPROVES: Final = re.compile(r"allow-delete=([0-9a-f]{16})\b", re.ASCII)
+_APPROVES: Final = re.compile(
+    r"([a-z.]+/(?:allow-delete|database-restored))=([0-9a-f]{16})\b", re.ASCII
+)
+"""Annotation and digest of the command that a message has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +170,7 @@ def _set(
 ) -> HeldSet:
     """Return a held set; its digest is that of the command in the message."""
     digest = _APPROVES.search(message)
-    return HeldSet(kind, namespace, name, digest[1] if digest else "", reason, since, message)
+    return HeldSet(kind, namespace, name, digest[2] if digest else "", reason, since, message)
 
 
 def _parent(word: str) -> type[Any] | None:
@@ -186,7 +189,9 @@ async def _approve(
     place = namespace if mapping.namespaced else None
     manifest = await client.get(mapping, name, namespace=place)
     found = _checked(name, _held(mapping.gvk.kind, manifest), digest)
-    patch = {"metadata": {"annotations": {allow_delete(mapping.gvk.group): found.digest}}}
+    command = _APPROVES.search(found.message)
+    annotation = allow_delete(mapping.gvk.group) if command is None else command[1]
+    patch = {"metadata": {"annotations": {annotation: found.digest}}}
     await client.patch(mapping, name, patch, namespace=place, type=PatchType.MERGE)
     return found
 
@@ -203,7 +208,7 @@ def _checked(name: str, found: HeldSet | None, digest: str | None) -> HeldSet:
     if found is None:
         raise click.ClickException(f"{name}: nothing that it wants to delete waits")
     if not found.digest:
-        raise click.ClickException(f"{name}: no approval lifts this: {found.message}")
+        raise click.ClickException(f"{name}: no digest approves this: {found.message}")
     if digest != found.digest:
         wrong = "another set is held by now" if digest else "name the set that you have read"
         raise click.ClickException(

@@ -197,6 +197,8 @@ class TaskRun(ApiModel):
     """Newer inputs are there: it is awaited or being cancelled."""
     state_lock_holder: str = ""
     """Of a run that was ended while it held the lock of Terraform's state: the holder as the lock names it."""
+    hold: str = ""
+    """Of a run that changed nothing since a person has to decide: the reason in one word; its message has the command."""
     plan_digest: str = ""
     """The plan that it carries out or gives up, or with which it ended without applying it."""
     plan_decision: PlanDecision | None = None

@@ -21,6 +21,7 @@ from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
 from internal.cloud.change_holds import is_held, waits_for_people
 from internal.cloud.hub_instances import CONFLICTED
+from internal.cloud.instance.held_runs import held_child, held_conditions
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
@@ -124,6 +125,9 @@ def summarize(before: InstanceStatus, facts: Facts, now: datetime) -> InstanceSt
     if facts.children is not None:
         _aggregate(status, facts.children)
     conditions = [*_conditions(word, facts), *_changes_held(before, facts)]
+    if facts.children is not None:
+        held = held_child(facts.children)
+        conditions += held_conditions(before.conditions, held, facts.generation)
     for condition in conditions:
         set_condition(status.conditions, condition, now)
     for kind in set(PASSING) - {condition.type for condition in conditions}:

@@ -10,6 +10,7 @@ from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Definitions, Owner
 from internal.cloud.hub_instances import HubInstances
 from internal.cloud.instance.deletion import TeardownGuard, left_behind, parent_of
+from internal.cloud.instance.held_runs import held_run
 from internal.cloud.instance.order import (
     PROTECTED,
     is_orphaning,
@@ -101,7 +102,8 @@ class Teardown:
             problem = await self.walk.mend(instance, owner, subresource)
         if not is_orphaning(entry):
             message = problem or self._progress(subresource, owner)
-            await self.writer.record_teardown(instance, entry, message)
+            run = held_run(each.status for each in children.find(subresource, owner))
+            await self.writer.record_teardown(instance, entry, message, run=run)
         return None
 
     async def _release(self, instance: Instance, entry: Entry) -> float | None:

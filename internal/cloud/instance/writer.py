@@ -9,7 +9,7 @@ from typing import Final
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase
+from apis.cloud import Instance, InstanceKubernetes, InstanceStatus, Phase, TaskRun
 from ctrlruntime.api.conditions import find_condition, new_condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
@@ -21,6 +21,7 @@ from ctrlruntime.queue import Request
 from internal.cloud.instance.children import requested_retry
 from internal.cloud.instance.deletion import ORPHANED, parent_of
 from internal.cloud.instance.domains import held
+from internal.cloud.instance.held_runs import held_conditions
 from internal.cloud.instance.order import Child
 from internal.cloud.instance.reading import read_written
 from internal.cloud.instance.status import FORGED, Facts, is_news, leaving, summarize
@@ -33,7 +34,8 @@ from internal.cloud.release_assignment import (
     place_of,
     with_progress,
 )
-from internal.removal_holds import HELD, report_held
+from internal.removal_holds import HELD, held_condition
+from internal.removal_holds import is_news as is_new_hold
 
 _log: FilteringBoundLogger = structlog.get_logger("cloud.instance")
 ACTION: Final = "Reconcile"
@@ -110,18 +112,24 @@ class InstanceWriter:
         return wait
 
     async def record_teardown(
-        self, instance: Instance, entry: Entry, message: str, hold: Hold | None = None
+        self,
+        instance: Instance,
+        entry: Entry,
+        message: str,
+        hold: Hold | None = None,
+        run: TaskRun | None = None,
     ) -> None:
-        """Write how far the teardown of a deleted instance has come, and what is held of it."""
+        """Write how far the teardown of a deleted instance has come, and what is held of it, or by a `run` of it."""
         now = self.clock()
         status = leaving(instance.status, entry.generation, message, now)
         status.last_handled_retry = requested_retry(instance)
-        parent = parent_of(entry)
-        news = report_held(status.conditions, parent, hold, generation=entry.generation, now=now)
+        if hold is None:
+            for each in held_conditions(status.conditions, run, entry.generation):
+                set_condition(status.conditions, each, now)
+        else:
+            held = held_condition(parent_of(entry), hold, entry.generation)
+            set_condition(status.conditions, held, now)
         await self._write(entry, instance.status, status)
-        if news and hold is not None and instance.status.phase is Phase.DELETING:
-            # Otherwise the event of the phase has the message.
-            self.recorder.event(entry, "Warning", HELD, ACTION, parent.message(hold))
 
     async def record_orphaned(self, instance: Instance, entry: Entry, left: str) -> None:
         """Report once what stays of an instance that goes with deletionPolicy Orphan."""
@@ -144,6 +152,21 @@ class InstanceWriter:
     async def _write(self, entry: Entry, before: InstanceStatus, after: InstanceStatus) -> None:
         if await self.patcher.write_status(Instance.mapping(), entry, before, after):
             report_phase(self.recorder, entry, before, after)
+            report_hold(self.recorder, entry, before, after)
+
+
+def report_hold(
+    recorder: EventRecorder, entry: Entry, before: InstanceStatus, after: InstanceStatus
+) -> None:
+    """One event for what is held since a status was just written, unless that of the phase has the message."""
+    found = find_condition(after.conditions, HELD)
+    shown = before.phase is not after.phase and found is not None and found.message == after.message
+    if (
+        found is not None
+        and not shown
+        and is_new_hold(find_condition(before.conditions, HELD), found)
+    ):
+        recorder.event(entry, "Warning", HELD, ACTION, found.message)
 
 
 def _rolls(child: Child) -> bool:

@@ -28,6 +28,7 @@ from internal.cloud.instance.walk import Pass, Walk
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.subresource import ObjectStrategy, Subresource
 from internal.cloud.taskdriver.inputs import content
+from internal.removal_holds import held_message
 
 WORDING: Final = Wording(
     subject="Instance", unit="instance", owner="instance", key="instance", failing="What fails"
@@ -79,8 +80,10 @@ class InstancePlanner:
         """Plan what the controller of instances would write for one that is as `entry`."""
         context, (instance, flaw) = context_of(entry), read(entry)
         why = _why_left_alone(entry)
+        held = held_message(entry.field("status"))
+        if why or held:
+            self.grouping.hold(context, "", "; ".join(filter(None, (why, held))))
         if why:
-            self.grouping.hold(context, "", why)
             return
         hindrance, revision = (
             (flaw, "") if flaw is not None else self.preconditions.check(instance, entry)

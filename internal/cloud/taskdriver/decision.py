@@ -48,7 +48,7 @@ from internal.cloud.taskdriver.scheduling import (
 from internal.cloud.taskdriver.state_locks import record_lock
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
 from internal.cloud.tasks.plans import NOTHING_TO_CHANGE, plan_of
-from internal.cloud.tasks.task import DRIFT, INTERRUPTIBLE, Supersede
+from internal.cloud.tasks.task import DRIFT, HOLD, INTERRUPTIBLE, Supersede
 
 SEARCHED = 64
 """Attempts at the current inputs that are looked for among runs without a record."""
@@ -144,7 +144,9 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     if run is None:
         return Decision(status=status)
     secrets = None
-    record_lock(status, run, {} if seen is None else seen.outputs)
+    outputs = {} if seen is None else seen.outputs
+    record_lock(status, run, outputs)
+    run.hold = outputs.get(HOLD, "") if end.outcome is TaskOutcome.REJECTED else ""
     run.retry_at = next_attempt_time(s, status, run)
     if end.outcome is TaskOutcome.REJECTED:
         status.plan = None  # no other attempt takes it up

@@ -21,6 +21,8 @@ LOCK_HOLDER: Final = "lock:holder"
 """What a run reports while it holds the lock of a state that outlives it: the holder as the lock names it."""
 LOCK_INFO: Final = "lock:info"
 """What a run reports that was refused for the lock of a state: the lock as JSON."""
+HOLD: Final = "run:hold"
+"""What a run reports that changed nothing since a person has to decide: the reason, in one word."""
 
 
 class Supersede(StrEnum):
@@ -110,6 +112,15 @@ class TaskResult:
     """For other tasks only."""
     record: Mapping[str, str] = field(default_factory=dict)
     """What identifies what the task left behind, for later runs of it; small."""
+
+
+class TaskHeld(TaskRejected):
+    """Nothing was changed, and nothing will be until a person decides. The message has the command for it."""
+
+    def __init__(self, message: str, reason: str) -> None:
+        """`reason`: in one word, for a condition."""
+        super().__init__(message)
+        self.outputs = {HOLD: reason}
 
 
 def _no_config_map(name: str) -> Mapping[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import Run, RunName, RunOwner, RunRequest, RunState
+from internal.cloud.tasks.task import HOLD
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
 from tests.cloud.instance.harness import InstanceHarness
@@ -22,6 +23,8 @@ class Elsewhere:
     """By task: what of it must not be seen."""
     failing: dict[str, str] = field(default_factory=dict)
     """By task: why its runs are rejected."""
+    holding: dict[str, str] = field(default_factory=dict)
+    """By task that is failing: the reason for which a person has to decide."""
     held: set[str] = field(default_factory=set)
     """Tasks whose runs go on until they are told to end."""
     started: list[RunRequest] = field(default_factory=list)
@@ -45,7 +48,11 @@ class Elsewhere:
     def _ended(self, task: str, run_id: str) -> Run:
         if task in self.failing:
             return Run(
-                run_id=run_id, state=RunState.FAILED, message=self.failing[task], retryable=False
+                run_id=run_id,
+                state=RunState.FAILED,
+                message=self.failing[task],
+                retryable=False,
+                outputs={HOLD: self.holding[task]} if task in self.holding else {},
             )
         return Run(
             run_id=run_id,

@@ -27,6 +27,8 @@ MIGRATED_TO: Final = f"{GROUP}/migrated-to"
 CLOSED: Final = f"{GROUP}/closed"
 """Annotation: why the record does not count any more."""
 
+MIGRATED: Final = "MigratedData"
+"""Reason of a hold: the data may have been migrated to another version than is to be rolled out."""
 HEALTH_CHECK: Final = "health-check"
 BACKUP: Final = "backup"
 MIGRATE: Final = "migrate"
@@ -36,6 +38,9 @@ MIGRATE_BEGUN: Final = "migrate-begun"
 """Key beside those of the steps: when the migration was begun that has no result yet."""
 MIGRATE_FAILED: Final = "migrate-failed"
 """Key beside those of the steps: when the migration failed."""
+
+INPUTS: Final = "-inputs"
+"""End of the keys with the digests of what the precautions were carried out with."""
 
 
 class Closed(StrEnum):
@@ -74,7 +79,7 @@ class ChangeRecord:
     def digest(self) -> str:
         """What an annotation names which confirms that the data from before this change are restored."""
         identity = f"{self.change}\0{self.from_version}\0{self.data_version}"
-        return hashlib.sha256(identity.encode()).hexdigest()[:12]
+        return hashlib.sha256(identity.encode()).hexdigest()[:16]
 
     @property
     def annotations(self) -> dict[str, str]:
@@ -147,7 +152,7 @@ def continued(
         return replace(record, uid=uid, steps=kept)
     data = record.data_version
     if not data or data == from_version:
-        return new
+        return replace(new, steps=_before_failure(record, from_version))
     if to_version != data and not is_newer(to_version, data):
         return None
     kept = {step: at for step, at in record.steps.items() if step != MIGRATE_FAILED}
@@ -155,6 +160,14 @@ def continued(
     if to_version == data and (MIGRATE in record.steps or data == record.migrated_to):
         kept[MIGRATE] = record.steps.get(MIGRATE, record.steps.get(BACKUP, ""))
     return replace(new, steps=kept, migrated_to=data)
+
+
+def _before_failure(record: ChangeRecord, from_version: str) -> dict[str, str]:
+    """Return what counts for another version after a migration that failed: the backup from before it."""
+    if MIGRATE_FAILED not in record.steps or record.from_version != from_version:
+        return {}
+    kept = (BACKUP, f"{BACKUP}{INPUTS}", MIGRATE_FAILED)
+    return {step: record.steps[step] for step in kept if step in record.steps}
 
 
 def _without_rollout(steps: Mapping[str, str]) -> dict[str, str]:

@@ -6,10 +6,12 @@ from typing import Final
 from apis.references import SecretKeyRef
 from internal.cloud.labels import FORMER_CLUSTER
 from internal.cloud.runs import RunInput
-from internal.cloud.tasks.task import TaskRejected
+from internal.cloud.tasks.task import TaskHeld
 
 CLUSTER: Final = "cluster"
 """Of a record: the UID of the namespace kube-system where the workload is."""
+ELSEWHERE: Final = "OtherCluster"
+"""Reason of a hold: the workload is in another cluster than the one that is opened."""
 KUBECONFIG: Final = "kubeconfig"
 """Of a record: Secret and key of the kubeconfig that opened the cluster."""
 
@@ -38,15 +40,16 @@ def is_left(given: RunInput) -> bool:
 
 
 def check_cluster(given: RunInput, found: str, *, teardown: bool) -> None:
-    """Raise TaskRejected where the workload is in another cluster, unless a person decided to leave it there."""
+    """Raise TaskHeld where the workload is in another cluster, unless a person decided to leave it there."""
     if not is_elsewhere(given, found) or is_left(given):
         return
     recorded, name, namespace = given.record[CLUSTER], given.instance, given.owner.namespace
     what = "nothing was deleted" if teardown else "nothing was applied"
     opened = f"opens cluster {found}" if found else "opens no cluster whose id can be read"
-    raise TaskRejected(
+    raise TaskHeld(
         f"the workload is in cluster {recorded}, and the kubeconfig {opened}: {what}. Set"
         f" spec.cluster.kubeconfigFrom to the former cluster and run `manager instance retry {name} -n"
         f" {namespace}`; or, to leave the workload there to itself, run `kubectl annotate instance {name}"
-        f" -n {namespace} --overwrite {FORMER_CLUSTER}=leave-{recorded}`"
+        f" -n {namespace} --overwrite {FORMER_CLUSTER}=leave-{recorded}`",
+        ELSEWHERE,
     )

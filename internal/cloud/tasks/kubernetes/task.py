@@ -12,6 +12,7 @@ from internal.cloud.labels import DATABASE_RESTORED
 from internal.cloud.tasks.kubernetes.access import cluster, identity_of, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.applying import Applied
 from internal.cloud.tasks.kubernetes.changes import (
+    MIGRATED,
     ChangeRecord,
     hold_message,
     manifest_of,
@@ -33,7 +34,13 @@ from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP, PollOptions, Rollout
 from internal.cloud.tasks.placeholders import Places
-from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import (
+    TaskContext,
+    TaskError,
+    TaskHeld,
+    TaskRejected,
+    TaskResult,
+)
 
 _SHOWN = 3
 
@@ -119,7 +126,7 @@ async def _check_data(
     restored = given.annotations.get(DATABASE_RESTORED, "")
     if record is not None and migrated_hold(record, spec.version, restored):
         place = given.owner.namespace
-        raise TaskRejected(hold_message(record, spec.version, given.instance, place))
+        raise TaskHeld(hold_message(record, spec.version, given.instance, place), MIGRATED)
     return record
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from internal.cloud.labels import MISSING_STATE
-from internal.cloud.tasks.task import TaskError, TaskRejected
+from internal.cloud.tasks.task import TaskError, TaskHeld
 
 if TYPE_CHECKING:
     from internal.cloud.runs import RunInput
@@ -26,6 +26,9 @@ PLACE: Final = "place"
 """Of a record: where the state was, for people."""
 WORKSPACE: Final = "workspaceID"
 """Of a record: the id of the workspace of HCP Terraform."""
+
+MISSING: Final = "MissingState"
+"""Reason of a hold: what was built before has another state now, or none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ def is_built(given: RunInput) -> bool:
 def check_state(given: RunInput, found: StateFacts | None, place: str, *, teardown: bool) -> bool:
     """Return whether the run goes on with the state that is there; False: a person decided to forget what was built.
 
-    `place`: where the state is looked for, in words. Raises TaskRejected where what was built before has another
+    `place`: where the state is looked for, in words. Raises TaskHeld where what was built before has another
     state now, or none, and no person has decided on exactly that.
     """
     difference = _difference(given, found, teardown=teardown)
@@ -121,7 +124,7 @@ def check_state(given: RunInput, found: StateFacts | None, place: str, *, teardo
     decided = given.annotations.get(MISSING_STATE, "")
     answer = next((each for each in answers if decided == f"{each}-{token}"), None)
     if answer is None:
-        raise TaskRejected(_refusal(given, difference, place, answers, token))
+        raise TaskHeld(_refusal(given, difference, place, answers, token), MISSING)
     return answer is not Answer.FORGET
 
 

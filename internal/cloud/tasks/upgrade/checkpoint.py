@@ -11,9 +11,11 @@ from ctrlruntime.client.errors import NotFound
 from internal.cloud.tasks.kubernetes.changes import (
     BACKUP,
     HEALTH_CHECK,
+    INPUTS,
     MIGRATE,
     MIGRATE_BEGUN,
     MIGRATE_FAILED,
+    MIGRATED,
     ROLL,
     UPGRADE_UID,
     ChangeRecord,
@@ -26,12 +28,10 @@ from internal.cloud.tasks.kubernetes.changes import (
 )
 from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP
-from internal.cloud.tasks.task import TaskRejected
+from internal.cloud.tasks.task import TaskHeld
 
 ROUND: Final = "round"
 """Key beside those of the steps: how often the precautions were begun."""
-_INPUTS: Final = "-inputs"
-"""End of the keys with the digests of what the precautions were carried out with."""
 
 
 class Checkpoint:
@@ -46,7 +46,7 @@ class Checkpoint:
         self._done: dict[str, str] = {}
 
     async def load(self, instance: str, owner_namespace: str) -> None:
-        """Read what is recorded. Raises TaskRejected if the data were migrated to a newer version than is wanted."""
+        """Read what is recorded. Raises TaskHeld if the data were migrated to a newer version than is wanted."""
         begun = self._record
         try:
             found = await self._client.get(
@@ -57,7 +57,8 @@ class Checkpoint:
         record = record_of(found) or _of_earlier_release(found, begun)
         then = continued(record, begun.from_version, begun.to_version, begun.uid)
         if then is None and record is not None:
-            raise TaskRejected(hold_message(record, begun.to_version, instance, owner_namespace))
+            message = hold_message(record, begun.to_version, instance, owner_namespace)
+            raise TaskHeld(message, MIGRATED)
         self._record = then or begun
         self._done = dict(self._record.steps)
 
@@ -83,9 +84,11 @@ class Checkpoint:
         """
         self._done[step] = format_time(now)
         if inputs:
-            self._done[step + _INPUTS] = inputs
+            self._done[step + INPUTS] = inputs
         if step == MIGRATE:
-            self._done.pop(MIGRATE_BEGUN, None)
+            self._done = {
+                k: v for k, v in self._done.items() if k not in (MIGRATE_BEGUN, MIGRATE_FAILED)
+            }
         await self._write()
 
     async def begin_migration(self, now: datetime) -> None:
@@ -96,7 +99,9 @@ class Checkpoint:
     async def record_failed_migration(self, now: datetime) -> None:
         """Record that the migration failed, so that it may have changed something."""
         self._done.pop(MIGRATE_BEGUN, None)
-        self._done[MIGRATE_FAILED] = format_time(now)
+        self._done[MIGRATE_FAILED] = format_time(
+            now
+        )  # until it succeeds: it may have changed something
         await self._write()
 
     async def close(self) -> None:
@@ -115,12 +120,9 @@ class Checkpoint:
         """
         if self._record.migrated_to:
             return ()  # the backup from before the first migration stays the last one
-        failed = MIGRATE_FAILED in self._done
-        steps = steps_to_repeat(
-            self._done, migrate_failed=failed, now=now, max_age=max_age, inputs=inputs
-        )
+        steps = steps_to_repeat(self._done, now=now, max_age=max_age, inputs=inputs)
         if steps:
-            gone = {*steps, MIGRATE_FAILED, ROUND}
+            gone = {*steps, ROUND}
             self._done = {key: self._done[key] for key in self._done if key not in gone} | {
                 ROUND: str(self.round + 1)
             }
@@ -149,33 +151,32 @@ PRECAUTIONS: Final = (HEALTH_CHECK, BACKUP)
 def steps_to_repeat(
     done: Mapping[str, str],
     *,
-    migrate_failed: bool,
     now: datetime,
     max_age: timedelta,
     inputs: Mapping[str, str] | None = None,
 ) -> tuple[str, ...]:
     """Return the precautions that no longer hold. `done`: when each step was recorded, by step.
 
-    After a migration that failed all of them are repeated, since it may have changed something;
-    otherwise those that are older than `max_age`, or were carried out with other inputs. Once the data are
-    migrated, or the workload is rolled out, none is: a backup of what was changed would take the place of the one
-    from before.
+    Those that are older than `max_age`, or were carried out with other inputs. Once a migration was begun, however it
+    ended, it may have changed something: no backup follows, since it would take the place of the one from before, and
+    after one that failed the health is checked again. Once the data are migrated, or the workload is rolled out, nothing
+    is repeated.
     """
     if MIGRATE in done or ROLL in done:
         return ()
-    known = [step for step in PRECAUTIONS if step in done]
-    if migrate_failed:
-        return tuple(known)
-    now_given = {} if MIGRATE_BEGUN in done else inputs or {}
+    failed = MIGRATE_FAILED in done
+    begun = failed or MIGRATE_BEGUN in done
+    known = [step for step in PRECAUTIONS if step in done and not (begun and step == BACKUP)]
+    given = {} if begun else inputs or {}
     return tuple(
         step
         for step in known
-        if _is_older(done[step], now, max_age) or _is_other(done, step, now_given)
+        if failed or _is_older(done[step], now, max_age) or _is_other(done, step, given)
     )
 
 
 def _is_other(done: Mapping[str, str], step: str, inputs: Mapping[str, str]) -> bool:
-    recorded = done.get(step + _INPUTS, "")
+    recorded = done.get(step + INPUTS, "")
     return bool(recorded) and inputs.get(step, recorded) != recorded
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -15,7 +16,7 @@ import pytest
 from apis.cloud import TaskOperation
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest import Environment
 from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
@@ -81,6 +82,17 @@ class Clock:
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
+
+
+async def fail_before_migration(run: Run, client: Client, **more: object) -> None:
+    """An attempt that takes the backup, has no migration, and fails to roll the workload out."""
+    with contextlib.suppress(AlreadyExists):
+        await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "acme"}})
+    fixed = {**WEB, "metadata": {**WEB["metadata"], "namespace": "acme"}}
+    await client.create({**fixed, "data": {"version": "5.2.0"}})
+    with pytest.raises(TaskError, match="was not made by this control plane"):
+        await run(migrate=None, **more)
+    await client.delete(CONFIG_MAP, "web", namespace="acme")
 
 
 async def interrupt_migration(run: Run, site: Site, **more: object) -> None:
@@ -242,9 +254,9 @@ def posts(site: Site, path: str) -> list[str]:
 @pytest.mark.criterion("H-B5")
 @pytest.mark.parametrize(("minutes", "repeated"), [(59, False), (61, True)])
 async def test_h_b5_an_old_health_check_and_backup_are_repeated(
-    run: Run, site: Site, bench: Workbench, clock: Clock, minutes: int, repeated: bool
+    run: Run, site: Site, client: Client, clock: Clock, minutes: int, repeated: bool
 ) -> None:
-    await interrupt_migration(run, site)
+    await fail_before_migration(run, client)
     assert posts(site, "/backup") == ["u-1/backup"]
     site.asked.clear()
     clock.now += timedelta(minutes=minutes)
@@ -256,24 +268,25 @@ async def test_h_b5_an_old_health_check_and_backup_are_repeated(
 
 
 @pytest.mark.criterion("H-B5")
-async def test_h_b5_the_age_is_a_field(run: Run, site: Site, clock: Clock) -> None:
-    await interrupt_migration(run, site, maxCheckAgeSeconds=60)
+async def test_h_b5_the_age_is_a_field(run: Run, site: Site, client: Client, clock: Clock) -> None:
+    await fail_before_migration(run, client, maxCheckAgeSeconds=60)
     clock.now += timedelta(seconds=61)
     await run(attempt=2, maxCheckAgeSeconds=60)
     assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2"]
 
 
-@pytest.mark.criterion("H-B5")
-async def test_h_b5_after_a_failed_migration_health_and_backup_are_repeated(
-    run: Run, site: Site
+@pytest.mark.criterion("H-B5", "G-C2")
+async def test_h_b5_after_a_failed_migration_health_is_checked_and_the_first_backup_stays(
+    run: Run, site: Site, clock: Clock
 ) -> None:
     site.answers["POST /migrate"] = Say(status=500)
     for attempt in (1, 2):
         with pytest.raises(TaskError, match="migrate: "):
             await run(attempt=attempt)
+        clock.now += timedelta(days=2)
     site.answers["POST /migrate"] = Say(status=202)
     await run(attempt=3)
-    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2", "u-1/backup/3"]
+    assert posts(site, "/backup") == ["u-1/backup"]
     assert set(posts(site, "/migrate")) == {"u-1/migrate"}
     assert site.paths().count("GET /healthz") == 3
 
@@ -319,6 +332,14 @@ async def fail_to_verify(run: Run, site: Site, **more: object) -> None:
     with pytest.raises(TaskError, match="is not well"):
         await run(**more)
     site.answers["GET /version"] = Say(json={"version": "5.3.0"})
+
+
+async def fail_to_migrate(run: Run, site: Site) -> None:
+    """An upgrade to 5.3.0 whose migration is refused."""
+    site.answers["POST /migrate"] = Say(status=500)
+    with pytest.raises(TaskError, match="migrate: "):
+        await run()
+    site.answers["POST /migrate"] = Say(status=202)
 
 
 async def roll_out(bench: Workbench, version: str, **annotations: str) -> TaskResult:
@@ -369,16 +390,32 @@ async def test_g_c2_a_migration_that_was_cut_short_keeps_its_key(run: Run, site:
 
 
 @pytest.mark.criterion("G-C2")
-async def test_g_c2_a_backup_that_is_mended_before_the_migration_is_taken_anew(
-    run: Run, site: Site
+@pytest.mark.parametrize("begun", [False, True], ids=["before", "after"])
+async def test_g_c2_a_mended_backup_is_taken_anew_before_the_migration_alone(
+    run: Run, site: Site, client: Client, begun: bool
 ) -> None:
-    """What another UpgradeInstanceTask would carry out in another way is no more done."""
-    refused = {"url": f"{site.url}/nothing", "method": "POST"}
-    with pytest.raises(TaskError, match="migrate"):
-        await run(migrate={"http": refused, "timeoutSeconds": 1})
+    """Of what another UpgradeInstanceTask would carry out in another way; not over the one from before a migration."""
+    if begun:
+        await fail_to_migrate(run, site)
+    else:
+        await fail_before_migration(run, client)
     backup = {**steps(site)["backup"], "timeoutSeconds": 3}
     await run(uid="u-2", backup=backup)
-    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2"]
+    assert posts(site, "/backup") == ["u-1/backup", "u-1/backup/2"][: 2 - begun]
+
+
+@pytest.mark.criterion("G-C2")
+@pytest.mark.parametrize("undone", [False, True])
+async def test_g_c2_another_version_after_a_failed_migration_keeps_the_backup(
+    run: Run, site: Site, bench: Workbench, undone: bool
+) -> None:
+    """Until the change was undone: then the next one takes its own."""
+    await fail_to_migrate(run, site)
+    if undone:
+        await roll_out(bench, "5.2.0")
+    site.answers["GET /version"] = Say(json={"version": "5.4.0"})
+    await run(uid="u-2", to="5.4.0")
+    assert posts(site, "/backup") == ["u-1/backup", "u-2/backup"][: 1 + undone]
 
 
 @pytest.mark.criterion("G-C2")
@@ -400,7 +437,7 @@ async def test_g_c2_the_old_version_is_held_on_migrated_data(
     ) as held:
         await roll_out(bench, "5.2.0")
     assert await deployed(client) == "5.3.0"
-    wrong = dict.fromkeys(restored(held.value), "0" * 12)
+    wrong = dict.fromkeys(restored(held.value), "0" * 16)
     with pytest.raises(TaskRejected, match="held"):
         await roll_out(bench, "5.2.0", **wrong)
     await roll_out(bench, "5.2.0", **restored(held.value))
