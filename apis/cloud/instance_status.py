@@ -92,6 +92,10 @@ class AssignedVersion(ApiModel):
     """Why, in one sentence."""
     ready_generation: int = 0
     """The generation of the instance when it was first ready in this version; 0: it was not yet."""
+    ready_inputs: str = ""
+    """Digest of what it shares with other instances, a bundle and a type of infrastructure, as it was then."""
+    inputs: str = ""
+    """The same digest now."""
     waited_until: MicroTime | None = None
     """When a run last stopped waiting for its turn, an approval or the end of a pause."""
 

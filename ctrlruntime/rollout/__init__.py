@@ -14,7 +14,7 @@ from ctrlruntime.rollout.freezes import (
     hold_of,
     next_edge,
 )
-from ctrlruntime.rollout.members import Change, ChangeKind, Health, Member
+from ctrlruntime.rollout.members import Change, ChangeKind, Health, Member, Readiness
 from ctrlruntime.rollout.records import change_record, read_change
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave
 from ctrlruntime.rollout.waiting import Reason, Waiting
@@ -40,6 +40,7 @@ __all__ = [
     "NoHolds",
     "NumberOrPercent",
     "OnHalt",
+    "Readiness",
     "Reason",
     "Strategy",
     "Waiting",

@@ -24,6 +24,24 @@ class ChangeKind(StrEnum):
     ROLLBACK = "Rollback"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Readiness:
+    """What a member was ready with, first of all since its last change, beside what it has now; "" where unknown.
+
+    Both are texts without what the change itself brought, such as a generation and a digest of shared inputs.
+    """
+
+    first: str = ""
+    now: str = ""
+
+    def excuses(self, *, failed: bool) -> bool:
+        """Whether a member that is not ready was so after its change, and is not for another cause than that.
+
+        Health is lost by the change if something of it `failed` while all else is as it was.
+        """
+        return bool(self.first) and (not failed or self.first != self.now)
+
+
 @dataclass(frozen=True, slots=True)
 class Change:
     """The last change of a member, recorded on it in the write that made the change."""

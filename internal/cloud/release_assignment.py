@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Final
 
 from pydantic import ValidationError
 
@@ -185,8 +186,11 @@ def with_progress(
     after: InstanceStatus,
     generation: int,
     now: datetime,
+    inputs: str = "",
 ) -> AssignedVersion | None:
     """Return the assigned version with what was seen of it: when it was ready, and until when it waited.
+
+    `inputs`: digest of what it shares with other instances; empty while that is not known.
 
     A rollout judges what it changed by this: what happens to an instance that was ready, and was edited since, is
     no failure of the change.
@@ -195,13 +199,30 @@ def with_progress(
         return None
     known = before.assigned_version
     same = known is not None and is_same_assignment(known, assigned)
-    ready_at = known.ready_generation if known is not None and same else 0
-    until = known.waited_until if known is not None and same else None
+    seen = known if known is not None and same else assigned.model_copy(update=_UNSEEN)
+    ready_at, ready_with, until = seen.ready_generation, seen.ready_inputs, seen.waited_until
+    inputs = inputs or seen.inputs
     if not ready_at and after.phase is Phase.READY and after.version == assigned.version:
-        ready_at = generation
+        ready_at, ready_with = generation, inputs
     if same and is_waiting(before) and not is_waiting(after):
         until = now
-    return assigned.model_copy(update={"ready_generation": ready_at, "waited_until": until})
+    return assigned.model_copy(
+        update={
+            "ready_generation": ready_at,
+            "ready_inputs": ready_with,
+            "inputs": inputs,
+            "waited_until": until,
+        }
+    )
+
+
+_UNSEEN: Final[Mapping[str, object]] = {
+    "ready_generation": 0,
+    "ready_inputs": "",
+    "inputs": "",
+    "waited_until": None,
+}
+"""Fields of an assigned version of which nothing was seen yet."""
 
 
 def is_waiting(status: InstanceStatus) -> bool:
@@ -217,7 +238,7 @@ def is_same_assignment(one: AssignedVersion | None, other: AssignedVersion | Non
 def _bare(assigned: AssignedVersion | None) -> AssignedVersion | None:
     if assigned is None:
         return None
-    return assigned.model_copy(update={"ready_generation": 0, "waited_until": None})
+    return assigned.model_copy(update=_UNSEEN)
 
 
 def version_that_counts(instance: Instance) -> str:

@@ -93,6 +93,7 @@ class InstanceReconciler:
         facts = replace(
             _as_before(instance, entry),
             version=at.deployed,
+            shared_inputs="" if hindrance is not None else at.shared_inputs,
             children=children,
             hindrance=hindrance,
             paused=paused,

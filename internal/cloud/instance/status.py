@@ -69,6 +69,8 @@ class Facts:
     """What is wrong with the end of its lease."""
     forged: str = ""
     """What is wrong with an assignment that no rollout wrote."""
+    shared_inputs: str = ""
+    """Digest of what it shares with other instances; empty: not known."""
     assigned_by: str = ""
     """The FleetRollout whose version counts; empty: the spec's does."""
     on_hub: bool = False

@@ -9,6 +9,7 @@ from apis.cloud import Instance, TerraformSettings
 from ctrlruntime.api import ApiModel
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner
+from ctrlruntime.resources.revision import revision
 from internal.cloud.instance.children import Children, desired_child, inputs_for, protection_of
 from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
 from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
@@ -45,6 +46,12 @@ class Pass:
     def runs(self) -> str:
         """The version that the workload should have now: at first the one that is wanted."""
         return self.deployed or self.wanted
+
+    @property
+    def shared_inputs(self) -> str:
+        """Digest of what the instance shares with others: its bundle, and the settings of its type of infrastructure."""
+        terraform = None if self.terraform is None else content(self.terraform)
+        return revision({"bundle": self.bundle_revision, "terraform": terraform})
 
     def upstream(self, before: Sequence[Child]) -> Upstream:
         """Return what the subresource after those may build on."""

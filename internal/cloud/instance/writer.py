@@ -94,7 +94,9 @@ class InstanceWriter:
             facts = replace(facts, assigned_by=assigned.rollout)
         now = self.clock()
         after = summarize(before, facts, now)
-        after.assigned_version = with_progress(assigned, before, after, entry.generation, now)
+        after.assigned_version = with_progress(
+            assigned, before, after, entry.generation, now, facts.shared_inputs
+        )
         after.domains = held(
             instance.spec,
             before,

@@ -17,7 +17,15 @@ from apis.cloud import (
 )
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.rollout import BadWindow, Change, Health, Member, Window, closed_window
+from ctrlruntime.rollout import (
+    BadWindow,
+    Change,
+    Health,
+    Member,
+    Readiness,
+    Window,
+    closed_window,
+)
 from internal.cloud.bulk import is_newer
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.reading import read_written
@@ -91,6 +99,8 @@ class Fleet:
     """When the next instance's own maintenance window opens."""
 
 
+UNVERSIONED: Final = frozenset({"InstanceTerraform", "InstanceKubernetesPVC"})
+"""Subresources that are the same in every version: no change of version makes them fail."""
 MIGRATED: Final = "their databases may be migrated: restore them, then `manager rollout undo`"
 SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
 
@@ -205,9 +215,10 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
 
 
 def _is_excused(written: Instance, entry: Entry) -> bool:
-    """Return whether an instance that is not ready was so in its version, and was edited or is at work since.
+    """Return whether an instance that is not ready was so in its version, and is not for another cause.
 
-    Health is lost in the version if a subresource failed, with the spec that was ready.
+    Health is lost in the version if a subresource that has it failed, with the spec and the shared inputs that were
+    ready.
     """
     status = written.status
     known, condition = status.assigned_version, find_condition(status.conditions, READY)
@@ -215,8 +226,13 @@ def _is_excused(written: Instance, entry: Entry) -> bool:
         return False
     if not is_same_assignment(known, assigned_version(written)):
         return False
+    failing = {each.kind for each in status.children if each.phase is Phase.FAILED}
     lost = status.phase is Phase.FAILED and condition.reason == Phase.FAILED.value
-    return known.ready_generation != entry.generation or not lost
+    readiness = Readiness(
+        first=f"{known.ready_generation}/{known.ready_inputs}",
+        now=f"{entry.generation}/{known.inputs}",
+    )
+    return readiness.excuses(failed=lost and not (failing and failing <= UNVERSIONED))
 
 
 def _resumed_at(written: Instance) -> datetime | None:
