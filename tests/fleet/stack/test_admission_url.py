@@ -105,6 +105,8 @@ async def test_a_data_plane_calls_the_webhooks_at_the_url_and_is_left_alone_with
         await plane.client.update(made)
         await eventually(lambda: is_asked(plane))
         await plane.client.delete(CONFIGURATION, ADMISSION)
+        # The API server may call a deleted configuration for a moment: the object itself is awaited.
+        await eventually(lambda: found(plane))
         await eventually(lambda: is_asked(plane))
         refused = [row for row in plane.counts(since) if row.code == 403]
         assert refused == [], program.output
