@@ -17,10 +17,14 @@ class CreateEvent(typing.Generic[KindT]):
 
 @dataclass(slots=True)
 class UpdateEvent(typing.Generic[KindT]):
-    """A changed uid means that the object was deleted and created again between two events."""
+    """A changed uid means that the object was deleted and created again between two events.
+
+    ``own``: the change is what a write of this process's cached client made, and nothing else.
+    """
 
     old: Entry[KindT]
     new: Entry[KindT]
+    own: bool = False
 
 
 @dataclass(slots=True)

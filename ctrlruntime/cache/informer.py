@@ -17,6 +17,7 @@ from ctrlruntime.cache.listwatch import ListWatch
 from ctrlruntime.cache.live_read import read_one
 from ctrlruntime.cache.object_decoder import ObjectDecoder
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
+from ctrlruntime.cache.own_changes import OwnChanges
 from ctrlruntime.cache.own_events import OwnEvents
 from ctrlruntime.cache.reflector import Reflector, ServerFeatures
 from ctrlruntime.cache.registration import Registration, wait_for
@@ -108,6 +109,7 @@ class Informer:
         self.decode_listed = self._decoder.decode_listed
         self._overlay = self._new_overlay()
         self.own_events = OwnEvents(self.store)
+        self._own_changes = OwnChanges()
         self.unconfirmed = self._overlay.unconfirmed
         """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
         self._follower = self._new_follower()
@@ -275,6 +277,7 @@ class Informer:
             self._overlay,
             self._decoder,
             reported=self.own_events.reported,
+            observed=self._own_changes.observed,
             replace=self._replace,
             emit=self._handlers.emit,
             touched=self._touched,
@@ -337,6 +340,7 @@ class Informer:
             self._handlers.emit(event)
             if count % BREATH == 0:
                 await asyncio.sleep(0)
+        self._handlers.emit_all(self._own_changes.relisted())
         self._touched()
         self._lists += 1
         self._restarting = False
@@ -371,14 +375,18 @@ class Informer:
 
     def begin(self, key: Key) -> PendingWrite:
         """Before a request about ``key``. Pass the ticket to ``end`` in any case."""
+        self._own_changes.begin(key)
         return self._overlay.begin(key)
 
     def end(self, ticket: PendingWrite) -> None:
+        """Report again what the watch brought meanwhile, as far as it was not of this request."""
         self._overlay.end(ticket)
+        self._handlers.emit_all(self._own_changes.end(ticket.key))
 
     def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> None:
         """Take in an answered write: it is visible from now on. ``ticket``: that of the write, if its key was known before."""
         events = self._overlay.wrote(entry, ticket)
+        self._own_changes.wrote(entry, events)
         if events:
             self.own_events.expect(entry)
             self._handlers.emit_all(events)

@@ -35,6 +35,7 @@ class ScopeSink:
         decoder: ObjectDecoder,
         *,
         reported: Callable[[bytes], Entry | None],
+        observed: Callable[[Entry, Event | None], Event | None],
         replace: ReplaceList,
         emit: Callable[[Event], None],
         touched: Callable[[], None],
@@ -42,6 +43,7 @@ class ScopeSink:
         failed: Callable[[Exception], None],
     ) -> None:
         self.reported = reported
+        self._observed = observed
         self.decode_listed = decoder.decode_listed
         self.decode_deleted = decoder.decode_deleted
         self.watch_restarted = watch_restarted
@@ -81,6 +83,8 @@ class ScopeSink:
     def observe(self, entry: Entry, *, deleted: bool) -> None:
         self._touched()
         event = self._overlay.observe(self._scope, entry, deleted=deleted)
+        if not deleted:
+            event = self._observed(entry, event)
         if event is not None:
             self._emit(event)
 

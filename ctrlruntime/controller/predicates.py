@@ -50,7 +50,21 @@ def deletion_or_finalizers_changed(event: Event) -> bool:
 
 
 def more_than_status_changed(event: Event) -> bool:
-    """Block updates that change nothing but the status."""
+    """Block updates that change nothing but the status, whoever wrote it.
+
+    For a kind whose status a controller writes itself use :func:`more_than_own_status_changed`.
+    """
+    return _changed(event, _all_but_status)
+
+
+def more_than_own_status_changed(event: Event) -> bool:
+    """Block updates by which this process changed nothing but the status.
+
+    A status that another process wrote, such as the leader before, has to be looked at: it may be out of date,
+    and was not there yet when this process computed its own.
+    """
+    if isinstance(event, UpdateEvent) and not event.own and event.old is not event.new:
+        return True
     return _changed(event, _all_but_status)
 
 

@@ -7,7 +7,7 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -52,7 +52,7 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
     )
     (
         Builder(manager)
-        .for_(ChangeFreeze, predicates=[more_than_status_changed], optional=True)
+        .for_(ChangeFreeze, predicates=[more_than_own_status_changed], optional=True)
         .named(f"changefreeze-{freezes.system.value.lower()}")
         .explicit_permissions()
         .permission(GROUP, "changefreezes/status", "patch")

@@ -18,7 +18,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Group, Manager
@@ -342,7 +342,7 @@ def _builder_of(parts: CloudParts, kind: type[Resource[Any, Any]]) -> Builder:
     plural = kind.mapping().plural
     return (
         Builder(parts.manager)
-        .for_(kind, predicates=[more_than_status_changed])
+        .for_(kind, predicates=[more_than_own_status_changed])
         .watches(
             CRD,
             crd_changed(parts.manager.cache, parts.store_of(kind)),

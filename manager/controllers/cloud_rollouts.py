@@ -11,7 +11,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
+from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from internal.cloud.labels import FIELD_MANAGER
@@ -61,8 +61,10 @@ def add_rollout_controller(
     )
     (
         Builder(manager)
-        .for_(FleetRollout, predicates=[more_than_status_changed])
-        .watches(FleetRollout, _neighbours(rollouts, 0.0), predicates=[more_than_status_changed])
+        .for_(FleetRollout, predicates=[more_than_own_status_changed])
+        .watches(
+            FleetRollout, _neighbours(rollouts, 0.0), predicates=[more_than_own_status_changed]
+        )
         .watches(Instance, _neighbours(rollouts, COALESCE))
         .watches_raw(thawed)
         .watches_raw(judged)

@@ -4,7 +4,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.predicates import more_than_own_status_changed
 from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
@@ -38,7 +38,7 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
     builder = (
         Builder(manager)
         .named(NAME)
-        .for_(CosmosFullNode, predicates=[more_than_status_changed])
+        .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
         .explicit_permissions()  # none
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
     )

@@ -8,7 +8,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
@@ -39,7 +39,7 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
 
     builder = (
         Builder(parts.manager)
-        .for_(StatefulJob, predicates=[more_than_status_changed])
+        .for_(StatefulJob, predicates=[more_than_own_status_changed])
         .watches_raw(wakeups)
         .explicit_permissions()
         .permission(GROUP, "statefuljobs/status", "patch")

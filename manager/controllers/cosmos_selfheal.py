@@ -10,7 +10,7 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from internal.cosmos.cache.cosmos_cache import CosmosCache, wall_clock
 from internal.cosmos.selfheal.disks import DiskHealing
@@ -40,7 +40,7 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
     (
         Builder(manager)
         .named(NAME)
-        .for_(CosmosFullNode, predicates=[more_than_status_changed])
+        .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
         .watches_raw(wakeups)
         .explicit_permissions()
         .permission(GROUP, "cosmosfullnodes", "get")  # live, before a status is written

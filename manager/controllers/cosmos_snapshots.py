@@ -15,7 +15,7 @@ from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
-from ctrlruntime.controller.predicates import entries_of, more_than_status_changed
+from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, OWNER_UID
@@ -177,7 +177,7 @@ def _build(
     plural = ScheduledVolumeSnapshot.mapping().plural
     builder = (
         Builder(parts.manager)
-        .for_(ScheduledVolumeSnapshot, predicates=[more_than_status_changed])
+        .for_(ScheduledVolumeSnapshot, predicates=[more_than_own_status_changed])
         .watches(CosmosFullNode, enqueue_map_func(of_node_set), predicates=[pauses_or_spec_changed])
         .watches_raw(wakeups)
         .explicit_permissions()

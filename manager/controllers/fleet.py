@@ -27,7 +27,11 @@ from ctrlruntime.cluster import ClusterOptions
 from ctrlruntime.controller import Builder, ControllerOptions, Request
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.handlers import enqueue_map_func
-from ctrlruntime.controller.predicates import entries_of, generation_changed
+from ctrlruntime.controller.predicates import (
+    entries_of,
+    generation_changed,
+    more_than_own_status_changed,
+)
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.generate.crd import crds_of
 from ctrlruntime.manager import Manager
@@ -140,7 +144,7 @@ def _add_configs(
 
     builder = (
         Builder(manager)
-        .for_(FleetConfig, predicates=[generation_changed])
+        .for_(FleetConfig, predicates=[more_than_own_status_changed])
         .watches(NAMESPACE, config, metadata_only=True, predicates=[is_relevant])
         .watches_raw(changes)
         .explicit_permissions()

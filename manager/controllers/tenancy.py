@@ -19,7 +19,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.predicates import generation_changed, more_than_status_changed
+from ctrlruntime.controller.predicates import generation_changed, more_than_own_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
@@ -146,7 +146,7 @@ def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)
     (
         Builder(parts.manager)
-        .for_(Tenant, predicates=[more_than_status_changed])
+        .for_(Tenant, predicates=[more_than_own_status_changed])
         .watches(SECRET, values_changed, labels=f"{VALUES}=true")
         .watches(CRD, kind_served, metadata_only=True)
         .explicit_permissions()
@@ -226,7 +226,7 @@ def _add_template_controller(parts: TenancyParts) -> None:
     templates = parts.stores.templates
     (
         Builder(parts.manager)
-        .for_(TenantTemplate, predicates=[more_than_status_changed])
+        .for_(TenantTemplate, predicates=[more_than_own_status_changed])
         .explicit_permissions()
         .permission(GROUP, "tenanttemplates/status", "patch")
         .watches(TenantRegistry, registry_changed(templates), predicates=[generation_changed])
@@ -251,11 +251,11 @@ def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> Non
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
     (
         Builder(parts.manager)
-        .for_(TenantRegistry, predicates=[more_than_status_changed])
+        .for_(TenantRegistry, predicates=[more_than_own_status_changed])
         .watches(
             TenantTemplate, handlers.template_changed, predicates=[generation_or_pause_changed]
         )
-        .watches(Tenant, handlers.tenant_changed, predicates=[more_than_status_changed])
+        .watches(Tenant, handlers.tenant_changed, predicates=[more_than_own_status_changed])
         .explicit_permissions()
         .permission(GROUP, "tenantregistries", "patch")  # finalizers, the approval of deletions
         .permission(GROUP, "tenantregistries/status", "patch")
