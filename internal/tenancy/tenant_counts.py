@@ -76,7 +76,7 @@ class TenantCounting:
                 spec, status = _spec_of(entry), _status_of(entry)
                 groups, state = _groups(entry, spec, status), _state(entry, status)
                 changed = self.tally.put(entry.key, groups, state, str(spec.template_revision))
-            for group in changed:
+            for group in sorted(changed, key=repr):  # a set's order is that of hashes
                 self._notify(group)
 
     def _notify(self, group: Hashable) -> None:
