@@ -19,7 +19,6 @@ CONTROLLERS = Path(__file__).parents[2] / "manager" / "controllers"
 
 
 async def test_a_status_of_another_process_is_put_right(tmp_path: Path) -> None:
-    """Waits until each status is again as the controller wrote it, at most PATIENCE seconds."""
     async with TenancyHarness.start(tmp_path) as harness:
         harness.rows("a")
         await harness.registry()
@@ -42,9 +41,8 @@ async def test_a_status_of_another_process_is_put_right(tmp_path: Path) -> None:
                 type=PatchType.MERGE,
                 subresource="status",
             )
-            await harness.eventually(
-                partial(_conditions, harness, mapping, name), partial(eq, before)
-            )
+            look = partial(_conditions, harness, mapping, name)
+            assert await harness.eventually(look, partial(eq, before)) == before
 
 
 async def _conditions(
