@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
@@ -215,7 +215,9 @@ class TResource(ApiModel):
     """How long the resource may take to become ready before it counts as failed."""
 
 
-ResourceList = Annotated[list[TResource], ListMap("id")]
+MOST_OF_A_LIST: Final = 500
+"""Most resources of one list; all lists of a template together have no more."""
+ResourceList = Annotated[list[TResource], Field(max_length=MOST_OF_A_LIST), ListMap("id")]
 
 
 class ResourceLists(ApiModel):

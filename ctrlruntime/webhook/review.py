@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import Any, Generic
+from typing import Any, Final, Generic
 
 import orjson
 from pydantic import ValidationError
@@ -70,6 +70,27 @@ async def run_steps(steps: tuple[Step, ...], obj: object, review: Review[Any]) -
             await result
 
 
+MOST_ITEMS: Final = 50_000
+"""Most values of an object that is decoded to a model, which takes up to a microsecond for each."""
+
+
+def has_more_items(raw: bytes, most: int) -> bool:
+    """Whether a JSON document has more than so many elements and fields, counted without decoding models."""
+    if raw.count(b",") + raw.count(b"{") + raw.count(b"[") <= most:
+        return False  # each value follows one of these; more of them may stand in texts
+    try:
+        count, waiting = 0, [orjson.loads(raw)]
+    except orjson.JSONDecodeError:
+        return False  # decoding says what is wrong
+    while waiting and count <= most:
+        value = waiting.pop()
+        if isinstance(value, dict | list):
+            count += len(value)
+            if count <= most:
+                waiting.extend(value.values() if isinstance(value, dict) else value)
+    return count > most
+
+
 class Codec:
     """Objects of one kind: typed if there is a class, otherwise dicts."""
 
@@ -81,6 +102,10 @@ class Codec:
         if self._kind is None:
             manifest: Manifest = orjson.loads(raw)
             return manifest
+        if has_more_items(raw, MOST_ITEMS):
+            found = FieldErrorList()
+            found.invalid("", f"{len(raw)} bytes", f"the object has more than {MOST_ITEMS} values")
+            raise invalid_object(request.gvk, request.name, found.errors)
         try:
             return self._kind.from_manifest(raw)
         except ValidationError as error:

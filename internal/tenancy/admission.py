@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from itertools import islice
 from typing import Final
 
 from apis.tenancy import (
@@ -126,7 +127,8 @@ class TenancyAdmission:
         if problem := write_back_problem(spec):
             review.forbidden(WRITE_BACK_COLUMN, problem)
         if review.old is not None and review.old.spec.source.described == spec.source.described:
-            for text in unknown_columns(registry, review.old.status.columns):
+            unknown = unknown_columns(registry, review.old.status.columns)
+            for text in islice(unknown, MOST_WARNINGS):
                 _warn(review, text)
         await self._warn_of_templates(registry, review)
 
@@ -135,7 +137,7 @@ class TenancyAdmission:
     ) -> Verdict:
         """Add what is wrong with the resources and hooks, each with its field."""
         verdict = await self.blueprints.examine(lists)
-        places = _places(lists)
+        places = {} if verdict.too_large else _places(lists)
         for problem in verdict.found:
             place = places.get(problem.resource or problem.at, "spec")
             text = f"{problem.text}; {problem.fix}" if problem.fix else problem.text
@@ -143,7 +145,10 @@ class TenancyAdmission:
             review.invalid(place, subject, text)
         for loss in verdict.lost:
             _warn(review, f"{places.get(loss.resource, 'spec')}.spec: {loss.text}")
+        if verdict.too_large:
+            return verdict
         for place, resource in _entries(lists):
+            await self.blueprints.pace.maybe_yield()
             _check_names(place, resource, review)
             if self.bodies is not None:
                 await _check_body(self.bodies, place, resource, review)

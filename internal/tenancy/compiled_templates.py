@@ -1,17 +1,19 @@
 """Templates as their tenants need them, and what is wrong with them; each looked at once."""
 
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate, TResource, resource_lists
+from apis.tenancy import Hook, Tenant, TenantRegistry, TenantTemplate, TResource, resource_lists
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.rollout import Strategy
 from internal.tenancy.builder import hook_resource
-from internal.tenancy.graph import Graph, GraphError, load
+from internal.tenancy.graph import MOST_DEPENDENCIES, MOST_RESOURCES, Graph, GraphError, load
 from internal.tenancy.hooks import check_hook
 from internal.tenancy.ignore_fields import check
 from internal.tenancy.privileges import Privileges, Refused
@@ -19,10 +21,13 @@ from internal.tenancy.ready_when import check_ready_when
 from internal.tenancy.recreation import check_recreation
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
+from internal.tenancy.rendering.manifests import strings
 from internal.tenancy.statuses import describe
 from internal.tenancy.template_rollouts import rollout_problems, strategy_of
 from internal.tenancy.tenants import Blueprint
 
+MOST_TEMPLATES_IN_ALL = 5000
+"""Most template strings of one object: compiling one takes about a millisecond."""
 ALWAYS_KNOWN = frozenset({"uid", "activate", "registryId", "hubId", "templateRef"})
 
 
@@ -56,6 +61,10 @@ class Verdict:
     """Whether it needs what the manager does not allow templates."""
     lost: tuple[Problem, ...] = ()
     """What conversions of values that are written out lose."""
+    too_large: bool = False
+    """Whether nothing was examined but the size."""
+    lasting: bool = True
+    """Whether another examination finds the same; False: the rendering process failed."""
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -79,6 +88,7 @@ class _Findings:
     cyclic: bool = False
     refused: bool = False
     lost: list[Problem] = field(default_factory=list)
+    lasting: bool = True
 
 
 @dataclass(slots=True)
@@ -87,6 +97,7 @@ class Blueprints:
 
     renderer: Renderer
     privileges: Privileges = field(default_factory=Privileges)
+    pace: LoopYielder = field(default_factory=LoopYielder)
     _prepared: VersionMemo[Key, Blueprint | None] = field(default_factory=VersionMemo)
     _rollouts: VersionMemo[Key, tuple[Strategy, bool] | None] = field(default_factory=VersionMemo)
     _verdicts: VersionMemo[Key, Verdict] = field(default_factory=VersionMemo)
@@ -125,6 +136,8 @@ class Blueprints:
             verdict = await self.examine(entry.typed(TenantTemplate))
         except ValidationError as error:
             verdict = Verdict((Problem(describe(error)),), frozenset())
+        if not verdict.lasting:
+            return verdict
         return self._verdicts.put(entry.key, version, verdict)
 
     def forget(self, namespace: str, name: str) -> None:
@@ -143,6 +156,8 @@ class Blueprints:
         rollout = template.spec.rollout if isinstance(template, TenantTemplate) else None
         found = _Findings([Problem(text) for text in rollout_problems(rollout)])
         resources = [resource for _, resource in resource_lists(template.spec)]
+        if problem := await self._size_problem(resources, template.spec.hooks):
+            return Verdict((problem,), frozenset(), too_large=True)
         await load()
         try:
             Graph.of(resources)
@@ -151,6 +166,7 @@ class Blueprints:
             found.cyclic = error.cyclic
         namespace = template.metadata.namespace or ""
         for resource in resources:
+            await self.pace.maybe_yield()
             await self._look(resource, _own_problems(resource), resource.id, namespace, found)
         for hook in template.spec.hooks:
             resource, name = hook_resource(hook), f"hooks.{hook.id}"
@@ -164,7 +180,34 @@ class Blueprints:
             found.cyclic,
             found.refused,
             tuple(found.lost),
+            lasting=found.lasting,
         )
+
+    async def _size_problem(
+        self, resources: Sequence[TResource], hooks: Sequence[Hook]
+    ) -> Problem | None:
+        """Return why lists are too large to be examined, or None."""
+        if (count := len(resources)) > MOST_RESOURCES:
+            text = f"{count} resources are more than the {MOST_RESOURCES} allowed"
+            return Problem(text, fix="split the template in two")
+        if (count := len(hooks)) > MOST_RESOURCES:
+            return Problem(f"{count} hooks are more than the {MOST_RESOURCES} allowed")
+        if (count := sum(len(each.depend_ids) for each in resources)) > MOST_DEPENDENCIES:
+            text = f"{count} ids in dependIds are more than the {MOST_DEPENDENCIES} allowed"
+            return Problem(
+                text, fix="have resources depend on a few others, which depend on the rest"
+            )
+        total = 0
+        for spec in (*(each.spec for each in resources), *(each.spec for each in hooks)):
+            await self.pace.maybe_yield()
+            with suppress(RenderError):  # too many values: found with its resource
+                total += sum(1 for _ in strings(spec))
+        if total > MOST_TEMPLATES_IN_ALL:
+            text = (
+                f"{total} templates are more than the {MOST_TEMPLATES_IN_ALL} allowed in one object"
+            )
+            return Problem(text, fix="write several values into one template, or split the object")
+        return None
 
     async def _look(
         self, resource: TResource, texts: list[str], name: str, namespace: str, found: _Findings
@@ -177,6 +220,7 @@ class Blueprints:
             found.refused = True
         except (RenderError, ValueError) as error:
             texts.append(str(error))
+            found.lasting &= not (isinstance(error, RenderError) and error.transient)
         else:
             texts += report.texts
             found.variables |= report.variables

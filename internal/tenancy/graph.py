@@ -18,12 +18,19 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from apis.tenancy import TResource
+from apis.tenancy.common import MOST_OF_A_LIST
 
 if TYPE_CHECKING:
     from networkx import DiGraph
 
-MOST_RESOURCES = 500
+MOST_RESOURCES = MOST_OF_A_LIST
 """Most resources of one template: what keeps a tenant's status and request sizes within limits."""
+MOST_DEPENDENCIES = 5000
+"""Most ids in the dependIds of one template."""
+MOST_SUGGESTIONS = 10
+"""Ids for which the most similar one is looked for, at up to 10 ms each."""
+LONGEST_SUGGESTION = 63
+"""Characters of an id that is compared with others."""
 
 Dependencies = Iterable[tuple[str, Sequence[str]]]
 """`(id, ids it depends on)` of each resource."""
@@ -189,8 +196,8 @@ def _cycle(edges: DiGraph[str], start: str, component: Collection[str]) -> tuple
     """Return the shortest cycle through a resource of a component that has one."""
     import networkx as nx
 
-    others = (other for other in edges.pred[start] if other in component)
-    paths = (nx.shortest_path(edges, start, other) for other in others)
+    found = nx.single_source_shortest_path(edges, start)
+    paths = (found[other] for other in edges.pred[start] if other in component)
     return min(((start, *reversed(path)) for path in paths), key=len)
 
 
@@ -217,11 +224,13 @@ def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[GraphProbl
         if missing:
             names = ", ".join(repr(other) for other in missing)
             text = f"resource {name!r} depends on {names}, which the template does not have"
-            problems.append(GraphProblem(text, name, _correction(missing[0], counts)))
+            known = counts if len(problems) < MOST_SUGGESTIONS else ()
+            problems.append(GraphProblem(text, name, _correction(missing[0], known)))
     return problems
 
 
 def _correction(missing: str, ids: Iterable[str]) -> str:
     """Return what to write instead of an id that is not there."""
-    near = get_close_matches(missing, [each for each in ids if each], n=1)
+    short = [each for each in (missing, *ids) if 0 < len(each) <= LONGEST_SUGGESTION]
+    near = get_close_matches(missing, short[1:], n=1) if missing in short[:1] and short[1:] else []
     return f"write {near[0]!r}" if near else "add the resource, or remove the id from dependIds"

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import Enum
+from itertools import chain, islice
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -65,12 +66,8 @@ def body_problems(
     schema = schemas.of(kind)
     if schema is None:
         return []
-    found: list[BodyProblem] = []
-    for problem in (*_Walk(schemas, kind).check(manifest, schema, ()), *_schedule(manifest, kind)):
-        found.append(problem)
-        if len(found) == MOST_PROBLEMS:
-            break
-    return found
+    problems = chain(_Walk(schemas, kind).check(manifest, schema, ()), _schedule(manifest, kind))
+    return list(islice(problems, MOST_PROBLEMS))  # each may take a search for similar names
 
 
 @dataclass(frozen=True, slots=True)

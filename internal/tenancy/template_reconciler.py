@@ -11,6 +11,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.deps import TenancyStores
+from internal.tenancy.rendering.worker import QUARANTINE_SECONDS
 from internal.tenancy.tally import Tally
 from internal.tenancy.template_reports import RegistryProblem, TemplateReports, TemplateStanding
 from internal.tenancy.tenant_counts import group
@@ -48,7 +49,7 @@ class TemplateReconciler:
             return Result(requeue_after=wait)
         found = await self._standing(request, template, entry)
         await self.reports.report(request, template, entry, found)
-        return None
+        return None if found.verdict.lasting else Result(requeue_after=QUARANTINE_SECONDS)
 
     async def _standing(
         self, request: Request, template: TenantTemplate, entry: Entry

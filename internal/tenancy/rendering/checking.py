@@ -57,29 +57,24 @@ def check(templates: Templates, manifest: Mapping[str, Any]) -> Report:
     templates.meter.begin(INLINE)  # for all of them together: this may run on the event loop
 
     def leaf(text: str, path: Path) -> str:
-        compiled = templates.compile(text)
+        try:
+            compiled = templates.compile(text)
+        except TemplateError as error:
+            if len(errors) < MOST_ERRORS:
+                errors.append(RenderError(locate(path), str(error)))
+            return text
         needed.update(compiled.variables - compiled.optional)
         optional.update(compiled.optional)
         if not compiled.variables and not compiled.worker:
             _record_losses(templates, text, path)
         return text
 
-    def visit(key: str, node: object, path: str) -> None:
-        """Descend only where an error hides others, so that all are found."""
+    for key, node in manifest.items():
         try:
             walk({key: node}, leaf)
-        except RenderError as error:
-            if isinstance(node, Mapping):
-                for child, item in node.items():
-                    visit(str(child), item, f"{path}.{child}")
-            elif isinstance(node, list):
-                for place, item in enumerate(node):
-                    visit(str(place), item, f"{path}[{place}]")
-            elif len(errors) < MOST_ERRORS:
-                errors.append(RenderError(path, error.message))
-
-    for key, node in manifest.items():
-        visit(key, node, key)
+        except RenderError as error:  # nested too deeply
+            if len(errors) < MOST_ERRORS:
+                errors.append(error)
     lost = tuple(dict.fromkeys(templates.meter.lost))
     return Report(tuple(errors), frozenset(needed | optional), frozenset(optional - needed), lost)
 

@@ -29,6 +29,9 @@ MOST_LOSSES = 10
 NODE_COST = 64
 """Work charged for visiting one element of a list or mapping, in units of one character."""
 
+EVALUATION_COST = 8
+"""Work charged for evaluating one node of a template's tree, whatever it does."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
@@ -116,6 +119,7 @@ class Meter:
                 self.work(len(item))
             elif isinstance(item, Mapping):
                 self.work(len(item) * NODE_COST)
+                waiting.extend(item)
                 waiting.extend(item.values())
             elif isinstance(item, list | tuple):
                 self.work(len(item) * NODE_COST)

@@ -22,6 +22,9 @@ Path = tuple[str | int, ...]
 Leaf = Callable[[str, Path], Any]
 """What becomes of a template string at a path."""
 
+LARGEST_MANIFEST = 50_000
+"""Most values of one manifest, lists and mappings included: what a pass over all of them may take on the event loop."""
+
 _TEXT_VALUES = frozenset({"apiVersion", "kind"})
 _TEXT_CHILDREN = frozenset(
     {"labels", "annotations", "matchLabels", "nodeSelector", "args", "command"}
@@ -69,11 +72,14 @@ def _check_shape(manifest: Mapping[str, Any]) -> None:
             raise RenderError(path, "this has to be an object with fields")
 
 
-def strings(manifest: object) -> Iterator[str]:
-    """All template strings, in no particular order."""
-    waiting = [manifest]
+def strings(manifest: object, most_nodes: int = LARGEST_MANIFEST) -> Iterator[str]:
+    """All template strings, in no particular order. Raises RenderError above so many values."""
+    waiting, nodes = [manifest], 0
     while waiting:
         node = waiting.pop()
+        nodes += 1
+        if nodes > most_nodes:
+            raise RenderError("", f"the manifest has more than {most_nodes} values; split it")
         if isinstance(node, str):
             if is_template(node):
                 yield node

@@ -19,6 +19,8 @@ from internal.tenancy.rendering.templates import CACHED_TEMPLATES, Templates, is
 from internal.tenancy.rendering.worker import Quarantine, Worker
 
 MOST_INLINE_STRINGS = 500
+MOST_TEMPLATES = 1000
+"""Most template strings of one manifest: the rendering process has to compile them within its deadline."""
 LONGEST_SLICE = 0.005
 """Seconds of compiling before the event loop gets its turn."""
 
@@ -74,9 +76,11 @@ class Renderer:
         return await self._by_worker(manifest, variables, lost)
 
     async def check(self, manifest: Mapping[str, Any]) -> Report:
-        """All errors that can be found without a row, and the variables the manifest reads."""
-        await self._inline(manifest)
-        if not any(is_large(text) for text in strings(manifest)):
+        """All errors that can be found without a row, and the variables the manifest reads.
+
+        Raises RenderError for what is too large, or when the rendering process overran or was lost.
+        """
+        if await self._compiled(manifest):
             return check(self._templates, manifest)
         answer = await self._perform({"task": "check", "manifest": manifest, "variables": {}})
         return Report.from_json(answer["report"])
@@ -85,23 +89,39 @@ class Renderer:
         """End the worker process, if there is one."""
         await self._worker.close()
 
-    async def _inline(self, manifest: Mapping[str, Any]) -> bool:
-        """Compile what is not compiled yet, in slices, and return whether all may run on the loop."""
-        texts = list(strings(manifest))
-        if len(texts) > MOST_INLINE_STRINGS:
+    async def _compiled(self, manifest: Mapping[str, Any]) -> bool:
+        """Compile what is not compiled yet, in slices; False: it has to be in the rendering process.
+
+        Raises RenderError for what has more templates than can be compiled at all.
+        """
+        texts = list(dict.fromkeys(strings(manifest)))
+        if len(texts) > MOST_TEMPLATES:
+            raise RenderError(
+                "",
+                f"it has {len(texts)} different templates, more than the {MOST_TEMPLATES} allowed; "
+                "split the resource, or write several values into one template",
+            )
+        unknown = [text for text in texts if not self._templates.known(text)]
+        if len(texts) > MOST_INLINE_STRINGS or any(map(is_large, unknown)):
             return False
-        inline = True
         started = time.perf_counter()
-        for text in texts:
-            known = self._templates.known(text)
-            if not known and is_large(text):
-                return False
+        for text in unknown:
             with contextlib.suppress(TemplateError):
-                inline = inline and not self._templates.compile(text).worker
-            if not known and time.perf_counter() - started > LONGEST_SLICE:
+                self._templates.compile(text)
+            if time.perf_counter() - started > LONGEST_SLICE:
                 await asyncio.sleep(0)
                 started = time.perf_counter()
-        return inline
+        return True
+
+    async def _inline(self, manifest: Mapping[str, Any]) -> bool:
+        """Whether all of it may run on the event loop, where it is compiled then."""
+        if not await self._compiled(manifest):
+            return False
+        for text in strings(manifest):
+            with contextlib.suppress(TemplateError):
+                if self._templates.compile(text).worker:
+                    return False
+        return True
 
     async def _by_worker(
         self, manifest: Mapping[str, Any], variables: Mapping[str, Any], lost: list[str]

@@ -23,12 +23,24 @@ from internal.tenancy.rendering.functions import (
     TAKES_UNDEFINED,
 )
 from internal.tenancy.rendering.golang import GO_PREFIX
-from internal.tenancy.rendering.limits import Meter, check_integer, check_list_length
+from internal.tenancy.rendering.limits import (
+    EVALUATION_COST,
+    Meter,
+    check_integer,
+    check_list_length,
+)
 from internal.tenancy.rendering.limits import check_text_length as check_text
 from internal.tenancy.rendering.values import Missing, to_text
 
 STEPS_FILTER = f"{GO_PREFIX}countSteps"
 """Every loop passes its items through this filter, which counts them."""
+WEIGH_FILTER = f"{GO_PREFIX}weigh"
+"""Every operand of an operation that no method here runs passes through this filter, which charges its size."""
+CONSTANT_TIME_TESTS = frozenset(
+    "defined undefined none string number mapping sequence iterable boolean integer float true "  # noqa: SIM905
+    "false even odd".split()
+)
+"""Tests that cost the same for values of every size."""
 
 _METHODS: Mapping[type, frozenset[str]] = {
     str: frozenset(
@@ -42,10 +54,8 @@ _METHODS: Mapping[type, frozenset[str]] = {
 _LOOP = frozenset(
     {"index", "index0", "first", "last", "length", "revindex", "revindex0", "previtem", "nextitem"}
 )
-_TESTS = frozenset(
-    "defined undefined none string number mapping sequence iterable boolean integer float true "  # noqa: SIM905
-    "false even odd divisibleby eq equalto ne lt lessthan le gt greaterthan ge in upper lower "
-    "== != < <= > >=".split()
+_TESTS = CONSTANT_TIME_TESTS | frozenset(
+    "divisibleby eq equalto ne lt lessthan le gt greaterthan ge in upper lower == != < <= > >=".split()  # noqa: SIM905
 )
 
 
@@ -78,7 +88,9 @@ class Sandbox(ImmutableSandboxedEnvironment):
         try:
             return obj[argument]
         except (TypeError, LookupError, AttributeError):
-            return self.undefined(obj=obj, name=argument)
+            # An error would write out the name, which may be a list of any size.
+            named = argument if isinstance(argument, str | int) else type(argument).__name__
+            return self.undefined(obj=obj, name=named)
 
     def getattr(self, obj: object, attribute: str) -> object:
         """`obj.name`: a mapping's key before its methods, so that data wins."""
@@ -112,8 +124,10 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return __obj()
         if not __self.is_safe_callable(__obj):
             raise SecurityError("only the documented functions and methods can be called")
-        __self.meter.weigh(__obj.__self__)
-        __self.meter.weigh(args)
+        cost = COSTS.get(__obj.__name__, 1)
+        __self.meter.weigh(__obj.__self__, cost)
+        __self.meter.weigh(args, cost)
+        __self.meter.weigh(kwargs, cost)
         result = __obj(*args, **kwargs)
         if isinstance(result, list):
             check_list_length(len(result))
@@ -151,6 +165,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         for name, function in INTERNAL.items():
             made[GO_PREFIX + name] = self._metered(name, _last_first(function))
         made[STEPS_FILTER] = self._count_steps
+        made[WEIGH_FILTER] = self._weigh
         return made
 
     def _metered(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
@@ -160,7 +175,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         lost_of = LOSSY.get(name)
 
         def run(*args: object, **kwargs: object) -> object:
-            for value in args:
+            for value in (*args, *kwargs.values()):
                 if isinstance(value, Undefined):
                     if strict:
                         value._fail_with_undefined_error()
@@ -181,7 +196,13 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
         return run
 
-    def _count_steps(self, items: object) -> list[object]:
+    def _weigh(self, value: object) -> object:
+        """Charge for an operand and return it."""
+        self.meter.weigh(value)
+        return value
+
+    def _count_steps(self, items: object, nodes: int) -> list[object]:
+        """Return the items of a loop, each charged as a step that runs so many nodes."""
         if isinstance(items, Undefined):
             items._fail_with_undefined_error()
         if isinstance(items, Mapping):
@@ -189,10 +210,11 @@ class Sandbox(ImmutableSandboxedEnvironment):
         check_list_length(len(items) if isinstance(items, list | tuple | str) else 0)
         if not isinstance(items, list | tuple | str):
             raise TemplateError("a loop needs a list or a mapping")
-        step = self.meter.step
+        step, work = self.meter.step, self.meter.work
         counted = []
         for item in items:
             step()
+            work(nodes * EVALUATION_COST)
             counted.append(item)
         return counted
 

@@ -1,7 +1,9 @@
 """One template's syntax tree: what is allowed, what is rewritten, where it may run.
 
 Functions are only ever called as filters, so that a variable of the same name never hides them and
-they never stand in for a variable that is missing. Loops count their steps, `~` is a function.
+they never stand in for a variable that is missing. Loops count their steps, `~` is a function. What an
+operation works on is weighed before it runs, unless the operation is listed as one that costs the same for
+operands of every size.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from internal.tenancy.rendering.functions import (
     TAKES_UNDEFINED,
 )
 from internal.tenancy.rendering.golang import GO_PREFIX, ROOT
-from internal.tenancy.rendering.sandbox import STEPS_FILTER
+from internal.tenancy.rendering.sandbox import CONSTANT_TIME_TESTS, STEPS_FILTER, WEIGH_FILTER
 
 RESULT = "go_result"
 """The variable a native expression is assigned to."""
@@ -36,6 +38,16 @@ _ALLOWED: tuple[type[nodes.Node], ...] = (
     nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod, nodes.Pow, nodes.Neg, nodes.Pos,
     nodes.Break, nodes.Continue,
 )  # fmt: skip
+CONSTANT_TIME: tuple[type[nodes.Expr], ...] = (
+    nodes.Name, nodes.Const, nodes.TemplateData, nodes.And, nodes.Or, nodes.Not, nodes.CondExpr,
+    nodes.Getattr, nodes.Neg, nodes.Pos,
+)  # fmt: skip
+"""Expressions that cost the same for operands of every size."""
+METERED: tuple[type[nodes.Expr], ...] = (
+    nodes.Filter, nodes.Call, nodes.Add, nodes.Sub, nodes.Mul, nodes.Div, nodes.FloorDiv, nodes.Mod,
+    nodes.Pow,
+)  # fmt: skip
+"""Expressions that run in a method of the sandbox, which weighs the operands."""
 _SPELLINGS = {
     "Macro": "{% macro %}",
     "CallBlock": "{% call %}",
@@ -50,6 +62,8 @@ _SPELLINGS = {
     "ScopedEvalContextModifier": "{% autoescape %}",
 }
 _MOST_NODES = 20_000
+SHORT_LITERAL = 100
+"""Characters of a literal that is not weighed where it is an operand."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +77,8 @@ class Syntax:
     optional: frozenset[str]
     mutates: bool
     """Whether it calls a function that changes its argument."""
+    nodes: int
+    """Size of the tree; inside of loops once, as each of their steps is charged."""
 
 
 def examine(tree: nodes.Template) -> Syntax:
@@ -87,7 +103,8 @@ def examine(tree: nodes.Template) -> Syntax:
         target = nodes.Name(RESULT, "store", lineno=1)
         rewritten.body = [nodes.Assign(target, expression, lineno=1)]
         rewritten.set_environment(tree.environment)
-    return Syntax(rewritten, expression is not None, worker, variables, optional, mutates)
+    size = _size(rewritten)
+    return Syntax(rewritten, expression is not None, worker, variables, optional, mutates, size)
 
 
 def _literal(node: nodes.Expr) -> str:
@@ -116,6 +133,10 @@ def _walk(node: nodes.Node) -> Iterator[nodes.Node]:
         found = waiting.pop()
         yield found
         waiting.extend(found.iter_child_nodes())
+
+
+def _size(*roots: nodes.Node) -> int:
+    return sum(1 for root in roots for _ in _walk(root))
 
 
 def _check(tree: nodes.Template) -> None:
@@ -156,7 +177,23 @@ def _check(tree: nodes.Template) -> None:
 
 
 class _Rewriting(NodeTransformer):
-    """Calls of functions become filters; loops and `~` pass through the meter."""
+    """Calls of functions become filters; loops, `~` and the operands of operations pass through the meter."""
+
+    def visit(self, node: nodes.Node, *args: object, **kwargs: object) -> nodes.Node:
+        """Rewrite a node and what is in it, and weigh its operands unless their sizes do not matter."""
+        size = _size(*node.body) if isinstance(node, nodes.For) else 0
+        made: nodes.Node = super().visit(node, *args, **kwargs)
+        if isinstance(made, nodes.For):
+            steps = [nodes.Const(size, lineno=made.lineno)]
+            made.iter = nodes.Filter(
+                made.iter, STEPS_FILTER, steps, [], None, None, lineno=made.lineno
+            )
+        elif isinstance(made, nodes.Getitem):
+            field = "node" if isinstance(made.arg, nodes.Slice) else "arg"
+            setattr(made, field, _weighed(getattr(made, field)))
+        elif _depends_on_sizes(made):
+            _weigh_operands(made)
+        return made
 
     def visit_Call(self, node: nodes.Call) -> nodes.Node:  # noqa: N802
         self.generic_visit(node)
@@ -183,10 +220,34 @@ class _Rewriting(NodeTransformer):
         name = f"{GO_PREFIX}concatText"
         return nodes.Filter(last, name, others, [], None, None, lineno=node.lineno)
 
-    def visit_For(self, node: nodes.For) -> nodes.Node:  # noqa: N802
-        self.generic_visit(node)
-        node.iter = nodes.Filter(node.iter, STEPS_FILTER, [], [], None, None, lineno=node.lineno)
+
+def _depends_on_sizes(node: nodes.Node) -> bool:
+    """Whether an operation may cost more for larger operands and is not weighed elsewhere."""
+    if not isinstance(node, nodes.Expr) or isinstance(node, CONSTANT_TIME + METERED):
+        return False
+    if isinstance(node, nodes.Test):
+        return node.name not in CONSTANT_TIME_TESTS
+    return getattr(node, "ctx", "load") == "load"
+
+
+def _weigh_operands(node: nodes.Node) -> None:
+    for name, value in list(node.iter_fields()):
+        if isinstance(value, nodes.Expr):
+            setattr(node, name, _weighed(value))
+        elif isinstance(value, nodes.Helper):
+            _weigh_operands(value)
+        elif isinstance(value, list):
+            value[:] = [_weighed(item) if isinstance(item, nodes.Expr) else item for item in value]
+            for item in value:
+                if isinstance(item, nodes.Helper):
+                    _weigh_operands(item)
+
+
+def _weighed(node: nodes.Expr) -> nodes.Expr:
+    """Return the expression with its value weighed; numbers and short texts of the template weigh nothing."""
+    if isinstance(node, nodes.Const) and len(str(node.value)) <= SHORT_LITERAL:
         return node
+    return nodes.Filter(node, WEIGH_FILTER, [], [], None, None, lineno=node.lineno)
 
 
 def _single_expression(tree: nodes.Template) -> nodes.Expr | None:

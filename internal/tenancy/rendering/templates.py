@@ -14,8 +14,9 @@ from jinja2.exceptions import SecurityError, TemplateRuntimeError
 
 from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import LimitExceeded, TemplateError
+from internal.tenancy.rendering.functions import COSTS
 from internal.tenancy.rendering.golang import ROOT, actions_length, translate
-from internal.tenancy.rendering.limits import INLINE, KIB, Meter
+from internal.tenancy.rendering.limits import EVALUATION_COST, INLINE, KIB, Meter
 from internal.tenancy.rendering.sandbox import Sandbox
 from internal.tenancy.rendering.syntax import RESULT, examine
 from internal.tenancy.rendering.values import to_plain
@@ -44,6 +45,8 @@ class Compiled:
     variables: frozenset[str]
     optional: frozenset[str]
     mutates: bool
+    nodes: int
+    """Size of its tree."""
 
 
 def is_template(text: str) -> bool:
@@ -117,7 +120,9 @@ class Templates:
 
     def _run(self, compiled: Compiled, variables: Mapping[str, Any]) -> Json:
         program = compiled.program
+        self.meter.work(compiled.nodes * EVALUATION_COST)
         if compiled.mutates:
+            self.meter.weigh(variables[ROOT], COSTS["deepCopy"])
             # What it changes is its own: no other template of the manifest sees it.
             variables = namespace(deepcopy(variables[ROOT]))
         context = program.new_context(variables, shared=True)  # type: ignore[arg-type]
@@ -160,6 +165,7 @@ class Templates:
             syntax.variables,
             syntax.optional,
             syntax.mutates,
+            syntax.nodes,
         )
 
 
