@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from jinja2 import nodes
+from jinja2 import Undefined, nodes
 
 from internal.tenancy.rendering.errors import LimitExceeded
 from internal.tenancy.rendering.limits import INLINE, KIB, Limits
@@ -50,13 +50,14 @@ def charged(text: str) -> int:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_is_charged_by_the_size_of_its_operands(operation: str) -> None:
-    assert charged("{{ (%s) is defined }}" % operation) >= SIZE
+    assert charged(f"{{{{ ({operation}) is defined }}}}") >= SIZE
 
 
 @given(expressions)
 @settings(max_examples=60, deadline=None)
 def test_no_tree_does_more_than_the_limit_of_a_slice(expression: str) -> None:
-    text = "{%% if %s %%}{%% endif %%}" % " and ".join([f"({expression} is defined)"] * 12)
+    condition = " and ".join([f"({expression} is defined)"] * 12)
+    text = f"{{% if {condition} %}}{{% endif %}}"
     templates = Templates()
     templates.meter.begin(INLINE)
     with pytest.raises(LimitExceeded):
@@ -78,7 +79,7 @@ def test_a_kind_of_node_is_charged_unless_it_is_listed_as_free() -> None:
 
 def test_a_step_of_a_loop_is_charged_by_what_is_in_it() -> None:
     short, long = (
-        charged("{%% for i in range(100) %%}%s{%% endfor %%}" % ("{{ i }}" * times))
+        charged("{% for i in range(100) %}" + "{{ i }}" * times + "{% endfor %}")
         for times in (1, 50)
     )
     assert long > 20 * short
@@ -87,4 +88,5 @@ def test_a_step_of_a_loop_is_charged_by_what_is_in_it() -> None:
 def test_what_a_message_would_write_out_is_not_kept() -> None:
     templates = Templates()
     missing = templates._sandbox.getitem({}, ["x" * SIZE] * 1000)
+    assert isinstance(missing, Undefined)
     assert missing._undefined_name == "list"

@@ -1,4 +1,4 @@
-"""Checks of templates whose number somebody else decides: in slices, in the rendering process, or refused."""
+"""Checks of templates whose number the author decides: in slices, in the rendering process, or refused."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.criterion("S-F3")
 
 
 def manifest(templates: int, place: int = 0) -> dict[str, Any]:
-    data = {f"k{number}": "{{ uid }}-%d-%d" % (place, number) for number in range(templates)}
+    data = {f"k{number}": f"{{{{ uid }}}}-{place}-{number}" for number in range(templates)}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "data": data}
 
 
@@ -104,9 +104,12 @@ async def test_similar_ids_are_looked_for_a_few_times(
     renderer: Renderer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looked: list[str] = []
-    monkeypatch.setattr(
-        graph, "get_close_matches", lambda word, *_, **__: looked.append(word) or []
-    )
+
+    def similar(word: str, *_: object, **__: object) -> list[str]:
+        looked.append(word)
+        return []
+
+    monkeypatch.setattr(graph, "get_close_matches", similar)
     resources = [{"id": f"r{n}", "dependIds": [f"x{n}"], **SMALL} for n in range(100)]
     resources += [{"id": "long", "dependIds": ["x" * 200], **SMALL}]
     verdict = await Blueprints(renderer).examine(template(*resources))

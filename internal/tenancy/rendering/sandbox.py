@@ -89,7 +89,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return obj[argument]
         except (TypeError, LookupError, AttributeError):
             # An error would write out the name, which may be a list of any size.
-            named = argument if isinstance(argument, str | int) else type(argument).__name__
+            named: Json = argument if isinstance(argument, str | int) else type(argument).__name__
             return self.undefined(obj=obj, name=named)
 
     def getattr(self, obj: object, attribute: str) -> object:

@@ -85,7 +85,7 @@ def examine(tree: nodes.Template) -> Syntax:
     """Check and rewrite a parsed template. Raises TemplateError."""
     _check(tree)
     variables, optional = _variables(tree)
-    rewritten = _Rewriting().visit(tree)
+    rewritten = _rewrite(tree)
     mutates = False
     for node in _walk(rewritten):
         if isinstance(node, nodes.Filter):
@@ -102,7 +102,8 @@ def examine(tree: nodes.Template) -> Syntax:
     if expression is not None:
         target = nodes.Name(RESULT, "store", lineno=1)
         rewritten.body = [nodes.Assign(target, expression, lineno=1)]
-        rewritten.set_environment(tree.environment)
+        if tree.environment is not None:
+            rewritten.set_environment(tree.environment)
     size = _size(rewritten)
     return Syntax(rewritten, expression is not None, worker, variables, optional, mutates, size)
 
@@ -219,6 +220,13 @@ class _Rewriting(NodeTransformer):
         *others, last = node.nodes
         name = f"{GO_PREFIX}concatText"
         return nodes.Filter(last, name, others, [], None, None, lineno=node.lineno)
+
+
+def _rewrite(tree: nodes.Template) -> nodes.Template:
+    rewritten = _Rewriting().visit(tree)
+    if not isinstance(rewritten, nodes.Template):
+        raise TypeError("a template stays one")
+    return rewritten
 
 
 def _depends_on_sizes(node: nodes.Node) -> bool:
