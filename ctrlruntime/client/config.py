@@ -42,6 +42,8 @@ class Config:
     proxy_url: str | None = None
     extra_headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request; impersonation comes this way."""
+    foreign: bool = False
+    """Whether the server was named by what came over the network: its answers are limited more tightly."""
 
     @classmethod
     async def load(
@@ -109,6 +111,7 @@ class Config:
             tls_server_name=chosen.tls_server_name,
             proxy_url=chosen.proxy_url,
             extra_headers=chosen.headers,
+            foreign=kubeconfig.foreign,
         )
 
     @property

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
+from ctrlruntime.client.answer_limits import LARGEST_HEAD, AnswerSize, AnswerTooLarge
 from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
 from ctrlruntime.client.whole_answer import whole_answer
 
@@ -22,6 +23,8 @@ _INFORMATIONAL: Final = range(100, 200)
 _REDIRECTS: Final = range(300, 400)
 _INPUT: Final = 2**16
 """Bytes that are taken from the socket at once. Without this buffer, uvloop makes one of 256 KiB for each read by TLS."""
+_PIECE: Final = 2**20
+"""Bytes that are decompressed at once: some milliseconds."""
 _EARLY: Final = 0.001
 """Seconds by which a time limit may be early: a timer that is set for less would fire at once, again and again."""
 
@@ -82,6 +85,9 @@ class Connection(asyncio.BufferedProtocol):
         self._error: Exception | None = None
         self._reader: asyncio.Future[None] | None = None
         self._last_read = 0.0
+        self._size: AnswerSize | None = None
+        self._without_progress = 0
+        """Bytes that came since the last ones of a body."""
 
     @property
     def usable(self) -> bool:
@@ -97,14 +103,21 @@ class Connection(asyncio.BufferedProtocol):
     # -- one exchange ----------------------------------------------------------------------
 
     async def request(
-        self, data: bytes, *, timeout: float, streamed: bool = False, without_body: bool = False
+        self,
+        data: bytes,
+        *,
+        timeout: float,
+        streamed: bool = False,
+        without_body: bool = False,
+        size: AnswerSize | None = None,
     ) -> Answer:
         """Send a request and return its answer; only the head of one that is ``streamed``.
 
-        ``without_body``: the answer has none, whatever its head announces (HEAD). Raises
-        TimeoutError after ``timeout`` seconds, and BrokenConnection.
+        ``without_body``: the answer has none, whatever its head announces (HEAD). ``size`` limits a body
+        that is not streamed. Raises TimeoutError after ``timeout`` seconds, AnswerTooLarge and BrokenConnection.
         """
         waiter = self._send(data, streamed=streamed, without_body=without_body)
+        self._size = size
         self._expire_in(timeout)
         try:
             return await waiter
@@ -211,15 +224,34 @@ class Connection(asyncio.BufferedProtocol):
                 whole = whole_answer(bytes(data))
                 if whole is not None:
                     self._ended = True
+                    if self._size is not None:
+                        try:
+                            self._size.add(len(whole.body))
+                        except AnswerTooLarge as error:
+                            self._fail(error)
+                            self.abort()
+                            return
                     headers = ResponseHeaders(lines=whole.fields, special=whole.special)
                     self._answer(whole.status, headers, whole.body)
                     return
         self._clean = False
+        self._without_progress += nbytes
         try:
             self._parser.feed_data(data)
+            if self._without_progress > LARGEST_HEAD:
+                raise AnswerTooLarge(
+                    f"the answer has more than {LARGEST_HEAD:,} bytes of headers, which is the limit"
+                )
+        except AnswerTooLarge as error:
+            self._fail(error)
+            self.abort()
+            return
         except (HttpParserError, HttpParserUpgrade) as error:
             cause = error.__context__ or error
-            self._fail(BrokenConnection(f"the answer is not HTTP/1.1: {cause}"))
+            if isinstance(cause, AnswerTooLarge):
+                self._fail(cause)
+            else:
+                self._fail(BrokenConnection(f"the answer is not HTTP/1.1: {cause}"))
             self.abort()
             return
         if self._reader is not None:
@@ -282,7 +314,10 @@ class Connection(asyncio.BufferedProtocol):
             self._ended = True
 
     def on_body(self, body: bytes) -> None:
+        self._without_progress = 0
         if not self._streamed:
+            if self._size is not None:
+                self._size.add(len(body))
             self._body.append(body)
             return
         self._chunks.append(body)
@@ -346,24 +381,34 @@ class _Watchdog:
 
 
 class Inflater:
-    """Decompresses a body that comes with ``Content-Encoding: gzip`` or ``deflate``."""
+    """Decompresses a body that comes with ``Content-Encoding: gzip`` or ``deflate``, a bounded piece at a time."""
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(wbits=zlib.MAX_WBITS | 32)
 
-    def feed(self, chunk: bytes) -> bytes:
-        """Raise BrokenConnection where it is not compressed so."""
-        try:
-            return self._stream.decompress(chunk)
-        except zlib.error as error:
-            raise BrokenConnection(f"the answer cannot be decompressed: {error}") from error
+    def pieces(self, chunk: bytes) -> Iterator[bytes]:
+        """Yield what a chunk decompresses to. Raises BrokenConnection where it is not compressed so."""
+        while chunk and not self._stream.eof:
+            try:
+                piece = self._stream.decompress(chunk, _PIECE)
+            except zlib.error as error:
+                raise BrokenConnection(f"the answer cannot be decompressed: {error}") from error
+            chunk = self._stream.unconsumed_tail
+            if piece:
+                yield piece
 
-    def whole(self, body: bytes) -> bytes:
-        """Decompress a body that is complete."""
-        found = self.feed(body)
+    async def whole(self, body: bytes, size: AnswerSize | None = None) -> bytes:
+        """Decompress a body that is complete, with a turn of the loop between two pieces. Raises AnswerTooLarge."""
+        found = []
+        for piece in self.pieces(body):
+            if size is not None:
+                size.add(len(piece))
+            found.append(piece)
+            if len(piece) == _PIECE:
+                await asyncio.sleep(0)
         if body and not self._stream.eof:
             raise BrokenConnection("the compressed answer is cut off")
-        return found
+        return b"".join(found)
 
 
 def inflater(headers: ResponseHeaders) -> Inflater | None:

@@ -64,6 +64,8 @@ class Kubeconfig:
         self._sections: dict[str, dict[str, _Named]] = {"cluster": {}, "user": {}, "context": {}}
         self._current = ""
         self._paths: list[Path] = []
+        self.foreign = False
+        """Whether it came over the network."""
 
     @classmethod
     def read(cls, paths: Sequence[Path]) -> "Kubeconfig":
@@ -104,6 +106,7 @@ class Kubeconfig:
                         "and key themselves into it (kubectl config view --raw --flatten)"
                     )
         config = cls()
+        config.foreign = True
         config._merge(document, Path(where))
         return config
 

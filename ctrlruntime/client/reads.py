@@ -10,6 +10,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
+from ctrlruntime.client.answer_limits import AnswerTooLarge, PageLimit
 from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, decode_manifest
 from ctrlruntime.client.errors import error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
@@ -142,6 +143,7 @@ class Reader(Caller):
     ) -> AsyncGenerator[ListPage[Any], None]:
         """Yield a list page by page. Raises Expired when the list grew too old between pages: start anew."""
         params = selector_params(labels, fields)
+        size = PageLimit(self.transport.limits, limit)
         if limit:
             params["limit"] = str(limit)
         if resource_version is not None:
@@ -153,19 +155,31 @@ class Reader(Caller):
                 params["continue"] = continue_
                 params.pop("resourceVersion", None)
                 params.pop("resourceVersionMatch", None)
-            page = await self._page(kind, namespace, params, metadata_only)
+            try:
+                page = await self._page(kind, namespace, params, metadata_only, size)
+            except AnswerTooLarge:
+                if not size.shrink():
+                    raise
+                params["limit"] = str(size.limit)
+                continue
             yield page
             continue_ = page.continue_
             if not continue_:
                 return
 
     async def _page(
-        self, kind: KindRef, namespace: str | None, params: Mapping[str, str], metadata_only: bool
+        self,
+        kind: KindRef,
+        namespace: str | None,
+        params: Mapping[str, str],
+        metadata_only: bool,
+        size: PageLimit,
     ) -> ListPage[Any]:
         call = await self._call("list", kind, None, namespace=namespace, params=params)
         if metadata_only:
             call = replace(call, headers={"Accept": METADATA_ONLY_LIST})
         body = (await self._execute(call)).body
+        size.count(body)
         items = [decode(raw, kind, call.mapping, metadata_only) for raw in list_items(body)]
         meta = list_meta(body)
         return ListPage(items, meta.resource_version, meta.continue_ or None)

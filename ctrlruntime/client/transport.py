@@ -17,6 +17,13 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.client.answer_limits import (
+    FOREIGN,
+    OWN,
+    AnswerLimits,
+    AnswerTooLarge,
+    PageLimit,
+)
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.connection_pool import ConnectionPool
 from ctrlruntime.client.dial import ConnectFailed, ConnectTimeout, Dialer, Endpoint
@@ -72,6 +79,9 @@ class TransportOptions:
     """How often a connection not made in time is tried. Nothing was sent by then, not even a write."""
     compression: bool = False
     """Ask for gzip. Worth it across a WAN; on a fast network it only costs processor time."""
+    limits: AnswerLimits | None = None
+    """How much of the server's answers is kept. By default OWN (512 MiB an answer), and FOREIGN (16 MiB, 64 MiB
+    of all such servers at once) for a server that a kubeconfig from a Secret names."""
 
 
 class _ListMeta(msgspec.Struct, rename="camel"):
@@ -109,6 +119,7 @@ class Transport:
         self.config = config
         self._delay = delay
         self.options = options or TransportOptions()
+        self.limits: AnswerLimits = self.options.limits or (FOREIGN if config.foreign else OWN)
         self._observer: RequestObserver = observer or NoObserver()
         self._sleep = sleep
         self._fence = fence
@@ -215,12 +226,19 @@ class Transport:
     ) -> AsyncGenerator[bytes, None]:
         """Yield the pages of one list, as bodies. Raises Expired when the server no longer has the list."""
         query = dict(params or {})
-        if limit:
-            query["limit"] = str(limit)
+        size = PageLimit(self.limits, limit)
         while True:
-            response = await self.request(
-                "GET", path, params=query, headers=headers, timeout=timeout
-            )
+            if size.limit:
+                query["limit"] = str(size.limit)
+            try:
+                response = await self.request(
+                    "GET", path, params=query, headers=headers, timeout=timeout
+                )
+            except AnswerTooLarge:
+                if not size.shrink():
+                    raise
+                continue
+            size.count(response.body)
             yield response.body
             token = list_meta(response.body).continue_
             if not token:
@@ -250,6 +268,7 @@ class Transport:
         started = time.perf_counter()
         received = 0
         code = _NO_ANSWER
+        line_size = self.limits.line_size(self)
         pool = self._open()
         try:
             connection = pool.take() or await pool.dial()
@@ -261,7 +280,7 @@ class Transport:
                 async with aclosing(_body(connection, answer, inactivity)) as chunks:
                     if answer.status >= HTTPStatus.MULTIPLE_CHOICES:
                         raise await self._refused(path, answer, chunks, auth)
-                    splitter = LineSplitter()
+                    splitter = LineSplitter(line_size)
                     async for chunk in chunks:
                         received += len(chunk)
                         for line in splitter.feed(chunk):
@@ -272,9 +291,12 @@ class Transport:
                 if ending is not None:
                     ending.cancel()
                 pool.release(connection)
+        except AnswerTooLarge as error:
+            raise AnswerTooLarge(f"watch of {path}: {error}") from error
         except (BrokenConnection, ConnectFailed, TimeoutError) as error:
             raise TransportError(f"watch of {path}: {_words(error)}") from error
         finally:
+            line_size.close()
             self._observer.requested(
                 "GET", self._host, code, time.perf_counter() - started, 0, received
             )
@@ -309,22 +331,28 @@ class Transport:
         pool = self._open()
         kept = None if new else pool.take()
         connection = kept or await self._dialed(pool, method, path)
+        size = self.limits.answer_size(self)
         try:
             if self._fence is not None and method not in READS:
                 self._fence()  # the bytes leave in this turn of the loop
             try:
                 answer = await connection.request(
-                    data, timeout=timeout, without_body=method == "HEAD"
+                    data, timeout=timeout, without_body=method == "HEAD", size=size
                 )
                 if not answer.headers.special or (compressed := inflater(answer.headers)) is None:
                     return answer
-                return answer._replace(body=compressed.whole(answer.body))
+                return answer._replace(body=await compressed.whole(answer.body, size))
+            except AnswerTooLarge as error:
+                message = f"{method} {path}: {error}"
+                kind = AnswerTooLarge if method in READS else WriteOutcomeUnknown
+                raise kind(message) from error
             except (BrokenConnection, TimeoutError) as error:
                 closed = isinstance(error, BrokenConnection) and connection.silent
                 raise _unanswered(
                     method, path, error, closed=closed and kept is not None
                 ) from error
         finally:
+            size.close()
             pool.release(connection)
 
     async def _dialed(self, pool: ConnectionPool, method: str, path: str) -> Connection:
@@ -346,8 +374,20 @@ class Transport:
             return _redirected("GET", path, answer.headers)
         if answer.status == HTTPStatus.UNAUTHORIZED and self.config.auth.renewable:
             await self.config.auth.headers(refused=auth)  # the caller backs off and watches again
-        body = b"".join([chunk async for chunk in chunks])
+        body = await self._read(chunks)
         return error_of_response(answer.status, body, retry_after=_retry_after(answer.headers))
+
+    async def _read(self, chunks: AsyncGenerator[bytes, None]) -> bytes:
+        """Return a streamed body as a whole. Raises AnswerTooLarge."""
+        size = self.limits.answer_size(self)
+        found = []
+        try:
+            async for chunk in chunks:
+                size.add(len(chunk))
+                found.append(chunk)
+        finally:
+            size.close()
+        return b"".join(found)
 
     def _target(self, path: str, params: Params | None) -> str:
         query = _query(tuple(params.items())) if params else ""
@@ -431,7 +471,9 @@ async def _inflated(
 ) -> AsyncGenerator[bytes, None]:
     async with aclosing(compressed) as chunks:
         async for chunk in chunks:
-            yield stream.feed(chunk)
+            for piece in stream.pieces(chunk):
+                yield piece
+                await asyncio.sleep(0)
 
 
 def list_meta(body: bytes) -> _ListMeta:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from ctrlruntime.client.answer_limits import OWN, AnswerSize
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.line_splitter import LineSplitter
 from internal.cloud.labels import INSTANCE
@@ -126,7 +127,7 @@ async def _of_file(
             f"{path} is not on this machine: read it where the manager runs, or the run was deleted"
         ) from None
     with file:
-        splitter = LineSplitter()
+        splitter = LineSplitter(AnswerSize(OWN.line, what="a line of the log"))
         last: deque[bytes] = deque(maxlen=tail)
         while chunk := file.read(_CHUNK):
             last.extend(splitter.feed(chunk))

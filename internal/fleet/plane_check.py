@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Final
 
 from apis.fleet import Reason
@@ -24,24 +25,46 @@ CHECKED: Final = "fleet.ctrlruntime.dev/checked-at"
 """Annotation of the Lease on a data plane, written to find out whether writes are taken."""
 FAILURES: Final = (APIError, TransportError, AuthError, OSError, TimeoutError)
 """What a request to a data plane may raise."""
+LONGEST_UID: Final = 128
+"""Characters; a UUID has 36."""
 PREPARE: Final = "apply config/data-plane to it"
 
 
+class AnswerUnreadable(TransportError):
+    """The answer is not that of an API server."""
+
+
+@contextmanager
+def readable() -> Iterator[None]:
+    """Turn what the reading of an answer raises that has another form than an API server's into AnswerUnreadable."""
+    try:
+        yield
+    except (LookupError, TypeError, AttributeError, ValueError, RecursionError) as error:
+        raise AnswerUnreadable(
+            f"its answer is not that of an API server ({type(error).__name__})"
+        ) from error
+
+
 async def identify(client: Client) -> str:
-    """Return the id of a data plane. Raises the client's errors."""
-    found = await client.get(NAMESPACE, IDENTITY)
-    return str(found["metadata"]["uid"])
+    """Return the id of a data plane. Raises the client's errors, and AnswerUnreadable for an answer without one."""
+    with readable():
+        found = await client.get(NAMESPACE, IDENTITY)
+        uid = found["metadata"]["uid"]
+        if not isinstance(uid, str) or not 0 < len(uid) <= LONGEST_UID:
+            raise ValueError("the namespace has no uid")
+        return uid
 
 
 async def check_plane(client: Client, crds: Sequence[Manifest], *, write: bool = False) -> str:
     """Return the id of a data plane that is prepared, and with `write` takes writes. Raises TargetError."""
     try:
         identity = await identify(client)
-        await _check_namespace(client)
-        for expected in crds:
-            await _check_crd(client, expected)
-        if write:
-            await _check_writes(client)
+        with readable():
+            await _check_namespace(client)
+            for expected in crds:
+                await _check_crd(client, expected)
+            if write:
+                await _check_writes(client)
     except FAILURES as error:
         raise TargetError(*_parts(outcome_of(error))) from error
     return identity

@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from ctrlruntime.client.auth import FileAuth
+from ctrlruntime.client.answer_limits import AnswerSize
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import (
     APIError,
@@ -295,7 +296,7 @@ async def test_no_more_requests_at_once_than_allowed() -> None:
 @pytest.mark.parametrize("size", [1, 2, 3, 7, 100])
 def test_line_splitter_gives_the_same_lines_for_any_chunks(size: int) -> None:
     text = b"one\n\ntwo\nthree is longer\nrest"
-    splitter = LineSplitter()
+    splitter = LineSplitter(AnswerSize(100))
     lines = []
     for start in range(0, len(text), size):
         lines += splitter.feed(text[start : start + size])

@@ -3,6 +3,7 @@
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -55,7 +56,7 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
     path = context.folder / "kubeconfig"
     _write(path, checked(context.secret(ref), str(ref.name), allow_exec=_exec_allowed()))
     try:
-        config = await Config.load(path)
+        config = replace(await Config.load(path), foreign=True)
     except ConfigError as error:
         raise TaskRejected(f"Secret {ref.name}, key {ref.key}: {error}") from error
     try:

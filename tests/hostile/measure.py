@@ -1,0 +1,83 @@
+"""What one attack costs: how long the loop stood still, how much memory was taken, whether a neighbour was harmed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from tests.hostile.memory import peak_above_idle
+
+Attack = Callable[[], Awaitable[None]]
+"""Send one hostile input through a door. Raises AssertionError where it is not refused as it should be."""
+LIMIT = 60.0
+"""Seconds of an attack."""
+
+
+@dataclass(frozen=True, slots=True)
+class Door:
+    """A way by which something from outside comes in, and what is sent through it."""
+
+    name: str
+    shapes: Mapping[str, Attack]
+    neighbour: Attack
+    """A healthy peer of the same door. Raises where it is not served."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What one attack cost."""
+
+    door: str
+    shape: str
+    stall_ms: float
+    """Processor time of the longest turn of the loop, so that a busy machine changes nothing."""
+    peak_mib: float
+    error: str
+    """Why the attack was not withstood; empty if it was."""
+    neighbour: str
+    """Why the neighbour was not served; empty if it was."""
+
+
+class _Stall:
+    """The longest turn of the running loop, in processor time of its thread."""
+
+    def __init__(self) -> None:
+        self.longest = 0.0
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        while True:
+            before = time.thread_time()
+            await asyncio.sleep(0)
+            self.longest = max(self.longest, time.thread_time() - before)
+            await asyncio.sleep(0.001)
+
+    async def end(self) -> float:
+        """Return seconds."""
+        self._task.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._task
+        return self.longest
+
+
+async def measured(door: Door, shape: str) -> Outcome:
+    """Carry out one attack, with the neighbour served beside it and once more afterwards."""
+    neighbour = asyncio.create_task(_harm(door.neighbour))
+    with peak_above_idle() as peak:
+        stall = _Stall()
+        error = await _harm(door.shapes[shape])
+        longest = await stall.end()
+    harm = await neighbour or await _harm(door.neighbour)
+    return Outcome(door.name, shape, longest * 1000, peak.mib, error, harm)
+
+
+async def _harm(attack: Attack) -> str:
+    try:
+        async with asyncio.timeout(LIMIT):
+            await attack()
+    except Exception as error:  # noqa: BLE001 - what an attack raises is what is recorded
+        return f"{type(error).__name__}: {error}"
+    return ""
