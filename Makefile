@@ -24,7 +24,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
+.PHONY: help setup run hostile test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
         generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -190,6 +190,9 @@ bench-scale: setup ## PLANES data planes with OBJECTS tenants and a stack each: 
 
 sim-scale: setup ## The operator with 200 data planes (PLANES) that come and go, in virtual time
 	@.venv/bin/pytest -q -s tests/fleet/simulation --timeout 7200 --planes $(if $(filter file,$(origin PLANES)),200,$(PLANES)) $(PYTEST_ARGS)
+
+hostile: setup ## Every hostile input through every door, beside a healthy neighbour: stalls, memory, neighbours harmed, as JSON
+	$(PYTHON) -m tests.hostile
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)

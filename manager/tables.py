@@ -11,6 +11,7 @@ from typing import Any, Final
 import click
 import yaml
 
+from ctrlruntime.api.printable import printable
 from manager.flags import with_options
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
@@ -70,4 +71,4 @@ def _print_table(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column]) -
 def _cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else ""
-    return "" if value is None else str(value)
+    return "" if value is None else printable(str(value))

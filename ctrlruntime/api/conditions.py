@@ -16,6 +16,7 @@ from pydantic import Field
 from .kinds import Manifest
 from .markers import ListMap, RequiredOnWire
 from .model import ApiModel
+from .printable import printable
 from .scalars import Time
 
 __all__ = [
@@ -83,7 +84,7 @@ def new_condition(
     *,
     generation: int | None = None,
 ) -> Condition:
-    """Return a condition whose message has at most LONGEST_MESSAGE characters.
+    """Return a condition whose message has at most LONGEST_MESSAGE characters, and no control characters.
 
     `generation` is that of the object the condition was computed for. Raises ValidationError for a type
     or reason that the API server would not accept.
@@ -92,7 +93,7 @@ def new_condition(
         type=type,
         status=status if isinstance(status, str) else "True" if status else "False",
         reason=reason,
-        message=shorten(message),
+        message=shorten(printable(message)),
     )
     if generation is not None:
         condition.observed_generation = generation

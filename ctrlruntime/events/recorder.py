@@ -13,6 +13,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.printable import printable
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
@@ -102,7 +103,7 @@ class EventRecorder:
             type=type_,
             reason=reason,
             action=action,
-            note=note,
+            note=printable(note),
             related=None if related is None else reference(related),
         )
         spam = self.correlator.spam

@@ -15,6 +15,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
+from ctrlruntime.queue.limiters import Bucket
 
 TOKEN_REVIEW = RESTMapping(
     GroupVersionKind("authentication.k8s.io", "v1", "TokenReview"), "tokenreviews", False
@@ -30,7 +31,15 @@ DENIED_SECONDS = 30.0
 MOST = 4096
 """Answers that are remembered; the oldest are forgotten first."""
 
+UNKNOWN_TOKENS_PER_SECOND = 2.0
+UNKNOWN_TOKENS_AT_ONCE = 20
+"""Tokens that are not remembered lead to so many TokenReviews, whatever their senders."""
+
 Value = TypeVar("Value")
+
+
+class TooManyUnknownTokens(Exception):
+    """More unknown tokens came than are reviewed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +93,7 @@ class AccessReviews:
     """Users and their rights as the API server reports them (TokenReview, SubjectAccessReview).
 
     Tokens are remembered for a minute, rights for five, refusals for 30 seconds, as upstream; failures
-    to ask are not. ``connect`` makes the client at the first request. Methods raise APIError,
+    to ask are not. Tokens that are not remembered are reviewed at a limited rate. ``connect`` makes the client at the first request. Methods raise APIError,
     TransportError and TimeoutError.
     """
 
@@ -95,6 +104,7 @@ class AccessReviews:
         self._client: Client | None = None
         self._callers: _Remembered[Caller | None] = _Remembered(clock)
         self._rights: _Remembered[bool] = _Remembered(clock)
+        self._reviewed = Bucket(UNKNOWN_TOKENS_PER_SECOND, UNKNOWN_TOKENS_AT_ONCE, clock)
 
     async def close(self) -> None:
         """Close the client."""
@@ -103,11 +113,13 @@ class AccessReviews:
             self._client = None
 
     async def caller(self, token: str) -> Caller | None:
-        """Return whose bearer token this is; None for one that is not valid."""
+        """Return whose bearer token this is; None for one that is not valid. Raises TooManyUnknownTokens."""
         key = hashlib.sha256(token.encode()).hexdigest()
         known = self._callers.get(key)
         if known is not None:
             return known[0]
+        if self._callers.last(key) is None and not self._reviewed.take():
+            raise TooManyUnknownTokens
         status = await self._review(TOKEN_REVIEW, {"token": token})
         user = status.get("user") if status.get("authenticated") else None
         caller = Caller.of(user) if user else None
@@ -175,6 +187,8 @@ class RequestFilter:
             if caller is None:
                 return ServerResponse.text("Unauthorized", 401)
             allowed = await self._reviews.allowed(caller, access)
+        except TooManyUnknownTokens:
+            return ServerResponse.text("Too many unknown tokens; try again in a second", 429)
         except (APIError, TransportError, TimeoutError) as error:
             self._logger.error("Request not checked", path=request.path, error=str(error))
             return ServerResponse.text("Authentication or authorization failed", 500)
@@ -195,6 +209,10 @@ class _Remembered(Generic[Value]):
         """In a tuple, as the answer may be None."""
         until, value = self._known.get(key, (float("-inf"), None))
         return (value,) if until > self._clock() else None  # type: ignore[return-value]
+
+    def last(self, key: object) -> Value | None:
+        """Return the last answer, whether or not it still holds."""
+        return self._known.get(key, (0.0, None))[1]
 
     def put(self, key: object, value: Value, seconds: float) -> None:
         self._known.pop(key, None)

@@ -69,6 +69,13 @@ class Bucket:
         self._tokens -= 1.0
         return max(0.0, -self._tokens / self._qps)
 
+    def take(self) -> bool:
+        """Take a token if one is there now. Nothing is reserved otherwise."""
+        if self.when(None) > 0:
+            self._tokens += 1.0
+            return False
+        return True
+
     def forget(self, request: Hashable) -> None:
         """Nothing is kept per item."""
 

@@ -12,7 +12,7 @@ from aiohttp.typedefs import Middleware
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.manager.app_server import AppServer
-from ctrlruntime.manager.authorization import AccessReviews, Caller
+from ctrlruntime.manager.authorization import AccessReviews, Caller, TooManyUnknownTokens
 from ctrlruntime.manager.http import listen
 from ctrlruntime.manager.serving import followed, serving_tls
 from manager.console.access import Denied, Scope, sight
@@ -170,7 +170,14 @@ class Console:
                 nonlocal seen
                 try:
                     seen = await sight(self.reviews, await self._users.caller(request), scope)
-                except (Denied, Unknown, APIError, TransportError, TimeoutError):
+                except (
+                    Denied,
+                    Unknown,
+                    TooManyUnknownTokens,
+                    APIError,
+                    TransportError,
+                    TimeoutError,
+                ):
                     return False
                 return True
 
@@ -308,6 +315,9 @@ class Console:
         except Denied as error:
             self._logger.debug("Page denied", path=request.path, reason=str(error))
             return self._problem(request, "You may not see this page", str(error), 403)
+        except TooManyUnknownTokens:
+            text = "Too many unknown tokens come in at present. Try again in a second."
+            return self._problem(request, "Not checked", text, 429)
         except TooManyStreams:
             return self._problem(request, "Too many pages are followed", "Try again later.", 503)
         except web.HTTPNotFound:
@@ -332,9 +342,12 @@ def _see(path: str) -> web.Response:
 
 
 def _check_same_origin(request: web.Request) -> None:
-    """Raise HTTPForbidden for a form that another site sent."""
+    """Raise HTTPForbidden for a form that another site sent: by Sec-Fetch-Site, and by the host of Origin."""
     site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    origin = request.headers.get("Origin")
     if site not in {"same-origin", "none"}:
+        raise web.HTTPForbidden
+    if origin is not None and origin.partition("://")[2] != request.host:
         raise web.HTTPForbidden
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
+import struct
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -29,6 +30,7 @@ from internal.tenancy.sources.errors import (
     UnknownTable,
     Unreachable,
 )
+from internal.tenancy.sources.limits import OVERSIZED, PeerExceedsLimits, bounded
 from internal.tenancy.sources.mysql_auth import GuardedPool
 from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, text
 from internal.tenancy.sources.source_type import SourceContext
@@ -42,6 +44,7 @@ _LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2
 _COLUMNS = (
     "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
 )
+_LONGEST_BITS = 64
 IDLE_SECONDS = 300
 BREATH = 50
 """Rows decoded before other tasks get a turn: 5 to 25 ms."""
@@ -198,7 +201,11 @@ class MySQLSource:
             found = await cursor.fetchone()
             if found is None:
                 break
-            values = [text(value) for value in found]
+            if len(found) != len(columns):
+                raise PeerExceedsLimits(
+                    f"the database sends {len(found)} columns, not {len(columns)}"
+                )
+            values = bounded([text(value) for value in found])
             weight += size(values)
             page.append(Row(dict(zip(columns, values, strict=True))))
             if len(page) % BREATH == 0:  # what has arrived is decoded without a wait
@@ -247,6 +254,10 @@ class MySQLSource:
             ) from None
         except (OSError, asyncio.IncompleteReadError, EOFError):
             raise Unreachable(f"the database at {place} cannot be reached") from None
+        except (ValueError, LookupError, TypeError, AssertionError, ArithmeticError, struct.error):
+            raise Unreachable(
+                f"what answers at {place} is no MySQL server; check host and port"
+            ) from None
         except (RuntimeError, AttributeError) as error:
             # aiomysql says so of connections that its server closed.
             raise Unreachable(
@@ -313,7 +324,8 @@ def _named(error: err.MySQLError) -> str:
 
 
 def _bits(value: bytes) -> str:
-    return str(int.from_bytes(value, "big"))
+    """Return the number of a BIT, which has 64 bits at most."""
+    return str(int.from_bytes(value, "big")) if len(value) <= _LONGEST_BITS else OVERSIZED
 
 
 def _moment(value: str) -> str:

@@ -1,7 +1,7 @@
 """Connections that give a password away only to a server whose certificate was verified.
 
-The server chooses how a client authenticates. Most plugins prove the password; `mysql_clear_password`
-demands it as it is, and the handshake of before 4.1 sends it in a form that can be reversed.
+The server chooses how a client authenticates. Two plugins prove the password. All others demand it: as it is,
+in a form that can be reversed, or encrypted by a key that the server itself sends.
 """
 
 from __future__ import annotations
@@ -13,12 +13,15 @@ import aiomysql
 from pymysql.constants import CLIENT
 
 from internal.tenancy.sources.errors import InsecureConnection
+from internal.tenancy.sources.mysql_packets import BoundedConnection
 
-REVEALING: Final = frozenset({"mysql_clear_password", "mysql_old_password"})
-"""Plugins that tell the server, and whoever listens, the password."""
+PROVING: Final = frozenset({"", "mysql_native_password", "caching_sha2_password", "client_ed25519"})
+"""Plugins by which a client proves the password. With `caching_sha2_password` the server may demand it all the same."""
+PERFORM_FULL_AUTHENTICATION: Final = b"\x01\x04"
+"""By this `caching_sha2_password` demands the password itself."""
 
 
-class GuardedConnection(aiomysql.Connection):  # type: ignore[misc]
+class GuardedConnection(BoundedConnection):
     """A connection that refuses to reveal the password. Raises InsecureConnection."""
 
     async def _request_authentication(self) -> None:
@@ -35,13 +38,30 @@ class GuardedConnection(aiomysql.Connection):  # type: ignore[misc]
         self._check(plugin_name.decode("ascii", "replace"))
         return await super()._process_auth(plugin_name, auth_packet)
 
-    def _check(self, plugin: str) -> None:
+    async def caching_sha2_password_auth(self, pkt: object) -> object:
+        """Refuse to send the password itself, or to encrypt it by a key that the server sends."""
+        self.demand_of_password = self._check_demand
+        try:
+            if not pkt.is_auth_switch_request():  # type: ignore[attr-defined]
+                self._check_demand(pkt.get_all_data())  # type: ignore[attr-defined]
+            return await super().caching_sha2_password_auth(pkt)
+        finally:
+            self.demand_of_password = None
+
+    def _check_demand(self, packet: bytes) -> None:
+        if packet[:2] == PERFORM_FULL_AUTHENTICATION and self._password:
+            self._check("caching_sha2_password, full authentication", proving=False)
+
+    def _check(self, plugin: str, *, proving: bool = True) -> None:
         context = self._ssl_context
-        if plugin not in REVEALING or (context and context.verify_mode is ssl.CERT_REQUIRED):
+        if (proving and plugin in PROVING) or (
+            context and context.verify_mode is ssl.CERT_REQUIRED
+        ):
             return
         raise InsecureConnection(
-            f"the database at {self._host}:{self._port} demands the password in clear text "
-            f"({plugin}); that needs tls with the mode VerifyCA or VerifyIdentity"
+            f"the database at {self._host}:{self._port} demands the password itself, not a proof of it "
+            f"({plugin[:64]}); set tls with the mode VerifyCA or VerifyIdentity and its CA in caRef, "
+            "or give the user the plugin mysql_native_password"
         )
 
 

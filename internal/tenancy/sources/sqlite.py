@@ -28,6 +28,7 @@ from internal.tenancy.sources.errors import (
     Unreachable,
     ValueTooLarge,
 )
+from internal.tenancy.sources.limits import bounded
 from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, text
 from internal.tenancy.sources.source_type import SourceContext
 
@@ -172,7 +173,7 @@ def _page(cursor: sqlite3.Cursor, rows: int) -> list[list[str | None]]:
         found = cursor.fetchone()
         if found is None:
             break
-        values = [text(value) for value in found]
+        values = bounded([text(value) for value in found])
         weight += size(values)
         page.append(values)
     return page

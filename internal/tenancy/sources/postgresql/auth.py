@@ -25,12 +25,19 @@ from asyncpg.connect_utils import (
 from asyncpg.protocol import Protocol, Record
 
 from internal.tenancy.sources.errors import InsecureConnection
+from internal.tenancy.sources.limits import (
+    LARGEST_HANDSHAKE,
+    LARGEST_MESSAGE,
+    LARGEST_REPLY,
+    PeerExceedsLimits,
+)
 
 AUTHENTICATION: Final = ord("R")
 ACCEPTED: Final = 0
 CLEAR_TEXT: Final = 3
 PROVING: Final = frozenset({ACCEPTED, 5, 10, 11, 12})
 """Requests that reveal no password: none, MD5, and the steps of SASL."""
+COPY_DATA: Final = ord("d")
 HEADER: Final = 5
 """Bytes of a message's type and length; the length counts itself."""
 
@@ -43,7 +50,11 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         super().__init__(*args)
         self._refuse = refuse
         self._unseen = bytearray()
+        self._lengths = MessageLengths()
         self._authenticated = False
+        self._before_authentication = 0
+        self._announced = 0
+        """The length of a message that is not whole yet; it is counted already."""
         self._connection_made_on: asyncio.Transport | None = None
         self.refusal: Exception | None = None
 
@@ -54,7 +65,7 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
     def data_received(self, data: bytes) -> None:
         """Pass on whole messages until authentication has ended, and everything after it."""
         if self._authenticated:
-            super().data_received(data)
+            self._pass_on(data)
             return
         self._unseen += data
         while (message := self._next_message()) and self.refusal is None:
@@ -64,23 +75,79 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
                 super().data_received(message)
         if self._authenticated and self._unseen:
             rest, self._unseen = bytes(self._unseen), bytearray()
-            super().data_received(rest)
+            self._pass_on(rest)
+
+    def _pass_on(self, data: bytes) -> None:
+        """Pass on what came after authentication, unless a message has a length that no server needs."""
+        if self.refusal is None and self._lengths.fit(data):
+            super().data_received(data)
+        elif self.refusal is None:
+            self._end(too_large())
 
     def _next_message(self) -> bytes:
         if self._authenticated or len(self._unseen) < HEADER:
             return b""
         end = 1 + int.from_bytes(self._unseen[1:HEADER], "big")
+        self._before_authentication += end if end != self._announced else 0
+        self._announced = end
+        if end < HEADER or self._before_authentication > LARGEST_HANDSHAKE:
+            self._end(too_large())
+            return b""
         if len(self._unseen) < end:
             return b""
         message = bytes(self._unseen[:end])
         del self._unseen[:end]
+        self._announced = 0
         return message
 
     def _check(self, request: int) -> None:
         self._authenticated = request == ACCEPTED
-        self.refusal = self._refuse(request)
-        if self.refusal is not None and self._connection_made_on is not None:
+        refused = self._refuse(request)
+        if refused is not None:
+            self._end(refused)
+
+    def _end(self, error: Exception) -> None:
+        self.refusal = error
+        self._unseen.clear()
+        if self._connection_made_on is not None:
             self._connection_made_on.abort()
+
+
+class MessageLengths:
+    """The lengths of messages in a stream, by their heads alone."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._left = 0
+
+    def fit(self, data: bytes) -> bool:
+        """Take more of the stream. Return False once a message has another length than a server may send."""
+        place = 0
+        while place < len(data):
+            if self._left:
+                step = min(self._left, len(data) - place)
+                self._left -= step
+                place += step
+                continue
+            missing = HEADER - len(self._head)
+            self._head += data[place : place + missing]
+            place += missing
+            if len(self._head) < HEADER:
+                return True
+            length = int.from_bytes(self._head[1:], "big")
+            largest = LARGEST_MESSAGE if self._head[0] == COPY_DATA else LARGEST_REPLY
+            if not HEADER - 1 <= length <= largest:
+                return False
+            self._left, self._head = length - (HEADER - 1), b""
+        return True
+
+
+def too_large() -> Exception:
+    """Return the error of a server that sends more than is kept."""
+    return PeerExceedsLimits(
+        "the database sends messages of a length that no PostgreSQL server needs; check that host and port "
+        "are those of a PostgreSQL server, and map fewer columns where rows are very large"
+    )
 
 
 def refusal(address: str, request: int, *, verified: bool) -> Exception | None:

@@ -11,10 +11,14 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
+from internal.tenancy.sources.limits import OVERSIZED
 from internal.tenancy.sources.source import text
 
 LONGEST: Final = 1024 * 1024 + 1
 """Characters of a value that are read: more than any row may have, see LARGEST_VALUE."""
+
+MOST_BITS: Final = 8192
+"""Bits of a number that is read."""
 
 COLUMNS: Final = """
 WITH RECURSIVE base (name, type, category, inside) AS (
@@ -105,7 +109,12 @@ def _value(octets: bytes, kind: ColumnKind) -> str | None:
     value = text(octets)
     if value is None or kind in (ColumnKind.BOOLEAN, ColumnKind.TEXT, ColumnKind.STRUCTURE):
         return value
-    return str(int(value or "0", 2)) if kind is ColumnKind.BITS else _moment(value)
+    return _number(value) if kind is ColumnKind.BITS else _moment(value)
+
+
+def _number(bits: str) -> str:
+    """Return the number that bits are; those of a longer one than Python writes are too large."""
+    return str(int(bits or "0", 2)) if len(bits) <= MOST_BITS else OVERSIZED
 
 
 def _moment(value: str) -> str:

@@ -28,7 +28,8 @@ from internal.tenancy.sources.errors import (
     UnknownTable,
     Unreachable,
 )
-from internal.tenancy.sources.postgresql.auth import connect
+from internal.tenancy.sources.limits import LARGEST_MESSAGE, PeerExceedsLimits, bounded
+from internal.tenancy.sources.postgresql.auth import connect, too_large
 from internal.tenancy.sources.postgresql.columns import (
     COLUMNS,
     ColumnKind,
@@ -360,17 +361,27 @@ class _Pages:
         self.rest: Page = []
 
     def take(self, chunk: bytes) -> list[Page]:
-        """Return the pages that a chunk completes."""
+        """Return the pages that a chunk completes. Raises PeerExceedsLimits."""
         *lines, self._unfinished = (self._unfinished + chunk).split(b"\n")
+        if len(self._unfinished) > LARGEST_MESSAGE:
+            raise too_large()
         full: list[Page] = []
         for line in lines:
-            found = values(line, self._kinds)
+            found = bounded(self._values(line))
             self._weight += size(found)
             self.rest.append(Row(dict(zip(self._columns, found, strict=True))))
             if len(self.rest) >= self._rows or self._weight >= LARGEST_PAGE:
                 full.append(self.rest)
                 self.rest, self._weight = [], 0
         return full
+
+    def _values(self, line: bytes) -> list[str | None]:
+        try:
+            return values(line, self._kinds)
+        except ValueError:
+            raise PeerExceedsLimits(
+                f"the database sends a row that has not the form of its {len(self._kinds)} columns"
+            ) from None
 
 
 async def _send(
