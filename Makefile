@@ -192,7 +192,7 @@ sim-scale: setup ## The operator with 200 data planes (PLANES) that come and go,
 	@.venv/bin/pytest -q -s tests/fleet/simulation --timeout 7200 --planes $(if $(filter file,$(origin PLANES)),200,$(PLANES)) $(PYTEST_ARGS)
 
 hostile: setup ## Every hostile input through every door, beside a healthy neighbour: stalls, memory, neighbours harmed, as JSON
-	$(PYTHON) -m tests.hostile
+	@$(PY) -m tests.hostile
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)
