@@ -6,11 +6,14 @@ from collections.abc import Iterator
 from typing import Any, TextIO, TypeVar
 
 import click
-import yaml
 from pydantic import ValidationError
 
 from ctrlruntime.api import Resource
+from ctrlruntime.intake import IntakeError, Limits, read_yaml_all
 from internal.tenancy.statuses import describe
+
+LIMITS = Limits(bytes=2**26, items=2_000_000)
+"""Of a file on the command line, which only its user waits for."""
 
 R = TypeVar("R", bound=Resource[Any, Any])
 
@@ -18,13 +21,13 @@ R = TypeVar("R", bound=Resource[Any, Any])
 def manifests(file: TextIO) -> Iterator[dict[str, Any]]:
     """Yield the objects of a YAML or JSON file, those of a List one by one. Raises ClickException."""
     try:
-        for document in yaml.load_all(file, yaml.CSafeLoader):
+        for document in read_yaml_all(file.read(), LIMITS, file.name):
             if isinstance(document, dict):
                 yield from (
                     document.get("items") or [] if document.get("kind") == "List" else [document]
                 )
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{file.name} is not YAML: {error}") from error
+    except IntakeError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def one_of(kind: type[R], found: list[dict[str, Any]], name: str | None, place: str) -> R:

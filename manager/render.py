@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
+from ctrlruntime.intake import IntakeError, read_yaml
 from internal.tenancy.graph import GraphError
 from internal.tenancy.naming import IllegalName
 from internal.tenancy.preview import (
@@ -27,7 +28,7 @@ from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow
 from internal.tenancy.statuses import describe
-from manager.manifest_files import manifests, one_of
+from manager.manifest_files import LIMITS, manifests, one_of
 from manager.privilege_flags import privilege_options
 
 
@@ -133,9 +134,9 @@ def _rows(
     """Return the rows given, each with what --set changes. Raises ClickException."""
     place = "" if file is None else file.name
     try:
-        given = {} if file is None else yaml.load(file, yaml.CSafeLoader)
-    except yaml.YAMLError as error:
-        raise click.ClickException(f"{place} is not YAML: {error}") from error
+        given = {} if file is None else read_yaml(file.read(), LIMITS, place)
+    except IntakeError as error:
+        raise click.ClickException(str(error)) from error
     listed = given if isinstance(given, list) else [given]
     if not all(isinstance(each, dict) for each in listed):
         raise click.ClickException(f"{place}: a row is a mapping of values by column")

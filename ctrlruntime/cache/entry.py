@@ -6,16 +6,22 @@ every reader gets a copy of its own, and the cache cannot be changed from outsid
 
 import sys
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Final, Generic
+from zlib import crc32
 
 import msgspec
 import orjson
 from typing_extensions import TypeVar
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.intake.json_documents import is_deeper
+from ctrlruntime.intake.limits import OBJECT_DEPTH, Malformed
+from ctrlruntime.intake.shallow import split_members, split_members_or_fail
 from ctrlruntime.json import Json
 
 if TYPE_CHECKING:
+    from pydantic_core import ValidationError
+
     from ctrlruntime.api.resource import Resource
 
 Manifest = dict[str, Any]
@@ -131,9 +137,15 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         return next((owner for owner in self.owners if owner.controller), None)
 
     def field(self, name: str) -> Json:
-        """One top-level field, decoded; None if the object has none of that name."""
+        """One top-level field, decoded; None if the object has none of that name.
+
+        Raises pydantic's ValidationError for one that cannot be read.
+        """
         raw = self.fields.get(name)
-        return None if raw is None else orjson.loads(memoryview(raw))
+        try:
+            return None if raw is None else orjson.loads(memoryview(raw))
+        except orjson.JSONDecodeError as error:
+            raise self._unreadable(name, error) from None
 
     def metadata(self) -> Manifest:
         """Return the metadata as the server spells it, a fresh dict, without ``managedFields``."""
@@ -161,20 +173,56 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
         return metadata
 
     def decode(self) -> Manifest:
-        """Return the whole object as a fresh dict, the caller's own."""
+        """Return the whole object as a fresh dict, the caller's own. Raises as `field` does."""
         manifest: Manifest = {
             "apiVersion": self.api_version,
             "kind": self.kind,
             "metadata": self.metadata(),
         }
-        for name, raw in self.fields.items():
-            manifest[name] = orjson.loads(memoryview(raw))
+        name = ""
+        try:
+            for name, raw in self.fields.items():
+                manifest[name] = orjson.loads(memoryview(raw))
+        except orjson.JSONDecodeError as error:
+            raise self._unreadable(name, error) from None
         return manifest
+
+    def _unreadable(self, name: str, error: orjson.JSONDecodeError) -> "ValidationError":
+        return unreadable_field(self, name, error.msg)
 
     def typed(self, cls: type[ResourceT]) -> ResourceT:
         """Return the object as one of our own kinds, a fresh instance; pydantic's ValidationError if it does not fit."""
         return cls.from_manifest(self.decode())
 
+
+def unreadable_field(entry: Entry, name: str, fault: str) -> "ValidationError":
+    """Return the error of a field that cannot be read: an object of which that is so is invalid, never absent."""
+    from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
+
+    raw = bytes(memoryview(entry.fields[name]))
+    if raw.startswith(_MARK):
+        fault = raw[len(_MARK) :].partition(b";")[0].decode()
+    if entry.deletion_timestamp is not None and entry.finalizers:
+        fault += "; it is being deleted, and its finalizers wait until it can be read"
+    detail = InitErrorDetails(
+        type=PydanticCustomError("unreadable", "{fault}", {"fault": fault}), loc=(name,), input=None
+    )
+    return ValidationError.from_exception_data(entry.kind, [detail])
+
+
+_MARK: Final = b"!"
+"""What the bytes of a field begin with that is not kept: no JSON does, so reading it is an error."""
+
+
+def _marked(fault: str, raw: bytes) -> msgspec.Raw:
+    """Return what is kept of a field that cannot be read: the fault, and a digest that shows changes."""
+    return msgspec.Raw(_MARK + f"{fault};{crc32(raw):08x}".encode())
+
+
+_SMALL: Final = 2 * OBJECT_DEPTH  # bytes: fewer cannot be nested too deep
+_TOO_DEEP: Final = (
+    f"nested more than {OBJECT_DEPTH} levels deep: remove levels of mappings and lists"
+)
 
 Document = dict[str, msgspec.Raw]
 """An object split into its top-level fields, still sharing the memory it came in."""
@@ -189,13 +237,56 @@ def identity_of(document: Document) -> Identity | None:
     """Return which object it is; None where that cannot be read."""
     try:
         return _identity_decoder.decode(document["metadata"])
-    except (KeyError, msgspec.DecodeError):
+    except (KeyError, msgspec.DecodeError, RecursionError):
         return None
 
 
 def split(body: bytes) -> Document:
     """Raise msgspec.DecodeError when the bytes are not an object."""
-    return _document_decoder.decode(body)
+    return _split(body)
+
+
+def _split(body: bytes | memoryview | msgspec.Raw) -> Document:
+    try:
+        return _document_decoder.decode(body)
+    except (RecursionError, msgspec.DecodeError) as error:
+        try:
+            return split_carefully(bytes(memoryview(body)))
+        except Malformed as fault:
+            raise (
+                error if isinstance(error, msgspec.DecodeError) else msgspec.DecodeError(str(fault))
+            ) from None
+
+
+def split_carefully(body: bytes) -> Document:
+    """Return the same for an object that the decoder cannot pass over, as one nested too deep. Raises Malformed."""
+    return {name: msgspec.Raw(raw) for name, raw in split_members(body).items()}
+
+
+def _readable_metadata(raw: msgspec.Raw) -> tuple[_TrackedMetadata, str]:
+    """Return what can be read of metadata that cannot be decoded as a whole, and what cannot.
+
+    ``managedFields`` are as deep as the object, and left out. Raises ValidationError for one without a name.
+    """
+    good: dict[str, bytes] = {}
+    bad: list[str] = []
+    for name, value in split_members_or_fail(bytes(memoryview(raw))).items():
+        if name == "managedFields":
+            continue
+        try:
+            _metadata_decoder.decode(_joined({name: value}))
+        except (msgspec.DecodeError, RecursionError):
+            bad.append(name)
+        else:
+            good[name] = value
+    if "name" not in good:
+        raise msgspec.ValidationError("Object without a name")
+    faults = f"metadata.{', '.join(bad)} cannot be read" if bad else ""
+    return _tracked_decoder.decode(_joined(good)), faults
+
+
+def _joined(members: dict[str, bytes]) -> bytes:
+    return b"{" + b",".join(orjson.dumps(name) + b":" + raw for name, raw in members.items()) + b"}"
 
 
 class EntryDecoder:
@@ -211,8 +302,10 @@ class EntryDecoder:
         *,
         metadata_only: bool = False,
         track_manager: str | None = None,
+        on_unreadable: Callable[[Entry, str], None] | None = None,
     ) -> None:
         self.gvk = gvk
+        self._on_unreadable = on_unreadable
         self.metadata_only = metadata_only
         self.track_manager = track_manager
         self._api_version = sys.intern(gvk.api_version)
@@ -221,7 +314,7 @@ class EntryDecoder:
 
     def decode(self, body: bytes | memoryview | msgspec.Raw) -> Entry:
         """Raise msgspec.DecodeError (a ValueError) when the bytes are not an object with metadata."""
-        return self.take(_document_decoder.decode(body))
+        return self.take(_split(body))
 
     def take(self, document: Document) -> Entry:
         """Like `decode`, of an object that has been split already. The document is used up."""
@@ -230,28 +323,43 @@ class EntryDecoder:
             raise msgspec.ValidationError("Object without metadata")
         owned: bytes | None = None
         metadata: _Metadata
-        if self.track_manager is None:
-            metadata = _metadata_decoder.decode(metadata_raw)
-        else:
-            tracked = _tracked_decoder.decode(metadata_raw)
-            owned = self._owned_by_manager(tracked.managed_fields)
-            metadata = tracked
+        fault = ""
+        try:
+            if self.track_manager is None:
+                metadata = _metadata_decoder.decode(metadata_raw)
+            else:
+                tracked = _tracked_decoder.decode(metadata_raw)
+                owned = self._owned_by_manager(tracked.managed_fields)
+                metadata = tracked
+        except (RecursionError, msgspec.DecodeError):
+            metadata, fault = _readable_metadata(metadata_raw)
         document.pop("apiVersion", None)
         document.pop("kind", None)
         if self.metadata_only:
             document = {}
-        return self._entry(metadata, document, owned)
+        if fault:
+            document = {name: _marked(fault, raw) for name, raw in document.items()}
+        entry = self._entry(metadata, document, owned)
+        if fault and self._on_unreadable is not None:
+            self._on_unreadable(entry, fault)
+        return entry
 
     def decode_manifest(self, manifest: Manifest) -> Entry:
         return self.decode(orjson.dumps(manifest))
 
     def _entry(self, metadata: _Metadata, document: Document, owned: bytes | None) -> Entry:
         size = 0
+        deep = None
         for name, raw in document.items():
-            size += len(raw)
-            document[name] = raw.copy()
+            length = len(raw)
+            size += length
+            if length > _SMALL and is_deeper(whole := bytes(memoryview(raw)), OBJECT_DEPTH):
+                document[name] = _marked(_TOO_DEEP, whole)
+                deep = name
+            else:
+                document[name] = raw.copy()
         # By position: it is twice as fast as by name, and this runs for every event.
-        return Entry(
+        entry: Entry = Entry(
             self._api_version,
             self._kind,
             sys.intern(metadata.namespace),
@@ -270,6 +378,9 @@ class EntryDecoder:
             _rare(metadata),
             size,
         )
+        if deep is not None and self._on_unreadable is not None:
+            self._on_unreadable(entry, f"{deep}: {_TOO_DEEP}")
+        return entry
 
     def _owned_by_manager(self, managed: list[_ManagedFields] | None) -> bytes | None:
         mine = [
@@ -286,7 +397,9 @@ class EntryDecoder:
             first = _united(first, other)
         return self._share(first)
 
-    def _share(self, owned: bytes) -> bytes:
+    def _share(self, owned: bytes) -> bytes | None:
+        if owned not in self._owned and is_deeper(owned, 2 * OBJECT_DEPTH):
+            return None
         if len(self._owned) > 4096:  # shapes are few; a flood of distinct ones must not pile up
             self._owned.clear()
         return self._owned.setdefault(owned, owned)

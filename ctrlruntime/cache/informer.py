@@ -441,7 +441,19 @@ class Informer:
 
     def _new_decoder(self) -> EntryDecoder:
         return EntryDecoder(
-            self.gvk, metadata_only=self.metadata_only, track_manager=self.track_manager
+            self.gvk,
+            metadata_only=self.metadata_only,
+            track_manager=self.track_manager,
+            on_unreadable=self._unreadable,
+        )
+
+    def _unreadable(self, entry: Entry, fault: str) -> None:
+        self._deps.observer.unreadable(self.gvk)
+        self._log.error(
+            "an object cannot be read; it is kept with its metadata, and no other is affected",
+            key=entry.key,
+            uid=entry.uid,
+            fault=fault,
         )
 
     def _new_follower(self) -> KindFollower:

@@ -27,6 +27,9 @@ class InformerObserver(Protocol):
     def transform_failed(self, gvk: GroupVersionKind) -> None:
         """Count a transform that raised; the object's state was left out."""
 
+    def unreadable(self, gvk: GroupVersionKind) -> None:
+        """Count a state of an object that cannot be read."""
+
     def restarted(self, gvk: GroupVersionKind) -> None:
         """Count an unexpected error that ended the informer's list and watch; both start again."""
 
@@ -50,6 +53,9 @@ class NoInformerObserver:
         return
 
     def transform_failed(self, gvk: GroupVersionKind) -> None:
+        return
+
+    def unreadable(self, gvk: GroupVersionKind) -> None:
         return
 
     def restarted(self, gvk: GroupVersionKind) -> None:

@@ -14,7 +14,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.backoff import Backoff, BackoffOptions
-from ctrlruntime.cache.entry import Document, Entry, Key
+from ctrlruntime.cache.entry import Document, Entry, Key, split_carefully
 from ctrlruntime.cache.listwatch import ListWatch, WatchRequest
 from ctrlruntime.cache.versions import number
 from ctrlruntime.cache.write_overlay import ListTicket, StaleList
@@ -33,6 +33,8 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.reads import list_items
 from ctrlruntime.client.transport import list_meta
+from ctrlruntime.intake.limits import Malformed
+from ctrlruntime.intake.shallow import split_members
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BREATH = 200  # objects decoded before other tasks get a turn: about 3 ms
@@ -354,7 +356,7 @@ class Reflector:
             self._sink.observe(own, deleted=False)
             self._version = own.resource_version
             return
-        event = _event_decoder.decode(line)
+        event = _event(line)
         kind = event.type
         if kind == "BOOKMARK":
             self._version = _bookmark(event.object).resource_version
@@ -378,7 +380,7 @@ class Reflector:
         found: dict[Key, Entry] = {}
         count = 0
         async for line in lines:
-            event = _event_decoder.decode(line)
+            event = _event(line)
             if event.type == "ERROR":
                 raise _error(event.object)
             if event.type == "BOOKMARK":
@@ -399,6 +401,21 @@ class Reflector:
     def _watch_timeout(self) -> float:
         low, high = self._options.watch_timeout
         return low + (high - low) * self._options.random()
+
+
+def _event(line: bytes) -> _Event:
+    """Split one line. Raises DecodeError for one that is not an event; what it is about may be of any depth."""
+    try:
+        return _event_decoder.decode(line)
+    except (RecursionError, msgspec.DecodeError) as error:
+        try:
+            members = split_members(line)
+            body = split_carefully(members["object"])
+            return _Event(str(orjson.loads(members["type"])), body)
+        except (Malformed, KeyError, orjson.JSONDecodeError):
+            if isinstance(error, msgspec.DecodeError):
+                raise error from None
+            raise msgspec.DecodeError("an event without type or object") from None
 
 
 def _bookmark(document: Document) -> _Bookmark:

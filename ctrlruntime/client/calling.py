@@ -22,6 +22,7 @@ from ctrlruntime.client.call import (
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import JSON, Response, Transport
+from ctrlruntime.intake.shallow import split_members_or_fail
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -187,7 +188,18 @@ def decode(
 
 def version_of(body: bytes) -> Manifest:
     """Return of an object its UID and resourceVersion, as a manifest."""
-    found = _version_decoder.decode(body).metadata
+    try:
+        found = _version_decoder.decode(body).metadata
+    except RecursionError:  # the object is nested too deep
+        metadata = split_members_or_fail(split_members_or_fail(body)["metadata"])
+        metadata.pop("managedFields", None)
+        return {
+            "metadata": {
+                name: orjson.loads(metadata[name])
+                for name in ("uid", "resourceVersion")
+                if name in metadata
+            }
+        }
     return {"metadata": {"uid": found.uid, "resourceVersion": found.resource_version}}
 
 

@@ -5,9 +5,7 @@ import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
-
-import yaml
+from typing import Any, Final
 
 from ctrlruntime.client.auth import (
     Authenticator,
@@ -19,8 +17,11 @@ from ctrlruntime.client.auth import (
     StaticAuth,
 )
 from ctrlruntime.client.certificates import CAFile, CertificateFiles
+from ctrlruntime.intake import IntakeError, Limits, read_file, read_yaml
+from ctrlruntime.json import Json
 
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+LIMITS: Final = Limits(bytes=2**20, depth=32, items=10_000)
+"""Of one kubeconfig: as much as a Secret holds."""
 
 _OUTSIDE: Mapping[str, Sequence[str]] = {
     "cluster": ("certificate-authority",),
@@ -72,14 +73,12 @@ class Kubeconfig:
         config = cls()
         for path in paths:
             try:
-                document = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506
+                content = read_file(path, LIMITS, f"the kubeconfig {path}")
             except OSError as error:
                 raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
-            except (yaml.YAMLError, UnicodeDecodeError) as error:
-                raise ConfigError(f"the kubeconfig {path} is not YAML: {error}") from error
-            if not isinstance(document, dict):
-                raise ConfigError(f"the kubeconfig {path} is empty or not a mapping")
-            config._merge(document, path)
+            except IntakeError as error:
+                raise ConfigError(str(error)) from error
+            config._merge(_mapping(content, f"the kubeconfig {path}"), path)
         return config
 
     @classmethod
@@ -88,14 +87,7 @@ class Kubeconfig:
 
         Raises ConfigError, which shows none of the content, and for files, exec plugins and auth providers.
         """
-        try:
-            document = yaml.load(content, Loader=_Loader)  # noqa: S506
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            place = f" (line {mark.line + 1}, column {mark.column + 1})" if mark is not None else ""
-            raise ConfigError(f"the kubeconfig of {where} is not YAML{place}") from None
-        if not isinstance(document, dict):
-            raise ConfigError(f"the kubeconfig of {where} is empty or not a mapping")
+        document = _mapping(content, f"the kubeconfig of {where}")
         for section, fields in _OUTSIDE.items():
             for item in document.get(f"{section}s") or ():
                 body = item.get(section) if isinstance(item, dict) else None
@@ -156,6 +148,17 @@ class Kubeconfig:
 
     def _where(self) -> str:
         return ", ".join(str(path) for path in self._paths)
+
+
+def _mapping(content: bytes, what: str) -> dict[str, Json]:
+    """Raise ConfigError, which shows none of the content."""
+    try:
+        document = read_yaml(content, LIMITS, what)
+    except IntakeError as error:
+        raise ConfigError(str(error)) from None
+    if not isinstance(document, dict):
+        raise ConfigError(f"{what} is empty or not a mapping")
+    return document
 
 
 def _authenticator(user: _Named, cluster: _Named) -> Authenticator:

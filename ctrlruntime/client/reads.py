@@ -15,6 +15,7 @@ from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, deco
 from ctrlruntime.client.errors import error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
+from ctrlruntime.intake.shallow import split_items, split_members_or_fail
 
 R = TypeVar("R", bound=Resource[Any, Any])
 Item = TypeVar("Item")
@@ -43,7 +44,11 @@ _items_decoder = msgspec.json.Decoder(_Items)
 
 def list_items(body: bytes) -> list[msgspec.Raw]:
     """Return the items of a list, undecoded; they share the body's memory."""
-    return _items_decoder.decode(body).items or []
+    try:
+        return _items_decoder.decode(body).items or []
+    except (RecursionError, msgspec.DecodeError):
+        items = split_members_or_fail(body).get("items", b"null")
+        return [] if items == b"null" else [msgspec.Raw(item) for item in split_items(items)]
 
 
 def selector_params(labels: LabelSelector | None, fields: FieldSelector | None) -> dict[str, str]:

@@ -44,6 +44,7 @@ from ctrlruntime.client.request_slots import RequestSlots
 from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
 from ctrlruntime.fast_dataclass import fast_dataclass
+from ctrlruntime.intake.shallow import split_members_or_fail
 
 Params = Mapping[str, str]
 _RETIREMENT_SECONDS = 60.0
@@ -478,7 +479,12 @@ async def _inflated(
 
 def list_meta(body: bytes) -> _ListMeta:
     """Return the metadata of a list without decoding its items."""
-    return _list_head.decode(body).metadata
+    try:
+        return _list_head.decode(body).metadata
+    except (RecursionError, msgspec.DecodeError):  # of an item, as one nested too deep
+        return msgspec.json.decode(
+            split_members_or_fail(body).get("metadata", b"{}"), type=_ListMeta
+        )
 
 
 def _is_retried(status: int, retry_after: float | None) -> bool:

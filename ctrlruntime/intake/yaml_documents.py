@@ -7,6 +7,7 @@ walks over the result.
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import TYPE_CHECKING, Any, Final
 
 from ctrlruntime.intake.json_documents import encoded
@@ -34,14 +35,21 @@ def read_yaml(data: bytes | str, limits: Limits = DOCUMENT, what: str = "the doc
 
 
 def read_yaml_all(
-    data: bytes | str, limits: Limits = DOCUMENT, what: str = "the document"
+    data: bytes | str,
+    limits: Limits = DOCUMENT,
+    what: str = "the document",
+    *,
+    timestamps: bool = True,
 ) -> list[Json]:
-    """Return all documents of a stream. The limits are those of the stream. Raises LimitExceeded and Malformed."""
+    """Return all documents of a stream. The limits are those of the stream. Raises LimitExceeded and Malformed.
+
+    Without ``timestamps`` plain dates are text, as in JSON.
+    """
     import yaml
 
     body = encoded(data, what)
     limits.check_bytes(len(body), what)
-    loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = _loader(timestamps)
     try:
         counter = _Counter(limits, what)
         for event in yaml.parse(body, Loader=loader):
@@ -57,6 +65,20 @@ def read_yaml_all(
         raise Malformed(
             f"{what} has a value that YAML cannot hold: {type(error).__name__}"
         ) from None
+
+
+@cache
+def _loader(timestamps: bool) -> Json:
+    import yaml
+
+    safe: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    if timestamps:
+        return safe
+    resolvers = {
+        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
+        for first, pairs in safe.yaml_implicit_resolvers.items()
+    }
+    return type("TextLoader", (safe,), {"yaml_implicit_resolvers": resolvers})
 
 
 class _Counter:

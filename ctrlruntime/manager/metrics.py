@@ -125,6 +125,9 @@ class InformerSeries:
         self._transform_failures = counter(
             "transform_failures", "States of objects left out as the transform raised."
         )
+        self._unreadable = counter(
+            "unreadable", "States of objects that cannot be read and are kept with their metadata."
+        )
         self._unexpected = counter(
             "restarts", "Lists and watches started again after an unexpected error."
         )
@@ -147,6 +150,9 @@ class InformerSeries:
 
     def index_failed(self, gvk: GroupVersionKind) -> None:
         self._index_failures.labels(str(gvk.group_kind)).inc()
+
+    def unreadable(self, gvk: GroupVersionKind) -> None:
+        self._unreadable.labels(str(gvk.group_kind)).inc()
 
     def transform_failed(self, gvk: GroupVersionKind) -> None:
         self._transform_failures.labels(str(gvk.group_kind)).inc()

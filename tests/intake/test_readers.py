@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
 from ctrlruntime.intake import (
     IntakeError,
     LimitExceeded,
@@ -164,3 +165,14 @@ async def test_an_endless_body_ends_at_a_limit(chunk: bytes, limit: str) -> None
     with pytest.raises(LimitExceeded) as error:
         await read_body(endless(chunk), SMALL)
     assert error.value.limit == limit
+
+
+@pytest.mark.criterion("S-F7")
+@pytest.mark.parametrize("shape", YAML)
+def test_a_hostile_kubeconfig_is_an_error_of_its_own_that_shows_none_of_it(shape: str) -> None:
+    document, _ = YAML[shape]
+    content = document.encode(errors="surrogatepass") if isinstance(document, str) else document
+    with pytest.raises(ConfigError) as error:
+        Kubeconfig.parse(content, "Secret a/b")
+    assert str(error.value).startswith("the kubeconfig of Secret a/b ")
+    assert len(str(error.value)) < 150

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Annotated, TypeVar
 
-import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.alias_generators import to_camel
 
+from ctrlruntime import intake
+from ctrlruntime.intake import IntakeError
 from internal.cloud.tasks.task import Retries, TaskDefinition
 
 T = TypeVar("T")
@@ -60,9 +61,9 @@ def parse_settings(text: str, tasks: Iterable[str]) -> dict[str, TaskSettings]:
 def read_yaml(text: str, form: TypeAdapter[dict[str, T]]) -> dict[str, T]:
     """Return what YAML holds; an empty text is an empty mapping. Raises SettingsError, which names the places."""
     try:
-        given = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SettingsError(f"it is no YAML: {' '.join(str(error).split())}") from error
+        given = intake.read_yaml(text, what="it")
+    except IntakeError as error:
+        raise SettingsError(str(error)) from error
     try:
         return form.validate_python({} if given is None else given)
     except ValidationError as error:

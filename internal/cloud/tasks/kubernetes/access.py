@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
 from ctrlruntime.api.builtin import BUILTIN
@@ -17,6 +15,7 @@ from ctrlruntime.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
+from ctrlruntime.intake import IntakeError, read_yaml
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected
 
 ALLOW_EXEC: Final = "TASK_ALLOW_KUBECONFIG_EXEC"
@@ -93,9 +92,9 @@ async def _check_cluster(context: TaskContext, client: Client, source: str) -> N
 def checked(text: str, source: str, *, allow_exec: bool) -> str:
     """Return the kubeconfig, if it neither reads files nor runs programs of the place where tasks run."""
     try:
-        config = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise TaskRejected(f"the kubeconfig in Secret {source} is not YAML") from error
+        config = read_yaml(text, what=f"the kubeconfig in Secret {source}")
+    except IntakeError as error:
+        raise TaskRejected(str(error)) from error
     if not isinstance(config, dict):
         raise TaskRejected(f"the kubeconfig in Secret {source} is empty or not a mapping")
     for section, keys in _FILES.items():

@@ -4,19 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-import yaml
-
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.intake import IntakeError, Limits, read_yaml_all
 from internal.cloud.tasks.task import TaskRejected
 
-
-class _Loader(yaml.CSafeLoader):
-    """Times stay texts, as they do in the API."""
-
-    yaml_implicit_resolvers: Final = {  # type: ignore[misc]  # the stubs declare no such attribute
-        first: [pair for pair in pairs if pair[0] != "tag:yaml.org,2002:timestamp"]
-        for first, pairs in yaml.CSafeLoader.yaml_implicit_resolvers.items()
-    }
+_LIMITS: Final = Limits(bytes=2**24, items=200_000)
+"""Of one file or bundle of manifests; a task reads it in a process of its own."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -50,9 +43,9 @@ class Document:
 def parse(text: str, source: str) -> list[Document]:
     """Return the manifests of a YAML or JSON text, Lists taken apart. Raises TaskRejected."""
     try:
-        loaded = list(yaml.load_all(text, Loader=_Loader))
-    except yaml.YAMLError as error:
-        raise TaskRejected(f"{source} is not YAML: {_one_line(error)}") from error
+        loaded = read_yaml_all(text, _LIMITS, source, timestamps=False)
+    except IntakeError as error:
+        raise TaskRejected(str(error)) from error
     return collect(loaded, source)
 
 
@@ -119,7 +112,3 @@ def unique(refs: Sequence[tuple[ObjectRef, Document]]) -> None:
         if ref in seen:
             raise TaskRejected(f"{ref} is there twice: {seen[ref]} and {document.source}")
         seen[ref] = document.source
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split())

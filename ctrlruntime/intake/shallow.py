@@ -1,0 +1,88 @@
+"""Takes JSON apart without recursion, for documents that are nested too deep for the decoders."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+import orjson
+
+from ctrlruntime.intake.limits import Malformed
+
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_TOKEN: Final = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
+_SPACE: Final = re.compile(rb"[ \t\r\n]*+")
+_SCALAR: Final = re.compile(rb"[^\s,\]}]++")
+
+
+def split_members(body: bytes) -> dict[str, bytes]:
+    """Return the members of an object, undecoded, in linear time. Raises Malformed."""
+    return dict(_elements(body, b"{", b"}"))
+
+
+def split_members_or_fail(body: bytes) -> dict[str, bytes]:
+    """Return the same. Raises msgspec.DecodeError, as the decoder does for what is not an object."""
+    try:
+        return split_members(body)
+    except Malformed as error:
+        raise msgspec.DecodeError(str(error)) from None
+
+
+def split_items(body: bytes) -> list[bytes]:
+    """Return the items of an array, undecoded, in linear time. Raises Malformed."""
+    return [value for _, value in _elements(body, b"[", b"]")]
+
+
+def _elements(body: bytes, opening: bytes, closing: bytes) -> Iterator[tuple[str, bytes]]:
+    at = _expected(body, _after_space(body, 0), opening)
+    while body[at : at + 1] != closing:
+        key = ""
+        if opening == b"{":
+            end = _end(body, at)
+            key = _text(body[at:end])
+            at = _expected(body, _after_space(body, end), b":")
+        end = _end(body, at)
+        yield key, body[at:end]
+        at = _after_space(body, end)
+        if body[at : at + 1] != closing:
+            at = _expected(body, at, b",")
+
+
+def _end(body: bytes, start: int) -> int:
+    """Return where the value ends that starts at ``start``."""
+    if body[start : start + 1] in (b"{", b"["):
+        depth = 0
+        for token in _TOKEN.finditer(body, start):
+            first = body[token.start()]
+            if first in b"{[":
+                depth += 1
+            elif first in b"}]":
+                depth -= 1
+                if not depth:
+                    return token.end()
+        raise Malformed("the JSON is cut off")
+    pattern = _STRING if body[start : start + 1] == b'"' else _SCALAR
+    found = pattern.match(body, start)
+    if found is None:
+        raise Malformed("the JSON has no value where one is expected")
+    return found.end()
+
+
+def _expected(body: bytes, at: int, mark: bytes) -> int:
+    if body[at : at + 1] != mark:
+        raise Malformed(f"the JSON has no {mark.decode()} where one is expected")
+    return _after_space(body, at + 1)
+
+
+def _after_space(body: bytes, at: int) -> int:
+    found = _SPACE.match(body, at)
+    return at if found is None else found.end()
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return str(orjson.loads(raw))
+    except orjson.JSONDecodeError:
+        raise Malformed("the JSON has a key that is not a string") from None
