@@ -7,7 +7,7 @@ annotation ``<group>/allow-delete`` approves the set whose digest the condition 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -41,6 +41,16 @@ def approval_error(annotation: str | None) -> str:
     )
 
 
+def refused_approval(annotation: str | None, digest: str, used: Collection[str]) -> str:
+    """Return why the annotation does not approve the set with this digest; empty if it does, or is absent."""
+    if annotation is None or annotation == digest:
+        return ""
+    if annotation in used:
+        return f"allow-delete ({annotation}) was used before, and an approval counts once"
+    wrong = approval_error(annotation)
+    return wrong or f"allow-delete approves another set ({annotation}), not this one"
+
+
 def approvals_of(annotations: Mapping[str, str], group: str) -> tuple[Approval, ...]:
     """Return the approval on a parent, if there is one."""
     text = annotations.get(allow_delete(group))
@@ -72,9 +82,7 @@ class Parent:
 
     def message(self, hold: Hold) -> str:
         """Return what is held and why, and what to do."""
-        given, wrong = self.approval, approval_error(self.approval)
-        if not wrong and given is not None and given != hold.digest:
-            wrong = f"allow-delete approves another set ({given}), not this one"
+        wrong = refused_approval(self.approval, hold.digest, hold.used)
         refusal = f" {wrong}." if wrong else ""
         return f"{hold.message}.{refusal} If this is meant, run `{self.command(hold.digest)}`"
 

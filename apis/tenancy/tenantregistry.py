@@ -381,6 +381,8 @@ class TenantRegistryStatus(ApiModel):
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     value_removals: list[RemovedRows] = Field(default_factory=list)
     """Rows whose changed values removed objects of their tenants, which count in the same way."""
+    used_approvals: dict[str, int] = Field(default_factory=dict)
+    """When each approval was used, by digest, in seconds since 1970: an approval counts once."""
     source_position: str = ""
     """How far the rows had been read when they last changed; a replica that lags behind it is not read. Empty for databases
     that have no such position."""

@@ -4,7 +4,7 @@ from ctrlruntime.gate.budget import Approval, Budget, BudgetRecord
 from ctrlruntime.gate.gate import Decision, Gate, ParentState
 from ctrlruntime.gate.permit import Hold, Permit, Scratch
 from ctrlruntime.gate.records import RecordChanged, RecordStore, decide
-from ctrlruntime.gate.removal import Cause, Evidence, Removal, Victim, digest_of
+from ctrlruntime.gate.removal import Cause, Evidence, Removal, Victim, digest_of, unused_digest
 from ctrlruntime.gate.state import HOLDS_STATE, STATE, STATEFUL, StateTable
 
 __all__ = [
@@ -29,4 +29,5 @@ __all__ = [
     "Victim",
     "decide",
     "digest_of",
+    "unused_digest",
 ]

@@ -11,6 +11,8 @@ from typing import Final, Self
 from ctrlruntime.gate.removal import Removal
 
 HOUR: Final = timedelta(hours=1)
+MOST_USED: Final = 100
+"""Approvals that are remembered as used, besides those that the parent still has."""
 MOST_APPROVED: Final = 2000
 """Objects of an approved set that are recorded, 100 kB: the rest of a larger set that was cut short is approved again."""
 
@@ -102,14 +104,12 @@ class Budget:
     def current(self, record: BudgetRecord, now: datetime, given: Collection[str]) -> BudgetRecord:
         """Return the record without what is older than its window. A time in the future counts as now.
 
-        A used digest stays while it is `given`.
+        A used digest stays: see `still_used`.
         """
-        kept = _within(record.used, now, self.window)
-        used = {each: at for each, at in record.used.items() if each in given or each in kept}
         return BudgetRecord(
             _within(record.members, now, self.window),
             _within(record.state, now, HOUR),
-            used,
+            still_used(record.used, given),
             _within(record.approved, now, HOUR),
         )
 
@@ -138,6 +138,12 @@ class Budget:
                 f"{self.max_with_state} may"
             )
         return after
+
+
+def still_used(used: Mapping[str, int], given: Collection[str]) -> dict[str, int]:
+    """Return the used digests that are remembered: the newest hundred, and those that are `given` now."""
+    newest = sorted(used, key=lambda digest: (-used[digest], digest))[:MOST_USED]
+    return {digest: used[digest] for digest in used if digest in given or digest in newest}
 
 
 def _within(times: Mapping[str, int], now: datetime, window: timedelta) -> dict[str, int]:

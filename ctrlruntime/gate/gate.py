@@ -9,7 +9,7 @@ from typing import Final
 
 from ctrlruntime.gate.budget import Approval, Budget, BudgetRecord
 from ctrlruntime.gate.permit import Hold, Permit, grant
-from ctrlruntime.gate.removal import Evidence, Removal, digest_of
+from ctrlruntime.gate.removal import Evidence, Removal, unused_digest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,18 +73,18 @@ class Gate:
         # An approved set may take several passes, and a restart in the midst: the rest of it is approved as well.
         allowed = [each for each in removals if each.uid in record.approved]
         pending = [each for each in removals if each.uid not in record.approved]
-        digest = digest_of(pending)
-        if pending and digest in given and digest not in record.used:
+        digest = unused_digest(pending, record.used)
+        if pending and digest in given:
             record = record.with_approved(pending, digest, now)
             allowed, pending = list(removals), []
         hold: Hold | None = None
         if pending and parent.protection:
-            hold = Hold.of(pending, parent.protection)
+            hold = Hold.of(pending, parent.protection, used=record.used, given=given)
         elif pending and self.budget is not None:
             counted = [each for each in pending if not each.in_rollout]
             charged = budget.charge(record, counted, members=parent.members, now=now)
             if isinstance(charged, str):
-                hold = Hold.of(pending, charged)
+                hold = Hold.of(pending, charged, used=record.used, given=given)
             else:
                 record = charged
         if hold is None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final, NoReturn, final
 
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.gate.removal import Cause, Evidence, Removal, Victim, digest_of
+from ctrlruntime.gate.removal import Cause, Evidence, Removal, Victim, unused_digest
 from ctrlruntime.gate.state import STATEFUL
 
 SHOWN: Final = 10
@@ -93,16 +94,26 @@ class Hold:
     """The first ten, with their causes."""
     count: int = 0
     digest: str = ""
+    used: tuple[str, ...] = ()
+    """Approvals on the parent that were used before: each counts once."""
 
     @classmethod
-    def of(cls, removals: Sequence[Removal], reason: str) -> Hold:
-        """Return the hold of a set."""
+    def of(
+        cls,
+        removals: Sequence[Removal],
+        reason: str,
+        *,
+        used: Mapping[str, int] = MappingProxyType({}),
+        given: Collection[str] = (),
+    ) -> Hold:
+        """Return the hold of a set. `used`: when each approval was used; `given`: those on the parent now."""
         shown = sorted({f"{each.victim} ({each.cause})" for each in removals})
         return cls(
             reason=reason,
             names=tuple(shown[:SHOWN]),
             count=len(removals),
-            digest=digest_of(removals),
+            digest=unused_digest(removals, used),
+            used=tuple(sorted(used.keys() & set(given))),
         )
 
     @property

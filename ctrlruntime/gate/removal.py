@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import orjson
@@ -87,3 +87,11 @@ def digest_of(removals: Iterable[Removal]) -> str:
     """Return 16 hex digits that name a set of removals: parent, victims, UIDs and causes, in whatever order."""
     lines = {(each.parent, str(each.victim), each.uid, str(each.cause)) for each in removals}
     return hashlib.sha256(orjson.dumps(sorted(lines))).hexdigest()[:16]
+
+
+def unused_digest(removals: Iterable[Removal], used: Mapping[str, int]) -> str:
+    """Return the digest that approves a set now: `digest_of`, but another one after each time that it was used."""
+    digest = digest_of(removals)
+    while digest in used:
+        digest = hashlib.sha256(f"{digest} {used[digest]}".encode()).hexdigest()[:16]
+    return digest

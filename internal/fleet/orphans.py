@@ -18,7 +18,7 @@ from ctrlruntime.gate import (
     ParentState,
     Permit,
     Removal,
-    digest_of,
+    unused_digest,
 )
 from ctrlruntime.gate.permit import SHOWN
 
@@ -116,7 +116,7 @@ def with_holds(
     at = ceil(now.timestamp())
     if record is None:
         return SweepRecord(held=dict.fromkeys(orphaned, at))
-    budget = BUDGET.current(record.budget, now, record.budget.used)
+    budget = BUDGET.current(record.budget, now, ())
     held = {
         owner: since
         for owner, since in record.held.items()
@@ -148,7 +148,7 @@ def hold_of(record: SweepRecord, removals: Sequence[Removal], *, now: datetime) 
         reason=decision.hold.reason,
         names=tuple(names[:SHOWN]),
         count=len(names),
-        digest=digest_of(pending),
+        digest=unused_digest(pending, record.budget.used),
     )
 
 

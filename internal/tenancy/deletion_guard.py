@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,9 +10,9 @@ from typing import Final
 
 from apis.tenancy import GROUP, Tenant
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.gate import Cause, Evidence, Removal, Victim, digest_of
+from ctrlruntime.gate import Cause, Evidence, Removal, Victim, unused_digest
 from ctrlruntime.gate.permit import SHOWN
-from internal.removal_holds import approval_error
+from internal.removal_holds import refused_approval
 from internal.tenancy.plan_inputs import ExistingTenant
 from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.removal_window import RecentRemovals
@@ -43,6 +43,8 @@ class Guard:
     """Templates that have been gone for longer than their grace."""
     templates_approved: bool = False
     """Whether tenants may go with any template."""
+    used: Mapping[str, int] = field(default_factory=dict)
+    """When each approval was used, by digest: it counts once."""
 
 
 class GuardReason(StrEnum):
@@ -77,20 +79,20 @@ class Held:
     names: tuple[str, ...] = ()
     """The first ten of `of_names`: tenants, with the entries whose objects they would lose."""
     of_names: int = 0
-    approval: str | None = None
-    """The text of the annotation, if it is not this digest: it approves nothing."""
+    refusal: str = ""
+    """Why the annotation that is there does not approve the set."""
     registry: str = ""
 
     def of(self, removals: Sequence[Removal], names: Iterable[str], guard: Guard) -> Held:
         """Return this with the set that is held, and what the guard has for its approval."""
         shown = sorted(names)
-        digest = digest_of(removals)
+        digest = unused_digest(removals, guard.used)
         return replace(
             self,
             digest=digest,
             names=tuple(shown[:SHOWN]),
             of_names=len(shown),
-            approval=None if guard.allow_delete == digest else guard.allow_delete,
+            refusal=refused_approval(guard.allow_delete, digest, guard.used),
             registry=guard.registry,
         )
 
@@ -124,10 +126,7 @@ class Held:
 
     @property
     def _refusal(self) -> str:
-        if self.approval is None:
-            return ""
-        wrong = approval_error(self.approval)
-        return f"{wrong or f'allow-delete approves another set ({self.approval}), not this one'}. "
+        return f"{self.refusal}. " if self.refusal else ""
 
     @property
     def _cause(self) -> str:

@@ -13,6 +13,7 @@ from ctrlruntime.queue import Request
 from internal.tenancy.deps import TenancyStores, Writers
 from internal.tenancy.labels import FINALIZER
 from internal.tenancy.neighbours import owner_of
+from internal.tenancy.policies import ALLOW_DELETE
 from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.registry_planner import RegistryPlanner
 from internal.tenancy.registry_removal import RegistryRemoval
@@ -108,9 +109,10 @@ class RegistryReconciler:
         owner = owner_of(entry)
         await self.tenants.secrets.watch(owner)
         planned = await self.planner.plan(registry, entry, reading, state)
-        await self.reports.record_removals(registry, entry, planned.allowed)
-        await self.reports.announce(registry, entry, planned.whole)
+        approval = entry.annotations.get(ALLOW_DELETE, "") if planned.whole.override_used else ""
+        await self.reports.record_removals(registry, entry, planned.allowed, approval)
         state.released = planned.whole.released(state.released)
+        await self.reports.announce(registry, entry, planned.whole)
         unmarked = await self.tenants.record_moves(planned.allowed, owner)
         allowed, unrecorded = await self.tenants.record_replacements(planned.allowed, owner)
         unrecorded += unmarked

@@ -10,6 +10,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.gate.budget import still_used
 from ctrlruntime.queue import Request
 from internal.tenancy.deps import Clocks, Writers
 from internal.tenancy.metrics import TenancyMetrics
@@ -41,10 +42,12 @@ class RegistryReports:
     status_period: float
     """Seconds between two writes of one status, at least."""
 
-    async def record_removals(self, registry: TenantRegistry, entry: Entry, allowed: Plan) -> None:
+    async def record_removals(
+        self, registry: TenantRegistry, entry: Entry, allowed: Plan, approval: str = ""
+    ) -> None:
         """Write the rows that are about to lose their tenants, so that no crash makes them uncounted.
 
-        Raises Conflict if the registry is not as it was read: then nothing is removed yet.
+        `approval`: the digest that is used by that. Raises Conflict if the registry is not as it was read: then nothing is removed yet.
         """
         removed = {item.uid for item in allowed.deletes if item.uid}
         removed |= {item.uid for item in allowed.replaced if item.uid}
@@ -53,14 +56,16 @@ class RegistryReports:
             each.uid for each in allowed.value_removals if each.counted and each.name in updated
         }
         now = self.clocks.now()
-        if not removed - recent_of(registry, now).uids and (
-            not changed - recent_values_of(registry, now).uids
-        ):
+        fresh = removed - recent_of(registry, now).uids
+        if not (approval or fresh or changed - recent_values_of(registry, now).uids):
             return
         window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)
+        if approval:
+            used = {**after.used_approvals, approval: int(now.timestamp())}
+            after.used_approvals = still_used(used, (approval,))
         await self.writers.statuses.write(
             TenantRegistry.mapping(), entry, registry.status, after, only_if_unchanged=True
         )
@@ -74,7 +79,7 @@ class RegistryReports:
         if made.held is not None and (
             before is None
             or before.status != "True"
-            or (made.held.approval is not None and before.message != made.held.message)
+            or (made.held.refusal and before.message != made.held.message)
         ):
             self.recorder.event(
                 registry, "Warning", made.held.reason.value, "Plan", made.held.message

@@ -153,6 +153,7 @@ class SyncPlanner:
             registry=f"{entry.name} -n {entry.namespace}",
             released=released,
             templates_approved=entry.annotations.get(APPROVE_DELETION) == "true",
+            used=registry.status.used_approvals,
         )
 
     def grace_ends(self, registry: Key) -> datetime | None:

@@ -78,7 +78,9 @@ async def test_g_t6_the_command_in_the_condition_approves_what_it_shows_once_and
         await fleet.ready("b-app", "c-app", "d-app")
         await held("'b','c','d'")
         await paste(fleet, second)
-        refused = f"approves another set ({approval_in(second)[1]})"
+        refused = (
+            f"allow-delete ({approval_in(second)[1]}) was used before, and an approval counts once"
+        )
         await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=refused)
         assert len(await fleet.tenants()) == 5
 

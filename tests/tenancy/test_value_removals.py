@@ -8,7 +8,7 @@ import pytest
 
 from apis.tenancy import TenantRegistry
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, approval_in, config_map
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.criterion("G-T3")]
 UIDS = tuple(f"t{number}" for number in range(6))
@@ -116,3 +116,30 @@ async def test_g_t3_values_that_only_change_content_or_retained_objects_hold_not
         )
         assert await fleet.get(CONFIG_MAP, f"{uid}-kept")
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "False")
+
+
+async def test_g_t3_an_approval_counts_once_also_for_values_that_come_back_and_go_again(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, config_map("extra", "{{ .uid }}-extra", **PRO))
+    fleet.sql("UPDATE tenants SET plan = NULL")
+    held = await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True")
+    digest = approval_in(held.message)[1]
+    await fleet.allow_delete(digest)
+    for uid in UIDS:
+        await fleet.gone(CONFIG_MAP, f"{uid}-extra")
+    fleet.sql("UPDATE tenants SET plan = 'pro'")
+    for uid in UIDS:
+        await fleet.there(CONFIG_MAP, f"{uid}-extra")
+    before = await names(fleet)
+    await harness.restart_manager()
+    fleet.sql("UPDATE tenants SET plan = NULL")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="6 of 6 tenants")
+    await fleet.allow_delete(digest)
+    used = f"allow-delete ({digest}) was used before, and an approval counts once"
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=used)
+    await harness.idle()
+    assert await names(fleet) == before
+    await fleet.approve(used)
+    for uid in UIDS:
+        await fleet.gone(CONFIG_MAP, f"{uid}-extra")
