@@ -55,8 +55,9 @@ class Gate:
                 "a gate with a budget decides with `removals`: its record has to be stored"
             )
         hold = _hold((removal,), parent)
-        if hold is None and parent.protection:
-            hold = Hold.of((removal,), parent.protection)
+        waits = _needs_approval((removal,), parent)
+        if hold is None and waits:
+            hold = Hold.of((removal,), waits)
         return grant(removal) if hold is None else hold
 
     def removals(
@@ -78,8 +79,8 @@ class Gate:
             record = record.with_approved(pending, digest, now)
             allowed, pending = list(removals), []
         hold: Hold | None = None
-        if pending and parent.protection:
-            hold = Hold.of(pending, parent.protection, used=record.used, given=given)
+        if waits := _needs_approval(pending, parent):
+            hold = Hold.of(pending, waits, used=record.used, given=given)
         elif pending and self.budget is not None:
             counted = [each for each in pending if not each.in_rollout]
             charged = budget.charge(record, counted, members=parent.members, now=now)
@@ -97,7 +98,15 @@ def _hold(removals: Sequence[Removal], parent: ParentState) -> Hold | None:
     foreign = [each for each in removals if each.holder]
     if foreign:
         return Hold.of(foreign, f"it belongs to {foreign[0].holder}")
-    inferred = [each for each in removals if each.evidence is not Evidence.CERTAIN]
+    inferred = [each for each in removals if each.evidence is Evidence.INFERRED]
     if inferred:
         return Hold.of(inferred, "that it is to go is inferred, not certain")
     return Hold.of(removals, parent.held) if parent.held else None
+
+
+def _needs_approval(removals: Sequence[Removal], parent: ParentState) -> str:
+    """Return why a set waits for an approval, whatever the budget; empty if it does not."""
+    if removals and parent.protection:
+        return parent.protection
+    partial = any(each.evidence is Evidence.PARTIAL for each in removals)
+    return "not everything that could contradict it was read" if partial else ""

@@ -42,7 +42,9 @@ class Evidence(StrEnum):
     CERTAIN = "certain"
     """The object has the owner reference or an entry of our field manager, or the caller's own record names it."""
     INFERRED = "inferred"
-    """A resemblance, a lossy conversion, a partial or older read, an annotation alone."""
+    """A resemblance, a lossy conversion, an annotation alone. No approval lifts what is held for it."""
+    PARTIAL = "partial"
+    """What could contradict it was not read in full. A person who approves the set by its digest confirms it."""
 
 
 @fast_dataclass(frozen=True, slots=True, order=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -202,10 +202,10 @@ class OrphanSweeper:
         approved = hold is not None and held <= due and approval == hold.digest
         going = held if approved else self._resumed(found, held, record)
         few = due - record.held.keys() - going
-        certain, self._unsure = await self._confirm(few | (going & due), confirmed=going)
+        certain, self._unsure = await self._confirm(few | (going & due))
         permits: list[Permit] = []
-        if going and going <= certain:
-            removals = self._removals(found, going)
+        if going and going <= certain | self._unsure:
+            removals = self._removals(found, going, partial=self._unsure)
             record, granted = decide_held(
                 record, removals, approval if approved else "", now=self.utc()
             )
@@ -231,19 +231,17 @@ class OrphanSweeper:
             if each.uid in record.budget.approved
         )
 
-    async def _confirm(
-        self, owners: AbstractSet[str], confirmed: AbstractSet[str]
-    ) -> tuple[frozenset[str], frozenset[str]]:
+    async def _confirm(self, owners: AbstractSet[str]) -> tuple[frozenset[str], frozenset[str]]:
         """Return those of the owners that no data plane has, by live reads, and those of which that is not certain.
 
-        It is not where a data plane cannot be asked, or has an owner of that name. `confirmed`: a person has approved them.
+        It is not where a data plane cannot be asked, or has an owner of that name.
         """
         gone = {owner for owner in sorted(owners) if await self._is_gone(owner)}
         certain, unsure = set(), set()
         for owner, elsewhere in (await self._others.find(gone)).items():
             if elsewhere is Elsewhere.MOVED:
                 self._explained.add(owner)
-            elif elsewhere is Elsewhere.NOTHING or owner in confirmed:
+            elif elsewhere is Elsewhere.NOTHING:
                 certain.add(owner)
             else:
                 unsure.add(owner)
@@ -253,8 +251,10 @@ class OrphanSweeper:
         """Return what waits, with the digest that approves it; None if nothing does."""
         return hold_of(record, self._removals(found, owners), now=self.utc())
 
-    def _removals(self, found: Found, owners: Iterable[str]) -> list[Removal]:
-        """Return the removals of all that stacks have written for some owners."""
+    def _removals(
+        self, found: Found, owners: Iterable[str], partial: Collection[str] = ()
+    ) -> list[Removal]:
+        """Return the removals of all that stacks have written for some owners; of `partial` ones another plane may have some."""
         parent = f"Namespace/{self.hub.options.target_namespace}"
         return [
             replace(
@@ -262,7 +262,7 @@ class OrphanSweeper:
                     mapping,
                     entry.metadata(),
                     Cause.PARENT_DELETED,
-                    Evidence.CERTAIN,
+                    Evidence.PARTIAL if owner in partial else Evidence.CERTAIN,
                     parent=parent,
                 ),
                 member=owner,

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -106,7 +107,8 @@ def stored(record: BudgetRecord) -> BudgetRecord:
     st.sampled_from(["", "ChangeFreeze night"]),
     st.booleans(),
 )
-def test_nothing_inferred_foreign_or_frozen_gets_a_permit(
+@pytest.mark.criterion("G-F2")
+def test_nothing_inferred_foreign_or_frozen_gets_a_permit_and_a_partial_read_only_by_approval(
     found: list[Removal], holder: str, held: str, approved: bool
 ) -> None:
     found[0] = replace(found[0], holder=holder)
@@ -115,7 +117,8 @@ def test_nothing_inferred_foreign_or_frozen_gets_a_permit(
     for gate in (Gate(), Gate(budget=Budget(max_percent=100, max_with_state=100))):
         decision = gate.removals(found, now=START, parent=parent)
         inferred = any(each.evidence is Evidence.INFERRED for each in found)
-        assert bool(decision.permits) is not (inferred or bool(holder) or bool(held))
+        partial = any(each.evidence is Evidence.PARTIAL for each in found) and not approved
+        assert bool(decision.permits) is not (inferred or bool(holder) or bool(held) or partial)
         assert (decision.hold is None) is bool(decision.permits)
     for each in found:
         single = Gate().removal(each, parent=parent)
