@@ -1,13 +1,15 @@
 """An object that cannot be read is kept with its metadata, and costs no other."""
 
 from collections.abc import AsyncGenerator
+from typing import cast
 
 import orjson
 import pytest
 from pydantic import ValidationError
 
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache import reflector as reflectors
+from ctrlruntime.cache.entry import Document, Entry, EntryDecoder
 from ctrlruntime.cache.listwatch import WatchRequest
 from ctrlruntime.cache.reflector import Reflector, ReflectorOptions
 from ctrlruntime.client.reads import list_items
@@ -127,15 +129,15 @@ async def test_lists_and_watches_go_on_beside_it(shape: str) -> None:
         def reported(self, line: bytes) -> None:
             return None
 
-        def decode(self, body: object) -> Entry:
-            return EntryDecoder(GVK).take(body)  # type: ignore[arg-type]
+        def decode(self, body: Document) -> Entry:
+            return EntryDecoder(GVK).take(body)
 
         decode_deleted = decode
 
         def observe(self, entry: Entry, *, deleted: bool) -> None:
             seen.append((entry.name, deleted))
 
-    reflector = Reflector(source, Sink(), ReflectorOptions())  # type: ignore[arg-type]
+    reflector = Reflector(source, cast("reflectors.Sink", Sink()), ReflectorOptions())
     async for line in source.watch(WatchRequest(resource_version="5", timeout=1, inactivity=1)):
         reflector._line(line)
     assert seen == [("bad", False), ("one", False), ("bad", True), ("bad", False)]

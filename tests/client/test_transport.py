@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from ctrlruntime.client.auth import FileAuth
 from ctrlruntime.client.answer_limits import AnswerSize
+from ctrlruntime.client.auth import FileAuth
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import (
     APIError,

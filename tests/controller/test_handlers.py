@@ -191,7 +191,12 @@ class TestPriorities:
         [
             (CreateEvent(entry(ownerReferences=[owner("web")]), initial=True), LOW_PRIORITY),
             (CreateEvent(entry(ownerReferences=[owner("web")])), 0),
-            (UpdateEvent(*[entry(ownerReferences=[owner("web")])] * 2), LOW_PRIORITY),
+            (
+                UpdateEvent(
+                    entry(ownerReferences=[owner("web")]), entry(ownerReferences=[owner("web")])
+                ),
+                LOW_PRIORITY,
+            ),
             (
                 UpdateEvent(
                     entry(ownerReferences=[owner("web")]),

@@ -51,7 +51,10 @@ def failed(kind: str = "InstanceKubernetes", inputs: str = "one", generation: in
     after = InstanceStatus.model_validate(lost)
     after.assigned_version = with_progress(given.as_status(), ready, after, 3, NOW, inputs)
     manifest = {
-        "metadata": {"name": "a", "annotations": {RELEASE_ASSIGNMENT: format_assignment(given)}},
+        "metadata": {
+            "name": "a",
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(given, "/a")},
+        },
         "spec": {"sourcegraphVersion": "5.1.0"},
     }
     found = Instance.model_validate(manifest)
