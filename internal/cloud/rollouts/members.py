@@ -180,7 +180,8 @@ def newer_rollouts(entry: Entry, rollouts: Iterable[Entry]) -> list[Rival]:
 
 
 def _age(entry: Entry) -> tuple[str, str]:
-    return (entry.creation_timestamp, entry.uid)
+    """Return what orders rollouts: times have whole seconds, so a name, which a user can choose, decides between equal ones."""
+    return (entry.creation_timestamp, entry.name)
 
 
 def _windows(entry: Entry) -> tuple[Window, ...]:
