@@ -29,7 +29,7 @@ def privilege_options(command: Command) -> Command:
             multiple=True,
             metavar="KIND.GROUP",
             callback=lambda _context, _option, given: _kinds(given),
-            help="Let templates name this privileged or cluster-scoped kind. Repeatable.",
+            help="Let templates name this kind, which the ClusterRole edit does not grant or which is cluster-scoped. Repeatable.",
         ),
         click.option(
             "--protected-namespace",

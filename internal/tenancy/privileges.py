@@ -1,8 +1,8 @@
 """What templates may not do, however they were written: the kinds and places of others.
 
 Whoever may write templates in a namespace has the manager write objects there. That must give them
-no more than this namespace, so what reaches further is refused unless the manager is configured to allow
-it. See docs/decisions/template-privileges.md.
+no more than the ClusterRole `edit` in this namespace, so what reaches further is refused unless the manager is
+configured to allow it. See docs/decisions/template-privileges.md.
 """
 
 from __future__ import annotations
@@ -15,20 +15,8 @@ from typing import Any, Final
 
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from internal.tenancy.edit_role import EDITABLE
 from internal.tenancy.policies import NAMESPACE
-
-PRIVILEGED_GROUPS: Final = frozenset(
-    {
-        "admissionregistration.k8s.io",
-        "apiextensions.k8s.io",
-        "apiregistration.k8s.io",
-        "authentication.k8s.io",
-        "authorization.k8s.io",
-        "certificates.k8s.io",
-        "rbac.authorization.k8s.io",
-    }
-)
-"""Groups whose kinds give rights, or change what the API server does for everybody."""
 
 TOKEN_SECRET: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type of Secret
 """Type of Secrets that the API server fills with a token of any account of the namespace."""
@@ -78,7 +66,7 @@ class Privileges:
     foreign: ForeignNamespaces = field(default_factory=ForeignNamespaces)
     """Other namespaces, objects in them as well as the Namespaces themselves."""
     kinds: frozenset[GroupKind] = frozenset()
-    """Kinds of the privileged groups, and cluster-scoped kinds, that are allowed all the same."""
+    """Kinds that the ClusterRole `edit` does not grant, and cluster-scoped kinds, that are allowed."""
     protected: frozenset[str] = frozenset()
     """Names or shell patterns of namespaces that are never affected, besides `kube-*`."""
 
@@ -101,11 +89,14 @@ class Privileges:
                     f"templates may not make Namespaces; {_allow('--allow-foreign-namespaces')}"
                 )
             return
-        if kind.group in PRIVILEGED_GROUPS:
-            raise Refused(f"templates may not name the kind {kind}; {_allow_kind(kind)}")
         if not namespaced:
             raise Refused(
                 f"templates may not name the cluster-scoped kind {kind}; {_allow_kind(kind)}"
+            )
+        if kind not in EDITABLE:
+            raise Refused(
+                f"templates may not name the kind {kind}, which the ClusterRole edit of Kubernetes "
+                f"does not grant; {_allow_kind(kind)}"
             )
 
     def allows(self, kind: GroupKind, *, namespaced: bool = True) -> bool:

@@ -40,7 +40,7 @@ class TenancyOptions:
     allow_foreign_namespaces: frozenset[str] = frozenset()
     """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
     allow_kinds: frozenset[GroupKind] = frozenset()
-    """Kinds that templates may name although they give rights or belong to the whole cluster."""
+    """Kinds that templates may name although the ClusterRole `edit` does not grant them."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
     """Where health checks of templates' rollouts may send requests."""
     template_grace: float = 300.0

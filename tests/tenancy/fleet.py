@@ -158,7 +158,9 @@ class Fleet:
         metadata = {"name": name, "namespace": self.namespace}
         await self.harness.put(kind, {**head, "metadata": metadata, "spec": spec})
 
-    async def create(self, kind: Kind, name: str, spec: Mapping[str, Any]) -> None:
+    async def create(
+        self, kind: type[Resource[Any, Any]], name: str, spec: Mapping[str, Any]
+    ) -> None:
         """Create an object of ours."""
         metadata = {"name": name, "namespace": self.namespace}
         head = {"apiVersion": kind.gvk().api_version, "kind": kind.gvk().kind}

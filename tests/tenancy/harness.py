@@ -37,7 +37,7 @@ from structlog.typing import FilteringBoundLogger
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.conditions import Condition, find_condition
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.options import CacheOptions
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.config import Config
@@ -50,6 +50,7 @@ from ctrlruntime.envtest.server import APIServer
 from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
+from internal.tenancy.privileges import parse_kind
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder
@@ -69,6 +70,17 @@ STATUS_PERIOD = 0.1
 """Counts in statuses follow soon, so that tests need not wait for them."""
 PATIENCE = 90.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
+ALLOWED_KINDS = (
+    "ClusterRole.rbac.authorization.k8s.io",
+    "Doohickey.example.com",
+    "Endpoints",
+    "Gadget.example.com",
+    "Gizmo.example.com",
+    "Sprocket.example.com",
+    "Widget.example.com",
+    "Widget.x.io",
+)
+"""Kinds of tests' templates that the ClusterRole `edit` does not grant."""
 COLUMNS = ("uid", "url", "active", "plan", "image", "replicas")
 SAMPLES = Path(__file__).parent.parent.parent / "config" / "samples"
 
@@ -520,7 +532,7 @@ def definitions() -> tuple[dict[str, Any], ...]:
 def permissive(folder: Path, **options: object) -> TenancyOptions:
     """Options that let templates do what the tests of this system do with them."""
     given: dict[str, Any] = {"status_period": STATUS_PERIOD, "clock": Clock(), **options}
-    kinds = frozenset({GroupKind("rbac.authorization.k8s.io", "ClusterRole")})
+    kinds = frozenset(map(parse_kind, ALLOWED_KINDS))
     return TenancyOptions(
         sqlite_root=folder, allow_foreign_namespaces=frozenset({"*"}), allow_kinds=kinds, **given
     )

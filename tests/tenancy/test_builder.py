@@ -82,7 +82,10 @@ async def built(
         variables_of(found, sensitive),
         renderer,
         mappings,
-        Privileges(foreign=ForeignNamespaces(patterns=frozenset({"*"}))),
+        Privileges(
+            foreign=ForeignNamespaces(patterns=frozenset({"*"})),
+            kinds=frozenset({GroupKind("no.io", "Y")}),
+        ),
     )
 
 

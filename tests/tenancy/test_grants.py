@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest.proxy import LoseReply, Match
 from internal.tenancy.missing_permissions import AGGREGATE, Grants, impersonation, missing, needed
@@ -36,7 +36,9 @@ async def harness(
 ) -> AsyncIterator[TenancyHarness]:
     """A manager with exactly the roles of the installation."""
     folder: Path = tmp_path_factory.mktemp("harness")
-    options = TenancyOptions(sqlite_root=folder)
+    kinds = ("Endpoints", "LimitRange", "ReplicationController", "ResourceQuota")
+    allowed = frozenset(GroupKind("", kind) for kind in kinds)
+    options = TenancyOptions(sqlite_root=folder, allow_kinds=allowed)
     async with TenancyHarness.start(folder, options=options, denied=DENIED_KINDS) as harness:
         yield harness
 

@@ -12,7 +12,6 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest.proxy import Mark
 from internal.tenancy.privileges import (
-    PRIVILEGED_GROUPS,
     ForeignNamespaces,
     Privileges,
     Refused,
@@ -43,6 +42,16 @@ def entry(api_version: str, kind: str, **body: object) -> dict[str, Any]:
 
 
 RBAC = "rbac.authorization.k8s.io/v1"
+REFUSED = (
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "apiregistration.k8s.io",
+    "certificates.k8s.io",
+    "rbac.authorization.k8s.io",
+    "cloud.ctrlruntime.dev",
+    "cosmos.ctrlruntime.dev",
+    "example.com",
+)
 ATTACKS = {
     "a role for oneself": entry(RBAC, "Role", rules=[]),
     "somebody's role, bound": entry(RBAC, "RoleBinding", roleRef={}, subjects=[]),
@@ -68,6 +77,12 @@ ATTACKS = {
         type="kubernetes.io/service-account-token",
         metadata={"annotations": {"kubernetes.io/service-account.name": "default"}},
     ),
+    "an instance of the namespace": entry("cloud.ctrlruntime.dev/v1", "Instance", spec={}),
+    "a set of nodes": entry("cosmos.ctrlruntime.dev/v1", "CosmosFullNode", spec={}),
+    "a registry": entry("tenancy.ctrlruntime.dev/v1", "TenantRegistry", spec={}),
+    "a limit of the namespace": entry("v1", "LimitRange", spec={}),
+    "a record of revisions": entry("apps/v1", "ControllerRevision", revision=1),
+    "a kind of others": entry("example.com/v1", "Widget", spec={}),
     "something in another namespace": {
         **entry("v1", "ConfigMap"),
         "targetNamespace": "kube-system",
@@ -136,7 +151,7 @@ async def test_an_attack_by_a_tenant_that_no_template_made_is_refused_too(
     await fleet.there(CONFIG_MAP, "a-ok")  # the others are none the worse for it
     assert written(fleet, mark) <= OURS | {"configmaps"}
     seen = {e.resource for e in harness.environment.proxy.log.entries(mark) if e.user == "manager"}
-    assert not {name for name in seen if name.partition(".")[2] in PRIVILEGED_GROUPS}
+    assert not {name for name in seen if name.partition(".")[2] in REFUSED}
 
 
 @LOOP
@@ -177,10 +192,12 @@ class TestOptions:
                 GroupKind("rbac.authorization.k8s.io", "RoleBinding"), namespaced=True
             )
 
-    def test_custom_kinds_of_a_namespace_need_no_option(self) -> None:
-        Privileges().check_kind(GroupKind("example.com", "Widget"), namespaced=True)
+    @pytest.mark.parametrize("namespaced", [True, False])
+    def test_custom_kinds_need_the_option(self, namespaced: bool) -> None:
+        widget = GroupKind("example.com", "Widget")
         with pytest.raises(Refused, match=r"--allow-kind Widget\.example"):
-            Privileges().check_kind(GroupKind("example.com", "Widget"), namespaced=False)
+            Privileges().check_kind(widget, namespaced=namespaced)
+        Privileges(kinds=frozenset({widget})).check_kind(widget, namespaced=namespaced)
 
     def test_other_namespaces_can_be_allowed(self) -> None:
         foreign = ForeignNamespaces.parse(frozenset({"there", "team-*"}))

@@ -264,14 +264,14 @@ def test_a_definition_in_the_files_gives_the_scope_of_its_kind(tmp_path: Path) -
         },
     }
     file = write(tmp_path / "t.yaml", template(manifests=[realm]))
-    (made,) = rendered("-f", file, "--uid", "t1")
+    allowed = ["--allow-kind", "Realm.example.com"]
+    (made,) = rendered("-f", file, "--uid", "t1", *allowed)
     assert made["metadata"]["namespace"] == "default"
     definition = write(tmp_path / "crd.yaml", crd)
     code, out, err = render("-f", file, "-f", definition, "--uid", "t1")
     assert (code, out) == (1, "")
     assert "resource 'realm'" in err
     assert "--allow-kind" in err
-    allowed = ["--allow-kind", "Realm.example.com"]
     (made,) = rendered("-f", file, "-f", definition, "--uid", "t1", *allowed)
     assert "namespace" not in made["metadata"]
 

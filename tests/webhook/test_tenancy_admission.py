@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.client.openapi import OpenAPISchemas
@@ -88,7 +88,8 @@ async def admission(
     await environment.install_crds(*KINDS)
     await hooks.install(*patient(webhook_configurations(webhooks(), validating_name=namespace)))
     manager = make_manager(environment.config("manager"), webhook=hooks.options)
-    add_tenancy(manager, TenancyOptions(webhooks=True))
+    kinds = (GroupKind("absent.dev", "Later"), GroupKind(f"{namespace}.dev", "Widget"))
+    add_tenancy(manager, TenancyOptions(webhooks=True, allow_kinds=frozenset(kinds)))
     client = Client.connect(environment.config("admin"), on_warning=seen.append)
     made = Admission(client, namespace, seen)
     async with manager.running(), client:
