@@ -9,7 +9,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from jinja2 import Undefined
 
@@ -273,6 +273,7 @@ ARGUMENTS = (
 
 @pytest.mark.criterion("RENDER-BOUNDED")
 @settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=600)
+@example("tuple", ["\ud800"])
 @given(st.sampled_from(sorted(FUNCTIONS)), st.lists(ARGUMENTS, min_size=1, max_size=5))
 def test_whatever_the_arguments_a_function_is_bounded_or_a_template_error(
     name: str, arguments: list[Any]

@@ -46,7 +46,10 @@ def to_text(value: object) -> str:
         return _float_text(value)
     if isinstance(value, Version | Moment):
         return str(value)
-    return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
+    try:
+        return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
+    except orjson.JSONEncodeError as error:  # half of a surrogate pair
+        raise TemplateError(f"a value cannot be written as JSON: {error}") from None
 
 
 def to_plain(value: object, depth: int = 0) -> Json:
