@@ -229,6 +229,17 @@ def test_whatever_the_template_the_result_is_bounded_or_a_template_error(text: s
     assert time.process_time() - started < 60
 
 
+@pytest.mark.parametrize(
+    "text",
+    ['{{ "\\ud800" }}', 'a{{ "\\ud800" }}', '{{ list "\\ud800" }}', '{{ dict "\\ud800" 1 }}'],
+)
+def test_a_result_that_is_no_unicode_is_an_error_of_its_template(text: str) -> None:
+    templates = Templates()
+    templates.meter.begin(INLINE)
+    with pytest.raises(TemplateError, match="not valid Unicode"):
+        templates.render(text, namespace({"uid": "acme"}))
+
+
 @pytest.mark.criterion("RENDER-BOUNDED")
 @given(
     st.recursive(

@@ -19,7 +19,7 @@ from internal.tenancy.rendering.golang import ROOT, actions_length, translate
 from internal.tenancy.rendering.limits import EVALUATION_COST, INLINE, KIB, Meter
 from internal.tenancy.rendering.sandbox import Sandbox
 from internal.tenancy.rendering.syntax import RESULT, examine
-from internal.tenancy.rendering.values import to_plain
+from internal.tenancy.rendering.values import checked_text, to_plain
 
 LONGEST_TEMPLATE = 1024 * KIB
 """Longest template string, in characters."""
@@ -132,11 +132,11 @@ class Templates:
             output(len(chunk))
             chunks.append(chunk)
         if not compiled.native:
-            return "".join(chunks)
+            return checked_text("".join(chunks))
         value = context.vars[RESULT]
         if isinstance(value, str):
             output(len(value))
-            return value
+            return checked_text(value)
         if isinstance(value, Undefined):
             value._fail_with_undefined_error()
         self.meter.weigh(value)

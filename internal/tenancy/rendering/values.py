@@ -46,15 +46,24 @@ def to_text(value: object) -> str:
         return _float_text(value)
     if isinstance(value, Version | Moment):
         return str(value)
-    try:
-        return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
-    except orjson.JSONEncodeError as error:  # half of a surrogate pair
-        raise TemplateError(f"a value cannot be written as JSON: {error}") from None
+    return orjson.dumps(to_plain(value), option=orjson.OPT_SORT_KEYS).decode()
+
+
+def checked_text(text: str) -> str:
+    """Return the text, which can be written; TemplateError for half of a surrogate pair, which UTF-8 does not have."""
+    if not text.isascii():
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise TemplateError("the value is not valid Unicode") from None
+    return text
 
 
 def to_plain(value: object, depth: int = 0) -> Json:
     """Return the value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
-    if value is None or isinstance(value, str | bool | int):
+    if isinstance(value, str):
+        return checked_text(value)
+    if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
         if not math.isfinite(value):
@@ -65,7 +74,9 @@ def to_plain(value: object, depth: int = 0) -> Json:
     if depth >= DEEPEST_VALUE:
         raise TemplateError(f"a value is nested deeper than {DEEPEST_VALUE} levels")
     if isinstance(value, Mapping):
-        return {to_text(key): to_plain(item, depth + 1) for key, item in value.items()}
+        return {
+            checked_text(to_text(key)): to_plain(item, depth + 1) for key, item in value.items()
+        }
     if isinstance(value, list | tuple):
         return [to_plain(item, depth + 1) for item in value]
     raise TemplateError("the expression yields neither text, number, boolean, list nor mapping")

@@ -14,7 +14,7 @@ import yaml
 
 from ctrlruntime.json import Json
 from internal.tenancy.rendering.errors import TemplateError
-from internal.tenancy.rendering.values import to_plain, to_text
+from internal.tenancy.rendering.values import checked_text, to_plain, to_text
 
 _Dumper: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
@@ -101,10 +101,7 @@ def to_yaml(value: object) -> str:
 
 
 def _octets(value: object) -> bytes:
-    try:
-        return to_text(value).encode()
-    except UnicodeEncodeError:
-        raise TemplateError("the value is not valid Unicode") from None
+    return checked_text(to_text(value)).encode()
 
 
 ENCODINGS: dict[str, Callable[..., Any]] = {
