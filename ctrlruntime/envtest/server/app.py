@@ -14,6 +14,7 @@ from aiohttp import web
 from ctrlruntime.envtest.server.admission import Admission
 from ctrlruntime.envtest.server.bootstrap import bootstrap
 from ctrlruntime.envtest.server.certificates import Authority
+from ctrlruntime.envtest.server.deep import DeepParts
 from ctrlruntime.envtest.server.dispatch import Dispatcher, Reply
 from ctrlruntime.envtest.server.errors import PageNotFound, StatusError, internal, too_large
 from ctrlruntime.envtest.server.gc import GarbageCollector
@@ -37,6 +38,7 @@ class APIServer:
     def __init__(self, options: ServerOptions | None = None) -> None:
         self.options = options or ServerOptions()
         self.state = State(self.options)
+        self._deep = DeepParts()
         self._admission = Admission(self.state)
         self._dispatcher = Dispatcher(self.state, self._admission)
         self._web: web.Server | None = None
@@ -116,7 +118,10 @@ class APIServer:
             return _error(request, internal(f"{type(error).__name__}: {error}"))
         if isinstance(reply, Watch):
             return await self._stream(raw, request, reply)
-        return _response(request, reply)
+        response = _response(request, reply)
+        if isinstance(response.body, bytes):
+            response.body = self._deep.put_back(response.body)
+        return response
 
     async def _read_body(self, raw: web.BaseRequest, request: Request) -> None:
         if not raw.can_read_body:
@@ -131,7 +136,7 @@ class APIServer:
             size += len(part)
             if size > limit:
                 raise too_large(f"Request entity too large: limit is {limit}")
-        request.body = b"".join(parts)
+        request.body = self._deep.set_aside(b"".join(parts))
 
     async def _stream(
         self, raw: web.BaseRequest, request: Request, watch: Watch
@@ -147,7 +152,7 @@ class APIServer:
             await response.prepare(raw)
             async with contextlib.aclosing(watch.lines()) as lines:
                 async for chunk in lines:
-                    await response.write(chunk)
+                    await response.write(self._deep.put_back(chunk))
             await response.write_eof()
         except (ConnectionError, asyncio.CancelledError):
             if raw.transport is not None:
