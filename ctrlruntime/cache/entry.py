@@ -187,6 +187,11 @@ class Entry(msgspec.Struct, Generic[KindT], gc=False):
             raise self._unreadable(name, error) from None
         return manifest
 
+    def readable(self) -> Manifest:
+        """Return the same without the fields that cannot be read."""
+        good = {name: raw for name, raw in self.fields.items() if _is_readable(raw)}
+        return msgspec.structs.replace(self, fields=good).decode()
+
     def _unreadable(self, name: str, error: orjson.JSONDecodeError) -> "ValidationError":
         return unreadable_field(self, name, error.msg)
 
@@ -205,13 +210,31 @@ def unreadable_field(entry: Entry, name: str, fault: str) -> "ValidationError":
     if entry.deletion_timestamp is not None and entry.finalizers:
         fault += "; it is being deleted, and its finalizers wait until it can be read"
     detail = InitErrorDetails(
-        type=PydanticCustomError("unreadable", "{fault}", {"fault": fault}), loc=(name,), input=None
+        type=PydanticCustomError(_UNREADABLE, "{fault}", {"fault": fault}), loc=(name,), input=None
     )
     return ValidationError.from_exception_data(entry.kind, [detail])
 
 
+def is_unreadable(error: BaseException) -> bool:
+    """Whether the error is that of a field that cannot be read, not of one that does not fit its kind."""
+    from pydantic_core import ValidationError
+
+    return isinstance(error, ValidationError) and any(
+        item["type"] == _UNREADABLE for item in error.errors(include_input=False, include_url=False)
+    )
+
+
+_UNREADABLE: Final = "unreadable"
 _MARK: Final = b"!"
 """What the bytes of a field begin with that is not kept: no JSON does, so reading it is an error."""
+
+
+def _is_readable(raw: msgspec.Raw) -> bool:
+    try:
+        orjson.loads(memoryview(raw))
+    except orjson.JSONDecodeError:
+        return False
+    return True
 
 
 def _marked(fault: str, raw: bytes) -> msgspec.Raw:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import TypeAlias
 
-from ctrlruntime.cache.entry import Entry, Key, KindT, label_value, owner_uids
+from ctrlruntime.cache.entry import Entry, Key, KindT, is_unreadable, label_value, owner_uids
 from ctrlruntime.cache.usercode import EXITS, check_synchronous
 
 IndexFn = Callable[[Entry[KindT]], Iterable[str]]
@@ -17,6 +17,8 @@ Values: TypeAlias = list[str]
 NAMESPACE = "namespace"
 OWNER = "owner"
 LABEL_PREFIX = "label:"
+_ANY = "\0"
+"""Before a namespace: the bucket of its entries that cannot be read, which may have any value."""
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -31,15 +33,18 @@ class IndexConflict(ValueError):
 class _Index:
     """Values to keys. A bucket of one is the key itself: a set for each would cost 200 bytes more.
 
-    An entry for which the function fails has no values in this index.
+    An entry for which the function fails has no values in this index. One that cannot be read is no missing one:
+    it is found under every value that begins with its namespace, as ``namespace/name`` does.
     """
 
-    __slots__ = ("buckets", "failed", "fn")
+    __slots__ = ("buckets", "failed", "fn", "unread")
 
     def __init__(self, fn: IndexFn, failed: Callable[[Entry, BaseException], None]) -> None:
         self.fn = fn
         self.failed = failed
         self.buckets: dict[str, Key | set[Key]] = {}
+        self.unread = False
+        """Whether there was an entry that cannot be read."""
 
     def values(self, entry: Entry) -> frozenset[str]:
         try:
@@ -48,7 +53,10 @@ class _Index:
             raise
         except BaseException as error:  # noqa: BLE001 - user code
             self.failed(entry, error)
-            return _NOTHING
+            if not is_unreadable(error):
+                return _NOTHING
+            self.unread = True
+            return frozenset((_ANY + entry.namespace,))
 
     def indexed(self, entry: Entry) -> frozenset[str]:
         """Return the values under which ``entry``, an entry of the store, is found.
@@ -106,9 +114,29 @@ class _Index:
     def keys(self, value: str) -> list[Key]:
         """Sorted, so that readers see the same order on every run."""
         bucket = self.buckets.get(value)
+        if self.unread:
+            return sorted({*_each(bucket), *_each(self.buckets.get(_any_of(value)))})
         if bucket is None:
             return []
         return sorted(bucket) if isinstance(bucket, set) else [bucket]
+
+    def count(self, value: str) -> int:
+        if self.unread:
+            return len(self.keys(value))
+        bucket = self.buckets.get(value)
+        if bucket is None:
+            return 0
+        return len(bucket) if isinstance(bucket, set) else 1
+
+
+def _each(bucket: Key | set[Key] | None) -> Iterable[Key]:
+    if bucket is None:
+        return ()
+    return bucket if isinstance(bucket, set) else (bucket,)
+
+
+def _any_of(value: str) -> str:
+    return _ANY + value.partition("/")[0]
 
 
 class _NamespaceIndex(_Index):
@@ -205,14 +233,11 @@ class Store:
         return [entries[key] for key in self._index(index).keys(value)]
 
     def count(self, index: str, value: str) -> int:
-        bucket = self._index(index).buckets.get(value)
-        if bucket is None:
-            return 0
-        return len(bucket) if isinstance(bucket, set) else 1
+        return self._index(index).count(value)
 
     def index_values(self, index: str) -> Values:
         """Return the values in use; empty buckets are removed, so each has at least one object."""
-        return list(self._index(index).buckets)
+        return [value for value in self._index(index).buckets if not value.startswith(_ANY)]
 
     def add_index(self, name: str, fn: IndexFn | None = None) -> None:
         """Add an index over all entries, also those already here. Adding the same again is a no-op."""
@@ -239,7 +264,8 @@ class Store:
     def put(self, entry: Entry) -> Entry | None:
         """Add or replace. Return the entry that was there.
 
-        An entry for which an index function fails is kept; that index does not find it.
+        An entry for which an index function fails is kept; that index does not find it, unless it cannot be read:
+        then it is found under every value that begins with its namespace.
         """
         key = (entry.namespace, entry.name)
         old = self._entries.get(key)

@@ -20,11 +20,11 @@ _WINDOWS: TypeAdapter[list[MaintenanceWindow]] = TypeAdapter(list[MaintenanceWin
 
 def windows_of_instance(entry: Entry) -> tuple[Window, ...]:
     """Return the maintenance windows of an instance. Raises BadWindow."""
-    spec: Mapping[str, Any] = entry.field("spec") or {}
-    given = spec.get("maintenanceWindows")
-    if not given:
-        return ()
     try:
+        spec: Mapping[str, Any] = entry.field("spec") or {}
+        given = spec.get("maintenanceWindows")
+        if not given:
+            return ()
         return windows_of(_WINDOWS.validate_python(given), WINDOWS)
     except ValidationError:
         raise BadWindow(f"{WINDOWS} cannot be read") from None

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from prometheus_client import CollectorRegistry, Gauge
+from pydantic import ValidationError
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
@@ -54,7 +55,10 @@ def types_file(
 
 
 def type_of(entry: Entry) -> str | None:
-    """Return the type that an instance names."""
-    infrastructure = (entry.field("spec") or {}).get("infrastructure") or {}
+    """Return the type that an instance names; None also for one that cannot be read."""
+    try:
+        infrastructure = (entry.field("spec") or {}).get("infrastructure") or {}
+    except ValidationError:
+        return None
     found = (infrastructure.get("terraform") or {}).get("type")
     return found if isinstance(found, str) else None

@@ -33,7 +33,7 @@ def read_written(entry: Entry) -> tuple[Instance, Hindrance | None]:
         return entry.typed(Instance), None
     except ValidationError as error:
         flaw = Hindrance(reason="InvalidSpec", message=_describe(error))
-    bare = {**entry.decode(), "spec": {"sourcegraphVersion": "unknown"}}
+    bare = {**entry.readable(), "spec": {"sourcegraphVersion": "unknown"}}
     try:
         return Instance.from_manifest(bare), flaw
     except ValidationError:
