@@ -22,7 +22,9 @@ from ctrlruntime.client.call import (
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import JSON, Response, Transport
-from ctrlruntime.intake.shallow import split_members_or_fail
+from ctrlruntime.intake.json_documents import is_deeper
+from ctrlruntime.intake.limits import OBJECT_DEPTH, LimitExceeded
+from ctrlruntime.intake.shallow import split_members, split_members_or_fail
 
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 METADATA_ONLY_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
@@ -173,17 +175,47 @@ class Caller:
             raise
 
 
-def as_json(body: bytes) -> Manifest:
-    """Return a body as a manifest."""
-    return cast("Manifest", orjson.loads(body))
+def as_json(body: bytes | msgspec.Raw, what: str = "the object") -> Manifest:
+    """Return a body as a manifest. Raises LimitExceeded for one that is nested too deep; ``what`` names it."""
+    try:
+        return cast("Manifest", orjson.loads(memoryview(body)))
+    except orjson.JSONDecodeError:
+        if not is_deeper(whole := bytes(memoryview(body)), OBJECT_DEPTH):
+            raise
+        raise LimitExceeded(_named(whole, what), "depth", OBJECT_DEPTH) from None
+
+
+def _named(body: bytes, what: str) -> str:
+    """Return which object a body is that cannot be decoded."""
+    try:
+        metadata = split_members(split_members(body)["metadata"])
+        names = [orjson.loads(metadata[each]) for each in ("namespace", "name") if each in metadata]
+    except (KeyError, ValueError):
+        return what
+    return f"{what} {'/'.join(map(str, names))}"
 
 
 def decode(
     body: bytes | msgspec.Raw, kind: KindRef, mapping: RESTMapping, metadata_only: bool
 ) -> Resource[Any, Any] | Manifest:
-    """Return a body as an object of the kind."""
-    manifest = orjson.loads(memoryview(body))
+    """Return a body as an object of the kind. Raises LimitExceeded for one that is nested too deep."""
+    try:
+        manifest = as_json(body, mapping.gvk.kind)
+    except LimitExceeded:
+        if not metadata_only:
+            raise
+        manifest = _metadata_alone(bytes(memoryview(body)), mapping.gvk.kind)
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
+
+
+def _metadata_alone(body: bytes, what: str) -> Manifest:
+    """Return metadata without managedFields, which are as deep as the object."""
+    metadata = split_members(split_members(body)["metadata"])
+    return {
+        "metadata": {
+            name: as_json(raw, what) for name, raw in metadata.items() if name != "managedFields"
+        }
+    }
 
 
 def version_of(body: bytes) -> Manifest:

@@ -11,7 +11,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.answer_limits import AnswerTooLarge, PageLimit
-from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, decode_manifest
+from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode
 from ctrlruntime.client.errors import error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
@@ -80,7 +80,10 @@ class Reader(Caller):
     async def get(
         self, kind: KindRef, name: str, *, namespace: str | None = None, metadata_only: bool = False
     ) -> Any:
-        """One object. With ``metadata_only`` always a manifest, with apiVersion, kind and metadata alone."""
+        """One object. With ``metadata_only`` always a manifest, with apiVersion, kind and metadata alone.
+
+        Raises LimitExceeded for one that is nested too deep, of which the metadata alone can be read.
+        """
         call = await self._call("get", kind, name, namespace=namespace, metadata_only=metadata_only)
         return decode((await self._execute(call)).body, kind, call.mapping, metadata_only)
 
@@ -201,7 +204,8 @@ class Reader(Caller):
     ) -> AsyncGenerator[tuple[str, Any], None]:
         """Event type and object, for a while; for lasting watches declare an informer instead.
 
-        Raises the APIError of an ERROR event (Expired, when ``resource_version`` is too old).
+        Raises the APIError of an ERROR event (Expired, when ``resource_version`` is too old), and LimitExceeded
+        for an object that is nested too deep.
         """
         mapping = await self.mapping(kind)
         params = {"watch": "true", "timeoutSeconds": str(int(timeout))}
@@ -214,10 +218,11 @@ class Reader(Caller):
         )
         async with aclosing(lines):
             async for line in lines:
-                event = orjson.loads(line)
-                if event["type"] == "ERROR":
-                    raise error_of_status(event["object"])
-                yield event["type"], decode_manifest(event["object"], kind, mapping)
+                event = split_members_or_fail(line)
+                type_ = str(orjson.loads(event["type"]))
+                if type_ == "ERROR":
+                    raise error_of_status(as_json(event["object"]))
+                yield type_, decode(event["object"], kind, mapping, metadata_only=False)
 
     async def get_subresource(
         self, kind: KindRef, name: str, subresource: str, *, namespace: str | None = None

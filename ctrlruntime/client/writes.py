@@ -13,6 +13,8 @@ from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import selector_params
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 from ctrlruntime.client.transport import JSON
+from ctrlruntime.intake.json_documents import value_depth
+from ctrlruntime.intake.limits import OBJECT_DEPTH, LimitExceeded
 
 R = TypeVar("R", bound=Resource[Any, Any])
 Obj = TypeVar("Obj", bound=Resource[Any, Any] | Manifest)
@@ -37,9 +39,7 @@ class Writer(Caller):
         """Return the object as the server made it. ``generateName`` works as it does there."""
         manifest = _manifest(obj)
         params = self._write_params(dry_run, field_manager, field_validation)
-        return await self._write(
-            "create", obj, kind, orjson.dumps(manifest), params, manifest=manifest
-        )
+        return await self._write("create", obj, kind, _encoded(manifest), params, manifest=manifest)
 
     async def update(
         self,
@@ -58,7 +58,7 @@ class Writer(Caller):
             "update",
             obj,
             kind,
-            orjson.dumps(manifest),
+            _encoded(manifest),
             params,
             manifest=manifest,
             subresource=subresource,
@@ -149,7 +149,7 @@ class Writer(Caller):
             namespace=namespace,
             subresource=subresource,
             params=params,
-            body=patch if isinstance(patch, bytes) else orjson.dumps(patch),
+            body=patch if isinstance(patch, bytes) else _encoded(patch, f"the patch of {name}"),
             content_type=type.value,
             metadata_only=metadata_only,
         )
@@ -244,7 +244,7 @@ class Writer(Caller):
             "apply",
             obj,
             kind,
-            orjson.dumps(manifest),
+            _encoded(manifest),
             params,
             manifest=manifest,
             subresource=subresource,
@@ -322,7 +322,7 @@ class Writer(Caller):
             namespace=namespace,
             subresource=subresource,
             params=self._dry_run_params(dry_run),
-            body=orjson.dumps(body),
+            body=_encoded(body, f"the {subresource} of {name}"),
         )
         return as_json((await self._execute(call)).body)
 
@@ -426,6 +426,20 @@ def _delete_options(
     if not options:
         return None
     return orjson.dumps({"kind": "DeleteOptions", "apiVersion": "v1", **options})
+
+
+def _encoded(value: Mapping[str, Any] | Sequence[Any], what: str = "") -> bytes:
+    """Return a body as it is sent. Raises LimitExceeded for one that is nested too deep, TypeError for what JSON has not."""
+    try:
+        return orjson.dumps(value)
+    except orjson.JSONEncodeError:
+        if value_depth(value, OBJECT_DEPTH) <= OBJECT_DEPTH:
+            raise
+    if isinstance(value, Mapping) and not what:
+        metadata = value.get("metadata") or {}
+        names = filter(None, (metadata.get("namespace"), metadata.get("name")))
+        what = f"{value.get('kind')} {'/'.join(names)}"
+    raise LimitExceeded(what, "depth", OBJECT_DEPTH)
 
 
 def _manifest(obj: Resource[Any, Any] | Manifest) -> Manifest:

@@ -147,7 +147,7 @@ class InstalledServer:
         try:
             if metadata.get("finalizers"):
                 patch = {"metadata": {"finalizers": None}}
-                await client.patch(kind, name, patch, namespace=namespace)
+                await client.patch(kind, name, patch, namespace=namespace, metadata_only=True)
             await client.delete(kind, name, namespace=namespace)
         except NotFound:
             return
