@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from pydantic import ValidationError
+
 from apis.tenancy import TenantRegistry
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import OWNER, OWNER_UID, Owner
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.departures import Elsewhere
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
+from internal.tenancy.statuses import describe
 
 REGISTRY_INDEX = "registry"
 """Index of the template informer: `namespace/registryId`."""
@@ -28,7 +31,10 @@ class Objects(Protocol):
 
 
 def registry_of(entry: Entry) -> Sequence[str]:
-    """Index function of templates."""
+    """Index function of templates. Raises pydantic.ValidationError for one that cannot be read.
+
+    The index then finds it for every registry of its namespace: none may take it for gone.
+    """
     spec = entry.field("spec") or {}
     return (f"{entry.namespace}/{spec.get('registryId', '')}",)
 
@@ -53,6 +59,20 @@ def taking_over(tenant: DesiredTenant, owner: Owner, existing: Entry | None) -> 
         return owner
     former = frozenset(filter(None, [existing.annotations.get(OWNER_UID)]))
     return replace(owner, predecessors=former)
+
+
+def read_tenants(
+    entries: Iterable[Entry], read: Callable[[Entry], ExistingTenant]
+) -> tuple[list[ExistingTenant], dict[str, str]]:
+    """Return the tenants that can be read, and by name what is wrong with each other one, which stays as it is."""
+    existing: list[ExistingTenant] = []
+    unread: dict[str, str] = {}
+    for entry in entries:
+        try:
+            existing.append(read(entry))
+        except ValidationError as error:
+            unread[entry.name] = describe(error)
+    return existing, unread
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +133,8 @@ class Neighbours:
     def _tenants(self, registry: Entry) -> list[ExistingTenant]:
         owner = owner_of(registry)
         found = self.tenants.by_index(OWNER_INDEX, owner.key)
-        return [self.read(item, owner) for item in found if item.deletion_timestamp is None]
+        living = [item for item in found if item.deletion_timestamp is None]
+        return read_tenants(living, lambda item: self.read(item, owner))[0]
 
     def _table(self, registry: Entry) -> tuple[Any, ...]:
         """Which table a registry reads."""

@@ -21,7 +21,12 @@ from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.deletion_guard import Guard, GuardReason
 from internal.tenancy.departures import DeleteReason
-from internal.tenancy.neighbours import REGISTRY_INDEX, Neighbours, owner_of
+from internal.tenancy.neighbours import (
+    REGISTRY_INDEX,
+    Neighbours,
+    owner_of,
+    read_tenants,
+)
 from internal.tenancy.plan import Plan, plan
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
 from internal.tenancy.policies import ALLOW_DELETE, APPROVE_DELETION
@@ -106,7 +111,7 @@ class SyncPlanner:
         owner = owner_of(entry)
         templates = self.templates_of(registry)
         builder = TenantBuilder(registry, self.blueprints.of(templates))
-        existing = await self._existing(builder, owner, reading)
+        existing, unread = await self._existing(builder, owner, reading)
         guard = replace(guard, long_gone=self._long_gone(entry, templates, existing))
         elsewhere, moved = self._neighbours().of(entry, [item.name for item in templates], existing)
         made = await asyncio.to_thread(  # pure, and long for many thousands of rows
@@ -120,7 +125,9 @@ class SyncPlanner:
             guard,
             elsewhere,
         )
-        tenants = {item.name: item for item in self.tenants.by_index(OWNER_INDEX, owner.key)}
+        made = _without_unread(made, unread)
+        found = self.tenants.by_index(OWNER_INDEX, owner.key)
+        tenants = {item.name: item for item in found if item.name not in unread}
         made = await ValueRemovals(self.blueprints.renderer).guarded(made, guard, tenants)
         return Sync(owner, builder, templates, existing, made, moved)
 
@@ -253,15 +260,18 @@ class SyncPlanner:
 
     async def _existing(
         self, builder: TenantBuilder, owner: Owner, reading: Reading
-    ) -> list[ExistingTenant]:
+    ) -> tuple[list[ExistingTenant], dict[str, str]]:
         rows = {row.uid: row for row in reading.active}
         existing: list[ExistingTenant] = []
-        for count, item in enumerate(self.tenants.by_index(OWNER_INDEX, owner.key), 1):
-            found = self.existing.of(item, owner)
-            existing.append(self._with_secret(found, builder, rows, owner))
-            if count % BREATH == 0:
-                await asyncio.sleep(0)
-        return existing
+        unread: dict[str, str] = {}
+        entries = list(self.tenants.by_index(OWNER_INDEX, owner.key))
+        for start in range(0, len(entries), BREATH):
+            some = entries[start : start + BREATH]
+            found, wrong = read_tenants(some, lambda item: self.existing.of(item, owner))
+            existing += (self._with_secret(each, builder, rows, owner) for each in found)
+            unread |= wrong
+            await asyncio.sleep(0)
+        return existing, unread
 
     def _with_secret(
         self,
@@ -291,3 +301,17 @@ class SyncPlanner:
             read=self.existing.of,
             location=self.location,
         )
+
+
+def _without_unread(made: Plan, unread: Mapping[str, str]) -> Plan:
+    """Return a plan that leaves tenants that cannot be read as they are: none is missing, and none is surplus."""
+    if not unread:
+        return made
+    return replace(
+        made,
+        creates=tuple(item for item in made.creates if item.name not in unread),
+        problems=(
+            *made.problems,
+            *(f"tenant {name!r} stays as it is: {why}" for name, why in sorted(unread.items())),
+        ),
+    )

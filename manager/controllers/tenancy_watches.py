@@ -1,7 +1,9 @@
 """What events of the tenancy system queue: handlers and predicates."""
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
+
+from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.kinds import RESTMapping
@@ -98,9 +100,8 @@ class RegistrySignals:
     def health_changed(self, template: Request) -> None:
         """Plan again: a health check of a template has a result."""
         entry = self.templates.get(template.name, namespace=template.namespace)
-        if entry is not None:
-            name = str((entry.field("spec") or {}).get("registryId", ""))
-            registry = Request(name, namespace=template.namespace)
+        for key in () if entry is None else _named_registries(entry):
+            registry = Request(key.partition("/")[2], namespace=template.namespace)
             self.reconciler.replan(registry)
             self.source.enqueue(registry, "a health check has a result")
 
@@ -147,7 +148,7 @@ class RegistryHandlers:
         for key in templates_of(event.old):
             namespace, _, name = key.partition("/")
             template = self.templates.get(name, namespace=namespace)
-            for registry in () if template is None else registry_of(template):
+            for registry in () if template is None else _named_registries(template):
                 request = Request(registry.partition("/")[2], namespace=namespace)
                 self.reconciler.replan(request)
                 self.wakeups.enqueue(request, "recorded content of a template changed")
@@ -158,10 +159,18 @@ def registries_concerned(event: Event, awaited: AwaitedTenants) -> set[Request]:
     found: set[Request] = set()
     for entry in entries_of(event):
         found.update(awaited.waiting(entry.namespace))
-        for key in registry_of(entry):
+        for key in _named_registries(entry):
             namespace, _, name = key.partition("/")
             found.add(Request(name, namespace=namespace))
     return found
+
+
+def _named_registries(template: Entry) -> Sequence[str]:
+    """Return the registry that a template names; of one that cannot be read none: its registry finds out by itself."""
+    try:
+        return registry_of(template)
+    except ValidationError:
+        return ()
 
 
 def writer_of(event: Event) -> Request | None:
