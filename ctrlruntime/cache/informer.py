@@ -8,6 +8,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.cache.catch_up import BOUND, CatchUp
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
 from ctrlruntime.cache.event_handlers import BREATH, EventHandlers
 from ctrlruntime.cache.events import EventHandler
@@ -113,6 +114,15 @@ class Informer:
         self.unconfirmed = self._overlay.unconfirmed
         """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
         self._follower = self._new_follower()
+        self._in_pages = False
+        self._catch_up = CatchUp(
+            self._overlay,
+            lambda scope: deps.list_watch(self, scope or None),
+            self._decoder.decode_listed,
+            relist=self._relist_in_pages,
+            clock=self._clock,
+            logger=self._log,
+        )
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -129,6 +139,15 @@ class Informer:
         """Raise TimeoutError naming the kind and the last error."""
         why = f" (last error: {self.last_error})" if self.last_error else ""
         await wait_for(self._synced, timeout, f"{self.gvk}: informer not synced{why}")
+
+    async def catch_up(self, timeout: float = BOUND) -> None:
+        """Have what the server has now: a list proves it, and is read anew where the watch lags.
+
+        Returns after ``timeout`` seconds in any case. One that has not synced, or whose kind is missing, has
+        nothing to prove; neither has one whose list ended within the last second.
+        """
+        if self.synced and self.missing_since is None:
+            await self._catch_up.run(self.selection.scopes, timeout)
 
     @property
     def restarting(self) -> bool:
@@ -264,14 +283,21 @@ class Informer:
         """
         self._follower.check_served()
 
+    def _relist_in_pages(self) -> None:
+        self._in_pages = True
+        self._follower.relist()
+
     async def _resolve(self) -> None:
         self.mapping = await self._deps.resolve()
 
     async def _reflect(self) -> None:
         """Raise KindMissing."""
-        await first_to_end(*(self._reflector(scope).run() for scope in self.selection.scopes))
+        in_pages, self._in_pages = self._in_pages, False
+        await first_to_end(
+            *(self._reflector(scope, in_pages).run() for scope in self.selection.scopes)
+        )
 
-    def _reflector(self, scope: str) -> Reflector:
+    def _reflector(self, scope: str, in_pages: bool) -> Reflector:
         sink = ScopeSink(
             scope,
             self._overlay,
@@ -289,6 +315,7 @@ class Informer:
             sink,
             self._deps.options.reflector,
             features=self._deps.features,
+            in_pages=in_pages,
             name=str(self.gvk),
             logger=self._deps.logger,
         )
@@ -342,6 +369,7 @@ class Informer:
                 await asyncio.sleep(0)
         self._handlers.emit_all(self._own_changes.relisted())
         self._touched()
+        self._catch_up.listed(scope)
         self._lists += 1
         self._restarting = False
         self.last_error = None
@@ -367,6 +395,7 @@ class Informer:
 
     def _touched(self) -> None:
         self._last_event_at = self._clock()
+        self._catch_up.progressed()
 
     # -- our own requests ------------------------------------------------------------------
 

@@ -46,6 +46,10 @@ class KindFollower:
         self._rechecks = list(_RECHECKS)
         self._recheck.set()
 
+    def relist(self) -> None:
+        """Read the list again, once, unless the kind is gone."""
+        self._recheck.set()
+
     async def run(self) -> None:
         """Follow the kind until cancelled."""
         delay = self._retry

@@ -59,6 +59,9 @@ class ReflectorOptions:
 
     page_size: int = 500
     watch_timeout: tuple[float, float] = (300.0, 600.0)
+    first_inactivity: float = 30.0
+    """A list read as the head of a stream that is silent for this long is read in pages: well before
+    `cache_sync_timeout` ends the start."""
     inactivity: float = 120.0
     """A watch silent for this long is taken up again, once the server has confirmed its version; servers send
     a bookmark every minute."""
@@ -141,9 +144,11 @@ class Reflector:
         options: ReflectorOptions,
         *,
         features: ServerFeatures | None = None,
+        in_pages: bool = False,
         name: str = "",
         logger: FilteringBoundLogger | None = None,
     ) -> None:
+        """`in_pages`: read the first list in pages, not as the head of a stream."""
         self._source = source
         self._sink = sink
         self._options = options
@@ -155,7 +160,7 @@ class Reflector:
         self._version = ""
         self._listed_at = float("-inf")
         self._watches = 0
-        self._in_pages = False
+        self._in_pages = in_pages
         self._asked_for_stream = False
         self._stale_lists = 0
         self._not_older_than: str | None = None
@@ -377,25 +382,38 @@ class Reflector:
     async def _initial_events(self, lines: AsyncGenerator[bytes, None]) -> None:
         """Read the list part of a stream; nothing of it is visible before its end."""
         ticket = self._sink.begin_list()
+        try:
+            entries, version = await self._streamed_list(lines)
+        except TimeoutError as error:
+            raise _NoInitialEvents(
+                "the stream fell silent before its initial events ended"
+            ) from error
+        await self._take(ticket, entries, version)
+
+    async def _streamed_list(self, lines: AsyncGenerator[bytes, None]) -> tuple[list[Entry], str]:
+        """Raise TimeoutError when nothing came for `first_inactivity` seconds."""
         found: dict[Key, Entry] = {}
-        count = 0
-        async for line in lines:
-            event = _event(line)
-            if event.type == "ERROR":
-                raise _error(event.object)
-            if event.type == "BOOKMARK":
-                metadata = _bookmark(event.object)
-                if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
-                    await self._take(ticket, list(found.values()), metadata.resource_version)
-                    return
-            elif (entry := self._sink.decode_listed(event.object)) is not None:
-                if event.type == "DELETED":
-                    found.pop(entry.key, None)
-                else:
-                    found[entry.key] = entry
-            count += 1
-            if count % _BREATH == 0:
-                await asyncio.sleep(0)
+        async with asyncio.timeout(self._options.first_inactivity) as silence:
+            now, moved, count = asyncio.get_running_loop().time, 0.0, 0
+            async for line in lines:
+                if now() - moved >= 1.0:
+                    moved = now()
+                    silence.reschedule(moved + self._options.first_inactivity)
+                event = _event(line)
+                if event.type == "ERROR":
+                    raise _error(event.object)
+                if event.type == "BOOKMARK":
+                    metadata = _bookmark(event.object)
+                    if (metadata.annotations or {}).get(INITIAL_EVENTS_END) == "true":
+                        return list(found.values()), metadata.resource_version
+                elif (entry := self._sink.decode_listed(event.object)) is not None:
+                    if event.type == "DELETED":
+                        found.pop(entry.key, None)
+                    else:
+                        found[entry.key] = entry
+                count += 1
+                if count % _BREATH == 0:
+                    await asyncio.sleep(0)
         raise _NoInitialEvents("the stream ended before the end of its initial events")
 
     def _watch_timeout(self) -> float:

@@ -123,6 +123,10 @@ class WriteOverlay:
         """Return the version up to which the watch of ``scope`` has reported everything."""
         return self._scopes[scope].progress
 
+    def takes_over(self, scope: str) -> bool:
+        """Whether a list of ``scope`` is being taken over: its progress is then ahead of the store."""
+        return bool(self._scopes[scope].pending)
+
     @property
     def newest_write(self) -> int:
         """The highest version among our own answered writes."""

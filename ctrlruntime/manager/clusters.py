@@ -89,6 +89,11 @@ class Clusters:
             self._running = False
             await asyncio.gather(*(cluster.cache.stop() for cluster in self._started))
 
+    async def catch_up(self, own: Cluster) -> None:
+        """Have all caches hold what their servers have now, ``own`` and those engaged; within seconds."""
+        caches = [own.cache, *(each.cache for each in self._started)]
+        await asyncio.gather(*(each.catch_up() for cache in caches for each in cache.informers()))
+
     async def wait_ready(self) -> None:
         """Wait for the required clusters. Raises CacheSyncTimeout naming one and its kinds."""
         await asyncio.gather(*(_wait_started(cluster) for cluster in self.required()))

@@ -332,10 +332,8 @@ class Manager:
         """
         self._check_new()
         self._started = True
-        signals = (
-            stop_on_signals(self.stop) if self.options.handle_signals else contextlib.nullcontext()
-        )
-        with signals:
+        handled = self.options.handle_signals
+        with stop_on_signals(self.stop) if handled else contextlib.nullcontext():
             starting = asyncio.create_task(self._start_groups(), name="manager start")
             cancelled: asyncio.CancelledError | None = None
             try:
@@ -389,6 +387,8 @@ class Manager:
             self._fail(error)
 
     async def _lead(self) -> None:
+        if self._leadership is not None:  # another process may have written until now
+            await self._clusters.catch_up(self.cluster)
         await self._groups[Group.LEADER_ELECTION].start()
         self.elected.set()
 
