@@ -156,13 +156,24 @@ class TenantReconciler:
         if FINALIZER not in entry.finalizers:
             await self.writers.patcher.add_finalizer(Tenant.mapping(), entry, FINALIZER)
             return None  # the answer is in the cache and brings us back
-        return await self._reconcile_object(tenant, owner, entry, request)
+        mappings = await self.kinds.mappings(tenant, entry.annotations, request)
+        if self._has_changed(entry, request):
+            return await self.reconcile(request)
+        return await self._reconcile_object(tenant, owner, entry, request, mappings)
+
+    def _has_changed(self, entry: Entry, request: Request) -> bool:
+        """Whether a newer state is known by now: after a wait, which may be long, nothing old is acted on."""
+        return self.stores.tenants.get(request.name, namespace=request.namespace) is not entry
 
     async def _reconcile_object(
-        self, tenant: Tenant, owner: Owner, entry: Entry, request: Request
+        self,
+        tenant: Tenant,
+        owner: Owner,
+        entry: Entry,
+        request: Request,
+        mappings: KindMappings,
     ) -> Result | None:
         try:
-            mappings = await self.kinds.mappings(tenant, entry.annotations, request)
             await self.content.generated.ensure(tenant, entry, owner.predecessors)
             made, variables = await self.content.builds.of(tenant, entry, mappings)
         except VariablesError as error:
@@ -280,6 +291,8 @@ class TenantReconciler:
         if FINALIZER not in entry.finalizers:
             return None
         mappings = await self.kinds.mappings(tenant, entry.annotations, request)
+        if self._has_changed(entry, request):
+            return await self.reconcile(request)
         intent = await self.changes.intents.of(entry)
         wanted = wanted_by_deleted(tenant, entry, self._template(tenant), intent)
         handed_over = intent is Intent.DELETE and hands_over(entry.annotations)
