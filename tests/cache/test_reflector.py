@@ -440,6 +440,19 @@ async def test_a_broken_streaming_list_leaves_nothing_behind(
     assert [e.new.name for e in watched.told if isinstance(e, CreateEvent)] == ["b"]
 
 
+@pytest.mark.criterion("SIM-F2")
+async def test_a_list_that_is_silent_in_a_stream_is_read_in_pages_before_the_start_gives_up(
+    follow: Follow,
+) -> None:
+    server = ScriptedServer(
+        [[page(10, obj("b", 3))]], [[20.0, event("ADDED", obj("a", 2)), 1e6], [1e6]]
+    )
+    watched = follow(server, streaming=True)
+    await watched.requests(3)
+    assert watched.names == ["b"]
+    assert 50.0 <= server.requests[1][0] < 60.0
+
+
 @pytest.mark.criterion("RF-13")
 async def test_a_very_short_watch_without_events_waits(follow: Follow) -> None:
     server = ScriptedServer([[page(10)]], [[0.1], [0.1]])
