@@ -363,7 +363,7 @@ class TenantRegistryStatus(ApiModel):
     desired: Int32 = 0
     """Tenants that should exist: active rows times templates, and the tenants of rows in doubt."""
     ready: Int32 = 0
-    """Tenants of this registry that are ready."""
+    """Tenants among the desired that are ready."""
     failed: Int32 = 0
     """Tenants of this registry that have failed."""
     unmanaged: Int32 = 0

@@ -82,6 +82,8 @@ class Plan:
     """Tenants that stay although their template was deleted."""
     value_removals: tuple[ValueRemoval, ...] = ()
     """Tenants among the updates that lose objects by them."""
+    undesired: tuple[str, ...] = ()
+    """Tenants that are there and not desired, be it that they go or that something holds their deletion."""
 
     @property
     def replaced(self) -> tuple[Replacement, ...]:
@@ -150,6 +152,11 @@ def plan(
         ),
         leaving.moves,
         leaving.without_template,
+        undesired=tuple(
+            tenant.name
+            for tenant in existing
+            if tenant.name not in desired and tenant.uid not in reading.held
+        ),
     )
 
 

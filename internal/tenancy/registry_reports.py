@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.conditions import find_condition
@@ -100,7 +100,11 @@ class RegistryReports:
             return Result()
         if now < state.status_at + self.status_period:
             return Result(requeue_after=state.status_at + self.status_period - now)
-        counts = self.tally.counts(group("registry", request.namespace, request.name))
+        own = group("registry", request.namespace, request.name)
+        counts = self.tally.counts(own)
+        if (made := state.synced.plan) is not None and made.undesired:
+            undesired = [(request.namespace, name) for name in made.undesired]
+            counts = replace(counts, ready=counts.ready - self.tally.ready_among(own, undesired))
         others = group("registry", request.namespace, request.name, managed=False)
         removals = group(REMOVALS, request.namespace, request.name)
         registry = entry.typed(TenantRegistry)

@@ -138,13 +138,17 @@ def _conditions(synced: Synced) -> list[Condition]:
 
 
 def _tenants_synced(synced: Synced) -> Condition:
-    """Return False with what could not be written, or with what holds changes."""
+    """Return False with what could not be written, or with what holds changes or deletions."""
     sentences, reason = list(synced.troubles), "TenantsNotWritten"
     held = synced.waiting
     if held is not None:
         reason = reason if sentences else held.reason.value
         number = "1 change waits" if held.changes == 1 else f"{held.changes} changes wait"
         sentences.append(f"{number}: {held.message}")
+    deletions = None if synced.plan is None else synced.plan.held
+    if deletions is not None:
+        reason = reason if sentences else deletions.reason.value
+        sentences.append("deletions wait for an approval, see the condition DeletionsHeld")
     message = list_sentences("Not everything could be written", sentences)
     return _condition(
         "TenantsSynced",

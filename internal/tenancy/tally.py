@@ -4,7 +4,7 @@ Fed with tenant events, so that no status update ever walks over all tenants.
 """
 
 from collections import Counter
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -58,6 +58,13 @@ class Tally:
             if not counts:
                 del self._counts[group]
         return frozenset(groups)
+
+    def ready_among(self, group: Hashable, members: Iterable[Hashable]) -> int:
+        """Count the members of a group that are ready, among those given."""
+        found = (self._members.get(member) for member in members)
+        return sum(
+            each is not None and group in each[0] and each[1] is TenantState.READY for each in found
+        )
 
     def counts(self, group: Hashable, revision: str | None = None) -> Counts:
         """Return the counts of one group, zeros if it has no members; `updated` are of `revision`."""
