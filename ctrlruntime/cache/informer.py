@@ -115,14 +115,7 @@ class Informer:
         """Whether a key is unconfirmed. Looked up here: it is called for every reconcile and every write."""
         self._follower = self._new_follower()
         self._in_pages = False
-        self._catch_up = CatchUp(
-            self._overlay,
-            lambda scope: deps.list_watch(self, scope or None),
-            self._decoder.decode_listed,
-            relist=self._relist_in_pages,
-            clock=self._clock,
-            logger=self._log,
-        )
+        self._catch_up = self._new_catch_up()
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -492,6 +485,16 @@ class Informer:
             retry=self._deps.options.missing_retry,
             missing=self._missing,
             discovery_failed=self._discovery_failed,
+        )
+
+    def _new_catch_up(self) -> CatchUp:
+        return CatchUp(
+            self._overlay,
+            lambda scope: self._deps.list_watch(self, scope or None),
+            self._decoder.decode_listed,
+            relist=self._relist_in_pages,
+            clock=self._clock,
+            logger=self._log,
         )
 
     def _new_overlay(self) -> WriteOverlay:
