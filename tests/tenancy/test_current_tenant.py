@@ -45,7 +45,7 @@ async def test_nothing_older_is_applied_after_a_long_wait(
 
         async def is_changed() -> bool:
             found = cache.entry(Tenant, "a-web-app", namespace=harness.namespace)
-            return "new" in str(found.field("spec"))
+            return found is not None and "new" in str(found.field("spec"))
 
         await harness.eventually(is_changed, bool)
         over.set()
