@@ -24,6 +24,8 @@ LARGEST_CELL: Final = MIB + 1
 """Characters of a value that is kept; no object takes one of more than LARGEST_VALUE."""
 LARGEST_LINE: Final = 4 * LARGEST_CELL
 """Characters of a row that are kept."""
+MOST_ITERATIONS: Final = 100_000
+"""Rounds of SHA-256 for one proof of the password, some 0.1 s; servers demand 4,096 by default."""
 OVERSIZED: Final = "…" * (LARGEST_VALUE // len("…".encode()) + 1)
 """Stands for a value of which nothing is kept: too large, neither active nor inactive, and no uid."""
 
@@ -32,6 +34,12 @@ class PeerExceedsLimits(SourceError):
     """The server sends more than is kept of it."""
 
     reason = "ValueTooLarge"
+
+
+class TooManyIterations(SourceError):
+    """The server demands more work for a proof of the password than is done for it."""
+
+    reason = "AuthenticationTooCostly"
 
 
 def bounded(values: Sequence[str | None]) -> list[str | None]:

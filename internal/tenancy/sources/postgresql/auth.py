@@ -8,6 +8,7 @@ what a caller leaves out, so that connections are made here from its parts.
 from __future__ import annotations
 
 import asyncio
+import re
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -29,7 +30,9 @@ from internal.tenancy.sources.limits import (
     LARGEST_HANDSHAKE,
     LARGEST_MESSAGE,
     LARGEST_REPLY,
+    MOST_ITERATIONS,
     PeerExceedsLimits,
+    TooManyIterations,
 )
 
 AUTHENTICATION: Final = ord("R")
@@ -37,6 +40,9 @@ ACCEPTED: Final = 0
 CLEAR_TEXT: Final = 3
 PROVING: Final = frozenset({ACCEPTED, 5, 10, 11, 12})
 """Requests that reveal no password: none, MD5, and the steps of SASL."""
+CHALLENGE: Final = 11
+"""The step of SASL that names salt and iterations, which the driver computes at once, on the loop."""
+ITERATIONS: Final = re.compile(rb",i=0*([0-9]+)")
 COPY_DATA: Final = ord("d")
 HEADER: Final = 5
 """Bytes of a message's type and length; the length counts itself."""
@@ -45,14 +51,18 @@ HEADER: Final = 5
 class GuardedProtocol(Protocol):  # type: ignore[misc]
     """The driver's protocol, which sees a request for authentication only if it may be answered."""
 
-    def __init__(self, refuse: Callable[[int], Exception | None], *args: object) -> None:
-        """`refuse` returns the error for a request of this number, None if it may be answered."""
+    def __init__(self, refuse: Callable[[int, int], Exception | None], *args: object) -> None:
+        """`refuse` returns the error for a request of this number, None if it may be answered.
+
+        Its second argument is the number of iterations that the server has demanded so far.
+        """
         super().__init__(*args)
         self._refuse = refuse
         self._unseen = bytearray()
         self._lengths = MessageLengths()
         self._authenticated = False
         self._before_authentication = 0
+        self._iterations = 0
         self._announced = 0
         """The length of a message that is not whole yet; it is counted already."""
         self._connection_made_on: asyncio.Transport | None = None
@@ -70,7 +80,7 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         self._unseen += data
         while (message := self._next_message()) and self.refusal is None:
             if message[0] == AUTHENTICATION:
-                self._check(int.from_bytes(message[HEADER : HEADER + 4], "big"))
+                self._check(message[HEADER:])
             if self.refusal is None:
                 super().data_received(message)
         if self._authenticated and self._unseen:
@@ -78,7 +88,7 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
             self._pass_on(rest)
 
     def _pass_on(self, data: bytes) -> None:
-        """Pass on what came after authentication, unless a message has a length that no server needs."""
+        """Pass on what came after authentication, unless it holds a message that no server needs to send."""
         if self.refusal is None and self._lengths.fit(data):
             super().data_received(data)
         elif self.refusal is None:
@@ -100,9 +110,12 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         self._announced = 0
         return message
 
-    def _check(self, request: int) -> None:
+    def _check(self, content: bytes) -> None:
+        request = int.from_bytes(content[:4], "big")
         self._authenticated = request == ACCEPTED
-        refused = self._refuse(request)
+        if request == CHALLENGE:
+            self._iterations += demanded(content)
+        refused = self._refuse(request, self._iterations)
         if refused is not None:
             self._end(refused)
 
@@ -114,14 +127,17 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
 
 
 class MessageLengths:
-    """The lengths of messages in a stream, by their heads alone."""
+    """The lengths of messages after authentication, by their heads alone."""
 
     def __init__(self) -> None:
         self._head = b""
         self._left = 0
 
     def fit(self, data: bytes) -> bool:
-        """Take more of the stream. Return False once a message has another length than a server may send."""
+        """Take more of the stream. Return False once a message has another length than a server may send.
+
+        A request for authentication may have none: the driver would answer it until the first query.
+        """
         place = 0
         while place < len(data):
             if self._left:
@@ -136,7 +152,7 @@ class MessageLengths:
                 return True
             length = int.from_bytes(self._head[1:], "big")
             largest = LARGEST_MESSAGE if self._head[0] == COPY_DATA else LARGEST_REPLY
-            if not HEADER - 1 <= length <= largest:
+            if self._head[0] == AUTHENTICATION or not HEADER - 1 <= length <= largest:
                 return False
             self._left, self._head = length - (HEADER - 1), b""
         return True
@@ -145,16 +161,27 @@ class MessageLengths:
 def too_large() -> Exception:
     """Return the error of a server that sends more than is kept."""
     return PeerExceedsLimits(
-        "the database sends messages of a length that no PostgreSQL server needs; check that host and port "
+        "the database sends messages that no PostgreSQL server needs to send, by kind or length; check that host and port "
         "are those of a PostgreSQL server, and map fewer columns where rows are very large"
     )
 
 
-def refusal(address: str, request: int, *, verified: bool) -> Exception | None:
+def demanded(challenge: bytes) -> int:
+    """Return how many iterations a challenge demands; for a very long number some that is too large."""
+    return sum(int(digits[:12]) for digits in ITERATIONS.findall(challenge))
+
+
+def refusal(address: str, request: int, iterations: int = 0, *, verified: bool) -> Exception | None:
     """Return why a request for authentication is not answered; None if it may be.
 
-    `verified`: whether the certificate of the server at `address` was verified.
+    `iterations`: all that the server demands of SCRAM in this connection. `verified`: whether the certificate
+    of the server at `address` was verified.
     """
+    if iterations > MOST_ITERATIONS:
+        return TooManyIterations(
+            f"the database at {address} demands more than {MOST_ITERATIONS:,} iterations of scram-sha-256; in psql, "
+            "as this user: SET scram_iterations = 4096, then \\password; before that check host and port"
+        )
     if request in PROVING or (verified and request == CLEAR_TEXT):
         return None
     if request == CLEAR_TEXT:
