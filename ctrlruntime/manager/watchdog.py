@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import resource
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -52,6 +54,21 @@ class GCOptions:
     young_period: float = 0.2
     """Seconds between collections of the young objects. The collector counts an allocation less for each object that
     goes, so where old ones are replaced it would let a million young ones gather, and stop the loop for 0.2 s."""
+    full_period: float = 60.0
+    """Seconds between collections of everything that is not frozen, whose survivors are frozen in turn: each looks at
+    the objects of one period only."""
+    most_growth: int = 128 * 1024 * 1024
+    """Bytes by which the process grows until what is frozen is collected as well: cycles that were in use when they
+    were frozen. This stops the loop as long as the first collection did."""
+
+
+def resident() -> int:
+    """Return the bytes of memory of this process; 0 where the system has no ``/proc``."""
+    try:
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+    except OSError:
+        return 0
+    return int(pages) * resource.getpagesize()
 
 
 class GCTuner:
@@ -60,8 +77,21 @@ class GCTuner:
     Times every collection for the ``ctrlruntime_gc_pause_seconds`` metric, managed or not.
     """
 
-    def __init__(self, options: GCOptions, report: Callable[[str, float], None]) -> None:
+    def __init__(
+        self,
+        options: GCOptions,
+        report: Callable[[str, float], None],
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        memory: Callable[[], int] = resident,
+    ) -> None:
+        """``clock`` returns seconds, ``memory`` the bytes of this process."""
         self._options = options
+        self._clock = clock
+        self._memory = memory
+        self._full = 0.0
+        self._size = 0
+        """Bytes of this process after the last collection of everything."""
         self._report = report
         self._began = 0.0
         self._previous: tuple[int, int, int] | None = None
@@ -76,8 +106,8 @@ class GCTuner:
     def after_caches(self) -> None:
         """Freeze what is alive now: it mostly stays, and later collections need not look at it."""
         if self._options.manage:
-            gc.collect()
-            gc.freeze()
+            self._collect_everything()
+            self._full = self._clock()
             gc.set_threshold(*self._options.thresholds)
             gc.enable()
             self._collecting = asyncio.create_task(self._collect(), name="collect young objects")
@@ -96,11 +126,25 @@ class GCTuner:
             self._previous = None
 
     async def _collect(self) -> None:
-        """Collect the youngest objects often, and those that stayed in every second round."""
+        """Collect the youngest objects often, those that stayed in every second round, all now and then."""
         while True:
             for generation in (0, 1):
                 await asyncio.sleep(self._options.young_period)
                 gc.collect(generation)
+            if self._memory() - self._size > self._options.most_growth:
+                gc.unfreeze()
+                self._collect_everything()
+            elif self._clock() - self._full >= self._options.full_period:
+                gc.collect()
+                gc.freeze()
+            else:
+                continue
+            self._full = self._clock()
+
+    def _collect_everything(self) -> None:
+        gc.collect()
+        gc.freeze()
+        self._size = self._memory()
 
     def _time(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start":

@@ -18,7 +18,6 @@ from ctrlruntime.client.errors import (
     APIError,
     BadRequest,
     InternalError,
-    RequestEntityTooLarge,
     Timeout,
 )
 from ctrlruntime.webhook.admission import (
@@ -35,6 +34,7 @@ from ctrlruntime.webhook.authentication import (
     Authenticate,
     TokenReviews,
 )
+from ctrlruntime.webhook.bodies import JSON, LARGEST_BODY, Aborted, BadBody, Bodies
 from ctrlruntime.webhook.conversion import (
     Conversion,
     ConversionError,
@@ -50,38 +50,13 @@ from ctrlruntime.webhook.metrics import WebhookMetrics
 from ctrlruntime.webhook.review import Step
 from ctrlruntime.webhook.validating import Validating
 
-__all__ = ["CONVERT", "LARGEST_BODY", "Application", "BadBody", "read_body"]
+__all__ = ["CONVERT", "LARGEST_BODY", "Application"]
 
-LARGEST_BODY = 7 * 1024 * 1024
-"""Bytes of a request, as upstream: twice what etcd stores, and some more."""
 CONVERT = "/convert"
 LONGEST = 30.0
 """Seconds for a request that names no timeout: the longest the API server waits."""
-JSON = "application/json"
 
 Answer = Callable[[bytes], Awaitable[tuple[int, bytes]]]
-
-
-class BadBody(Exception):
-    """A body that is not read further; ``error`` is the answer."""
-
-    def __init__(self, error: APIError) -> None:
-        super().__init__(str(error))
-        self.error = error
-
-
-async def read_body(request: web.Request, limit: int = LARGEST_BODY) -> bytes:
-    """Return the JSON body of a request, unread by a parser. Raises BadBody."""
-    if request.content_type != JSON:
-        raise BadBody(BadRequest(f"the content type is {request.content_type}, not {JSON}"))
-    body = bytearray()
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > limit:
-            raise BadBody(RequestEntityTooLarge(f"the body is larger than {limit} bytes"))
-    if not body:
-        raise BadBody(BadRequest("the body is empty"))
-    return bytes(body)
 
 
 class Application:
@@ -97,6 +72,7 @@ class Application:
         self._logger = logger
         self._answers: dict[str, Answer] = {}
         self._limits: dict[str, int] = {}
+        self.bodies = Bodies()
         self._conversions: dict[GroupKind, Conversion] = {}
 
     def __len__(self) -> int:
@@ -191,11 +167,16 @@ class Application:
         return serve
 
     async def _within(self, request: web.Request, path: str, answer: Answer) -> tuple[int, bytes]:
-        """Answer in the time that the API server waits; after that the reply is ignored."""
+        """Read and answer in the time that the API server waits; after that the reply is ignored."""
         try:
-            body = await read_body(request, self._limits.get(path, LARGEST_BODY))
-            async with asyncio.timeout(_seconds(request.query.get("timeout", ""))):
+            async with (
+                asyncio.timeout(_seconds(request.query.get("timeout", ""))),
+                self.bodies.read(request, self._limits.get(path, LARGEST_BODY)) as body,
+            ):
                 return await answer(body)
+        except Aborted as error:
+            self._logger.info("Request was aborted", webhook=path, peer=request.remote)
+            return error.error.code, _unreviewed(error.error)
         except BadBody as error:
             return error.error.code, _unreviewed(error.error)
         except TimeoutError:
