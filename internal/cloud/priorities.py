@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 from apis.cloud import TaskPriority, TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
-from internal.cloud.release_assignment import verified_assignment
+from internal.cloud.release_assignment import recorded_assignment
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.inputs import inputs_of, is_carried_out
 
@@ -56,7 +56,7 @@ def _assigned_priority(
 ) -> TaskPriority | None:
     """Return the priority of the rollout whose version counts, if the object's run is part of the way there."""
     spec: Mapping[str, Any] = instance.field("spec") or {}
-    assignment = verified_assignment(instance)
+    assignment = recorded_assignment(instance.annotations)
     if assignment is None or assignment.spec_version != spec.get("sourcegraphVersion"):
         return None
     version = subresource.version(resource)

@@ -1,20 +1,16 @@
 """The version that a FleetRollout assigned to an instance, in place of the spec's. Pure.
 
-It is an annotation, so that one write carries the version and the change, and so that no tool that owns the spec
-fights it. It counts while the spec has the version that it had at the assignment: a change of the spec wins.
-Whoever edits instances may write annotations. So it is followed only with this process's signature for this instance,
-or where the status, which they may not write, has the same record.
+The record is an annotation, so that one write carries the version and the change, and so that no tool that owns
+the spec fights it. It counts while the spec has the version that it had at the assignment: a change of the spec wins.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
-
-from pydantic import ValidationError
 
 from apis.cloud import (
     AssignedChange,
@@ -24,11 +20,8 @@ from apis.cloud import (
     Phase,
     TaskPriority,
 )
-from ctrlruntime.api.conditions import shorten
-from ctrlruntime.cache.entry import Entry
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
-from internal.signatures import is_signed, sign
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,19 +48,8 @@ class ReleaseAssignment:
         )
 
 
-def place_of(holder: Instance | Entry) -> str:
-    """Return the instance that a signature is for, as `namespace/name`."""
-    named = holder if isinstance(holder, Entry) else holder.metadata
-    return f"{named.namespace}/{named.name}"
-
-
-def format_assignment(assignment: ReleaseAssignment, place: str) -> str:
-    """Return the value of the annotation, signed for the instance at `place`."""
-    text = _text(assignment)
-    return f'{text[:-1]},"signature":"{sign(place, text)}"}}'
-
-
-def _text(assignment: ReleaseAssignment) -> str:
+def format_assignment(assignment: ReleaseAssignment) -> str:
+    """Return the value of the annotation."""
     record = {
         "rollout": assignment.rollout,
         "version": assignment.version,
@@ -80,7 +62,7 @@ def _text(assignment: ReleaseAssignment) -> str:
 
 
 def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | None:
-    """Return the assignment that an annotation has, whoever wrote it; None if there is none that can be read."""
+    """Return the assignment of an instance, in force or not; None if there is none that can be read."""
     try:
         record = json.loads(annotations.get(RELEASE_ASSIGNMENT, ""))
         change = read_change(record["change"])
@@ -99,42 +81,6 @@ def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | N
     )
 
 
-def verified_assignment(holder: Instance | Entry) -> ReleaseAssignment | None:
-    """Return the assignment that a rollout wrote onto an instance, in force or not; None for another's, or none.
-
-    What the status confirms has no priority: the rollout writes it again.
-    """
-    annotations = holder.annotations if isinstance(holder, Entry) else holder.metadata.annotations
-    found = recorded_assignment(annotations or {})
-    if found is None:
-        return None
-    signature = json.loads((annotations or {})[RELEASE_ASSIGNMENT]).get("signature")
-    if isinstance(signature, str) and is_signed(place_of(holder), _text(found), signature):
-        return found
-    if isinstance(holder, Entry):
-        status: object = (holder.field("status") or {}).get("assignedVersion")
-        try:
-            known = None if status is None else AssignedVersion.model_validate(status)
-        except ValidationError:
-            known = None
-    else:
-        known = holder.status.assigned_version
-    return replace(found, priority=None) if is_same_assignment(known, found.as_status()) else None
-
-
-def forged_assignment(instance: Instance) -> str:
-    """Return what is wrong with an annotation that no rollout wrote, and what to do; empty if there is none."""
-    found = recorded_assignment(instance.metadata.annotations or {})
-    if found is None or verified_assignment(instance) is not None:
-        return ""
-    name, namespace = instance.metadata.name, instance.metadata.namespace
-    return shorten(
-        f"The annotation {RELEASE_ASSIGNMENT} assigns {found.version!r} by FleetRollout {found.rollout!r}, which did "
-        f"not write it: it is not followed. Take it away: `kubectl annotate instance {name} -n {namespace} "
-        f"{RELEASE_ASSIGNMENT}-`"
-    )
-
-
 def _priority(given: object) -> TaskPriority | None:
     return next((item for item in TaskPriority if item.value == given), None)
 
@@ -144,7 +90,7 @@ def lost_assignment(instance: Instance) -> ReleaseAssignment | None:
     known = instance.status.assigned_version
     if known is None or known.change is None:
         return None
-    if verified_assignment(instance) is not None:
+    if recorded_assignment(instance.metadata.annotations or {}) is not None:
         return None
     change = read_change(known.change.model_dump(exclude_defaults=False))
     if change is None or known.spec_version != instance.spec.sourcegraph_version:
@@ -159,7 +105,7 @@ def lost_assignment(instance: Instance) -> ReleaseAssignment | None:
 
 def assignment_in_force(instance: Instance) -> ReleaseAssignment | None:
     """Return the assignment whose version counts; None if there is none, or the spec was changed since."""
-    found = verified_assignment(instance)
+    found = recorded_assignment(instance.metadata.annotations or {})
     if found is None or found.spec_version != instance.spec.sourcegraph_version:
         return None
     return found
@@ -168,14 +114,14 @@ def assignment_in_force(instance: Instance) -> ReleaseAssignment | None:
 def assigned_version(instance: Instance) -> AssignedVersion | None:
     """Return what the status of an instance, as it was read, is to show; None: the spec's version counts.
 
-    Without an annotation that a rollout wrote the version that the status recorded stays, so that a tool that drops foreign
+    Without a readable annotation the version that the status recorded stays, so that a tool that drops foreign
     annotations downgrades nothing.
     """
     found = assignment_in_force(instance)
     if found is not None:
         return found.as_status()
     known = instance.status.assigned_version
-    if known is None or verified_assignment(instance) is not None:
+    if known is None or recorded_assignment(instance.metadata.annotations or {}) is not None:
         return None
     return known if known.spec_version == instance.spec.sourcegraph_version else None
 

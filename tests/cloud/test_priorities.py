@@ -56,7 +56,7 @@ def instance(
             "name": "src-1",
             "namespace": "d",
             "uid": "u",
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment, "d/src-1")},
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
         },
         "spec": {"sourcegraphVersion": OLD} | ({} if own is None else {"priority": own}),
         "status": {"version": deployed},

@@ -13,7 +13,7 @@ from ctrlruntime.rollout import BadWindow, ChangeKind
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.status import Hindrance
-from internal.cloud.release_assignment import verified_assignment, with_assigned_version
+from internal.cloud.release_assignment import recorded_assignment, with_assigned_version
 from internal.cloud.terraform_types import TerraformTypes, UnknownType
 from internal.cloud.version_policy import version_problem
 
@@ -50,7 +50,7 @@ def _describe(error: ValidationError) -> str:
 def _version_problem(instance: Instance, entry: Entry) -> str:
     """Return why the version that counts may not follow the one that runs; a rollback of a rollout may."""
     spec = instance.spec
-    assignment = verified_assignment(entry)
+    assignment = recorded_assignment(entry.annotations)
     back = assignment is not None and assignment.change.kind is ChangeKind.ROLLBACK
     if back and assignment is not None and assignment.version == spec.sourcegraph_version:
         return ""

@@ -30,7 +30,7 @@ from ctrlruntime.rollout import (
 )
 from internal.cloud.labels import FIELD_MANAGER, RELEASE_ASSIGNMENT
 from internal.cloud.planning.instances import InstancePlanner, context_of, planned
-from internal.cloud.release_assignment import ReleaseAssignment, format_assignment, place_of
+from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.rollouts.members import (
     Fleet,
     FleetInstance,
@@ -149,7 +149,7 @@ class RolloutPlanner:
         self, entry: Entry, fact: FleetInstance, record: ReleaseAssignment, reason: str
     ) -> None:
         """Plan the write of an assignment, and what the instance's controller does for it."""
-        changed = _with_annotation(entry, format_assignment(record, place_of(entry)))
+        changed = _with_annotation(entry, format_assignment(record))
         write = planned(Operation.UPDATE, Instance.mapping(), changed, Owner.of(entry), changed)
         change = FieldChange(ASSIGNED, fact.version, record.version)
         grouping = self.instances.grouping

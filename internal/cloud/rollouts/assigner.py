@@ -14,8 +14,7 @@ from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import (
     ReleaseAssignment,
     format_assignment,
-    place_of,
-    verified_assignment,
+    recorded_assignment,
 )
 from internal.cloud.rollouts.reports import ACTION
 
@@ -45,7 +44,7 @@ class Assigner:
 
     async def reprioritize(self, spec: FleetRolloutSpec, found: Entry) -> None:
         """Give an assignment the priority that the rollout has now."""
-        assignment = verified_assignment(found)
+        assignment = recorded_assignment(found.annotations)
         if assignment is not None:
             await self._write(replace(assignment, priority=spec.priority), found)
 
@@ -55,7 +54,7 @@ class Assigner:
         Another manager may have changed it since, and the cache may know: it must not be changed twice.
         """
         fields = {
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment, place_of(found))},
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
             "resourceVersion": found.resource_version,
         }
         try:

@@ -36,7 +36,7 @@ from internal.cloud.release_assignment import (
     assigned_version,
     is_same_assignment,
     is_waiting,
-    verified_assignment,
+    recorded_assignment,
     with_assigned_version,
 )
 from internal.cloud.version_policy import version_problem
@@ -118,7 +118,7 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         health=health,
         health_since=since,
         phase=instance.status.phase,
-        assignment=verified_assignment(entry),
+        assignment=recorded_assignment(entry.annotations),
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
         windows=_windows(entry),

@@ -229,7 +229,7 @@ def test_a_version_that_a_rollout_assigned_counts_in_place_of_the_specs(
         spec_version="5.1.0",
         change=Change(ChangeKind.ROLLOUT, datetime(2026, 3, 1, tzinfo=UTC), "5.1.0"),
     )
-    record = {RELEASE_ASSIGNMENT: format_assignment(assignment, "default/src-1")}
+    record = {RELEASE_ASSIGNMENT: format_assignment(assignment)}
     made = plan([instance("src-1", "internal", annotations=record)], to, {"internal": 100})
     assert [each.reason for each in made.passed] == ([reason] if reason else [])
     assert made.counts.get("internal", (0, 0))[0] == has

@@ -53,7 +53,7 @@ def failed(kind: str = "InstanceKubernetes", inputs: str = "one", generation: in
     manifest = {
         "metadata": {
             "name": "a",
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(given, "/a")},
+            "annotations": {RELEASE_ASSIGNMENT: format_assignment(given)},
         },
         "spec": {"sourcegraphVersion": "5.1.0"},
     }

@@ -38,7 +38,7 @@ def seen(
     """Return an instance with an assignment, and a status that reports on another one perhaps."""
     metadata: dict[str, Any] = {"name": "a", "namespace": "default", "uid": "u", "generation": 1}
     if given is not None:
-        metadata["annotations"] = {RELEASE_ASSIGNMENT: format_assignment(given, "default/a")}
+        metadata["annotations"] = {RELEASE_ASSIGNMENT: format_assignment(given)}
     condition = {
         "type": "Ready",
         "status": "True" if phase == "Ready" else "False",

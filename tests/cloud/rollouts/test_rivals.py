@@ -47,11 +47,9 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
     tmp_path: Path,
 ) -> None:
     change = Change(ChangeKind.ROLLOUT, datetime(2026, 3, 1, tzinfo=UTC), OLD)
-    assigned = ReleaseAssignment(rollout="release", version=NEW, spec_version=OLD, change=change)
-
-    def theirs(name: str) -> str:
-        return format_assignment(assigned, f"{NAMESPACE}/{name}")
-
+    theirs = format_assignment(
+        ReleaseAssignment(rollout="release", version=NEW, spec_version=OLD, change=change)
+    )
     async with Fleet.start(tmp_path, manager=False) as fleet:
         await fleet.create_instances(4)
         await fleet.roll_out(maxConcurrent=4)
@@ -66,8 +64,8 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
             return all(each and each.annotations.get(RELEASE_ASSIGNMENT) for each in found)
 
         async def another_manager_assigns() -> None:
+            patch = {"metadata": {"annotations": {RELEASE_ASSIGNMENT: theirs}}}
             for name in names:
-                patch = {"metadata": {"annotations": {RELEASE_ASSIGNMENT: theirs(name)}}}
                 await fleet.client.patch(Instance, name, patch, namespace=NAMESPACE)
             await eventually(is_seen)
 
@@ -84,4 +82,4 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
             await reconciler.reconcile(Request("release", namespace=NAMESPACE))
         for name in names:
             found = await fleet.client.get(Instance, name, namespace=NAMESPACE)
-            assert (found.metadata.annotations or {})[RELEASE_ASSIGNMENT] == theirs(name)
+            assert (found.metadata.annotations or {})[RELEASE_ASSIGNMENT] == theirs
