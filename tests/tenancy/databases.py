@@ -151,6 +151,10 @@ class MySQLDatabase(ServerDatabase):
         server.execute(f"CREATE DATABASE {self.database} CHARACTER SET utf8mb4")
         self.create_table()
 
+    def connections(self) -> list[str]:
+        """See Database. Outside of the database: a listing that the server has not ended yet is none of them."""
+        return [str(row[0]) for row in self.server.execute(self.listing.format(self.database))]
+
     def execute(self, *statements: str) -> list[Sequence[Any]]:
         """See Database."""
         return [*self.server.execute(*statements, database=self.database)]
