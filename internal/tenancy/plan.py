@@ -154,7 +154,7 @@ def plan(
         leaving.without_template,
         undesired=tuple(
             tenant.name
-            for tenant in existing
+            for tenant in sorted(existing, key=lambda item: item.name)
             if tenant.name not in desired and tenant.uid not in reading.held
         ),
     )

@@ -81,7 +81,7 @@ def test_h_b8_settings_replace_what_they_give_and_nothing_else() -> None:
         ("terraform: 5", "terraform"),
         ("terrafrom: {limit: 5}", "terrafrom: no such task; there are"),
         ("[]", "file"),
-        ("a: [", "it is no YAML"),
+        ("a: [", "it is not YAML"),
     ],
 )
 def test_h_b8_a_wrong_value_is_named_and_nothing_of_the_file_is_used(text: str, place: str) -> None:

@@ -117,7 +117,7 @@ def test_a_workspace_that_cannot_be_one_is_refused_for_that_instance() -> None:
         ),
         ("small: {module: {source: a}, address: tfe}", "small.address"),
         ("[small]", "file"),
-        ("small: {", "no YAML"),
+        ("small: {", "not YAML"),
     ],
 )
 def test_a_file_with_a_wrong_value_is_refused_and_the_place_named(text: str, said: str) -> None:

@@ -63,6 +63,7 @@ from internal.tenancy.graph import MOST_RESOURCES
 from internal.tenancy.rendering import Renderer, limits, templates
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.sources import errors, state_writer
+from internal.tenancy.sources import limits as source_limits
 from manager.cli import main as manager_main
 from tests.docs.blocks import ROOT, table, words
 
@@ -281,7 +282,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    hub_condition, applier, hub, state_writer, write_back,
+    hub_condition, applier, hub, state_writer, write_back, source_limits,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
