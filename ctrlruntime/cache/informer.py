@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.catch_up import BOUND, CatchUp
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
 from ctrlruntime.cache.event_handlers import BREATH, EventHandlers
-from ctrlruntime.cache.events import EventHandler
+from ctrlruntime.cache.events import Event, EventHandler, UpdateEvent
 from ctrlruntime.cache.informer_options import InformerOptions, Transform
 from ctrlruntime.cache.kind_follower import KindFollower
 from ctrlruntime.cache.listwatch import ListWatch
@@ -360,7 +360,7 @@ class Informer:
             self._handlers.emit(event)
             if count % BREATH == 0:
                 await asyncio.sleep(0)
-        self._handlers.emit_all(self._own_changes.relisted())
+        self._handlers.emit_all(self._as_of_now(self._own_changes.relisted()))
         self._touched()
         self._catch_up.listed(scope)
         self._lists += 1
@@ -403,7 +403,16 @@ class Informer:
     def end(self, ticket: PendingWrite) -> None:
         """Report again what the watch brought meanwhile, as far as it was not of this request."""
         self._overlay.end(ticket)
-        self._handlers.emit_all(self._own_changes.end(ticket.key))
+        self._handlers.emit_all(self._as_of_now(self._own_changes.end(ticket.key)))
+
+    def _as_of_now(self, changes: list[UpdateEvent]) -> list[Event]:
+        """Return changes that are reported again with the state that is kept now: handlers must not go back to an older one."""
+        found: list[Event] = []
+        for each in changes:
+            now = self.store.get(each.new.name, namespace=each.new.namespace)
+            if now is not None and now.uid == each.new.uid:
+                found.append(UpdateEvent(each.old, now))
+        return found
 
     def wrote(self, entry: Entry, ticket: PendingWrite | None = None) -> None:
         """Take in an answered write: it is visible from now on. ``ticket``: that of the write, if its key was known before."""

@@ -48,7 +48,7 @@ class OwnChanges:
         versions.add(version(entry))
         self._answered[entry.key] = _Answered(UpdateEvent(old, entry), versions)
 
-    def end(self, key: Key) -> list[Event]:
+    def end(self, key: Key) -> list[UpdateEvent]:
         """Take in that a write has ended. Return the changes that were not its own, nor of another one under way."""
         self._open[key] -= 1
         if self._open[key] > 0:
@@ -73,7 +73,7 @@ class OwnChanges:
             self._presumed.setdefault(entry.key, {})[seen] = known.change
         return event
 
-    def relisted(self) -> list[Event]:
+    def relisted(self) -> list[UpdateEvent]:
         """Take in a list: it hides what own writes went past. Return their changes, to be reported again."""
         found = [each.change for each in self._answered.values()]
         self._answered.clear()
