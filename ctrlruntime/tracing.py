@@ -11,12 +11,13 @@ costs one comparison.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
+
+from ctrlruntime.clock import wall
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span, SpanContext, Tracer, TracerProvider
@@ -74,7 +75,7 @@ class Tracing:
         from opentelemetry import trace
 
         span = trace.get_current_span().get_span_context()
-        return Cause(span, time.time_ns()) if span.is_valid else None
+        return Cause(span, int(wall() * 1e9)) if span.is_valid else None
 
     @contextmanager
     def reconcile(

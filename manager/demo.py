@@ -9,7 +9,6 @@ import signal
 import socket
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import AsyncExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -25,6 +24,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest.process import ChildProcess
 from manager.embedded import EmbeddedCluster
 
@@ -231,7 +231,7 @@ class View:
     manager: ChildProcess
     expected: int
     """Tenants that there will be."""
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=monotonic)
     _converged: bool = False
     _told: str = ""
 
@@ -259,7 +259,7 @@ class View:
         ready = registry.status.ready >= self.expected
         if ready and not self._converged:
             self._converged = True
-            seconds = time.monotonic() - self.started
+            seconds = monotonic() - self.started
             self._print(f"all {self.expected} tenants are ready, {seconds:.0f} s after the start")
         return ready
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import sys
-import time
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +24,7 @@ from apis.tenancy import TenantRegistry
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess
 from manager.demo import (
@@ -202,7 +202,7 @@ class FleetDemo:
     rows: int
     planes: list[DemoPlane] = field(default_factory=list)
     processes: list[ChildProcess] = field(default_factory=list)
-    started: float = field(default_factory=time.monotonic)
+    started: float = field(default_factory=monotonic)
     _shown: dict[str, str] = field(default_factory=dict)
 
     async def show(self, *, exit_when_ready: bool) -> None:
@@ -211,7 +211,7 @@ class FleetDemo:
         while True:
             ready = await self._step()
             if ready and not converged:
-                seconds = time.monotonic() - self.started
+                seconds = monotonic() - self.started
                 self._print("all", f"everything is ready, {seconds:.0f} s after the start")
                 converged = True
             if converged and exit_when_ready:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.api import format_time
 from ctrlruntime.api.scalars import parse_duration, parse_time
 from ctrlruntime.client.client import Client
+from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from manager.cluster_flags import hub_options, talk
@@ -81,7 +82,7 @@ def begin(
     spec: dict[str, Any] = {"reason": reason}
     spec |= {"systems": list(systems)} if systems else {}
     spec |= {"namespaces": list(namespaces)} if namespaces else {}
-    spec |= {"until": format_time(_end(end, datetime.now(UTC)))} if end else {}
+    spec |= {"until": format_time(_end(end, utc_now()))} if end else {}
     gvk = ChangeFreeze.gvk()
     head = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}}
     talk(kubeconfig, context, lambda client: client.create({**head, "spec": spec}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -14,6 +13,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import APIError, Conflict, NoKindMatch, NotFound
+from ctrlruntime.clock import wall
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
@@ -99,7 +99,7 @@ async def find_former(client: Client, name: str | None) -> FormerOperator | None
 
 async def require_stopped(client: Client, former: FormerOperator) -> None:
     """Raise StillRunning if a Lease of the former operator is renewed."""
-    held = await find_held(client, former.lease, now=time.time())
+    held = await find_held(client, former.lease, now=wall())
     if held is not None:
         raise StillRunning(
             f"{former.name} is running: {held.holder} renews the Lease {former.lease}. "

@@ -1,6 +1,5 @@
 """`manager instance`: what operators do to instances, and to many of them at once."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -9,6 +8,7 @@ import click
 
 from apis.cloud import Instance, Phase
 from ctrlruntime.client.client import Client
+from ctrlruntime.clock import wall
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
 from internal.cloud.bulk import (
     MONTHLY,
@@ -92,7 +92,7 @@ for word, annotations, given, told, explained in (
 @cluster_options
 def retry(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
     """Ask for another attempt at whatever failed."""
-    patch = {"metadata": {"annotations": {RETRY: str(time.time_ns() // 1000)}}}
+    patch = {"metadata": {"annotations": {RETRY: str(int(wall() * 1e6))}}}
     talk(
         kubeconfig, context, lambda client: client.patch(Instance, name, patch, namespace=namespace)
     )
@@ -158,7 +158,7 @@ def reconcile(
 
     Upgrades run once and are left out. A run under way is awaited first; a paused instance waits.
     """
-    value = str(time.time_ns() // 1000)
+    value = str(int(wall() * 1e6))
     found = talk(
         kubeconfig,
         context,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from contextlib import aclosing
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from typing import Final
 import click
 
 from ctrlruntime.client.client import Client
+from ctrlruntime.clock import monotonic
 from internal.cloud.run_logs import LogElsewhere, NoLog, find_run, log_lines
 from internal.cloud.runs.cloudrun import (
     LOGGING_URL,
@@ -30,7 +30,7 @@ def _token() -> TokenSource:
     """Return the token of the variable, or else that of the machine's account."""
     given = os.environ.get(TOKEN, "")
     if not given:
-        return metadata_token(time.monotonic)
+        return metadata_token(monotonic)
 
     async def token() -> str:
         return given

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ import click
 from apis.cloud import FleetRollout, RolloutAction
 from apis.tenancy import RolloutStatus, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
+from ctrlruntime.clock import utc_now
 from internal.tenancy.labels import RESUMED_AT, TEMPLATE
 from internal.tenancy.naming import label_value
 from internal.tenancy.template_revisions import CONTROLLER_REVISION, recorded_lists
@@ -153,7 +153,7 @@ def pause(name: str, kubeconfig: Path | None, context: str | None, namespace: st
 def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: str) -> None:
     """Continue a rollout that is paused, halted, aborted or rolled back: what failed until now does not count."""
     patch = {
-        "metadata": {"annotations": {RESUMED_AT: datetime.now(UTC).isoformat()}},
+        "metadata": {"annotations": {RESUMED_AT: utc_now().isoformat()}},
         "spec": {"rollout": {"pause": False}},
     }
     _patch_rollout(kubeconfig, context, name, namespace, patch, resumed())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import click
@@ -12,6 +11,7 @@ from apis.tenancy import TenantTemplate
 from ctrlruntime.api import Resource
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from ctrlruntime.clock import utc_now
 from internal.cloud.labels import APPROVED_WAVES, RESUMED_AT
 from internal.cloud.rollouts.strategy import approval_digest, approve_wave
 from manager.tables import Column
@@ -127,7 +127,7 @@ async def patch_fleet(client: Client, rollout: FleetRollout, patch: dict[str, An
 def resumed() -> dict[str, Any]:
     """Return the patch that continues a FleetRollout; what failed until now does not count."""
     return {
-        "metadata": {"annotations": {RESUMED_AT: datetime.now(UTC).isoformat()}},
+        "metadata": {"annotations": {RESUMED_AT: utc_now().isoformat()}},
         "spec": {"pause": False, "action": RolloutAction.ROLL_OUT.value},
     }
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
 
 import click
 from structlog.typing import FilteringBoundLogger
+
+from ctrlruntime.clock import monotonic
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
@@ -60,7 +61,7 @@ async def exported_traces(
     if not exports_traces(environment):
         yield None
         return
-    handler = _ExportErrors(logger, time.monotonic)
+    handler = _ExportErrors(logger, monotonic)
     sdk = logging.getLogger("opentelemetry")
     sdk.addHandler(handler)
     sdk.propagate = False

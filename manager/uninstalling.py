@@ -1,7 +1,6 @@
 """The steps of an uninstallation. Each can be repeated: an interrupted one is finished by running it again."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -10,6 +9,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.clock import monotonic, wall
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from manager.crd_guard import is_denied_by_guard, remove_guard
@@ -63,9 +63,9 @@ async def stop_manager(client: Client, report: Report, timeout: float) -> None:
         metadata = each["metadata"]
         await _remove(client, DEPLOYMENT, metadata)
         report(f"deleted Deployment {metadata['namespace']}/{metadata['name']}")
-    end = time.monotonic() + timeout
+    end = monotonic() + timeout
     while running := await _running(client):
-        if time.monotonic() > end:
+        if monotonic() > end:
             raise UninstallError(
                 f"a manager is still running ({running}); stop it and run this again"
             )
@@ -76,7 +76,7 @@ async def _running(client: Client) -> str:
     """Name what shows that a manager works: its Pod, or a Lease that is renewed. Empty if nothing."""
     for pod in await client.list(POD, labels=MANAGER, metadata_only=True):
         return f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    held = await find_held(client, LEADER_ELECTION_ID, now=time.time())
+    held = await find_held(client, LEADER_ELECTION_ID, now=wall())
     return "" if held is None else f"Lease of {held.holder}"
 
 
@@ -108,7 +108,7 @@ async def release_custom_resources(client: Client) -> None:
 
 async def delete_definitions(client: Client, report: Report, timeout: float) -> None:
     """Delete our CRDs and what is left of their objects. Raises UninstallError if one stays."""
-    end = time.monotonic() + timeout
+    end = monotonic() + timeout
     if await remove_guard(client):
         report("deleted the guard of the CRDs (config/guard)")
     for kind in KINDS:
@@ -117,7 +117,7 @@ async def delete_definitions(client: Client, report: Report, timeout: float) -> 
             await _delete_definition(client, name, end)
             while True:
                 await client.get(CRD, name, metadata_only=True)
-                if time.monotonic() > end:
+                if monotonic() > end:
                     raise UninstallError(f"the CRD {name} is still being deleted; run this again")
                 await asyncio.sleep(POLL / 5)
         except NotFound:
@@ -131,14 +131,14 @@ async def _delete_definition(client: Client, name: str, end: float) -> None:
             await _remove(client, CRD, {"name": name})
             return
         except Forbidden as error:
-            if not is_denied_by_guard(error) or time.monotonic() > end:
+            if not is_denied_by_guard(error) or monotonic() > end:
                 raise
         await asyncio.sleep(POLL / 5)
 
 
 async def remove_custom_resources(client: Client, report: Report, timeout: float) -> None:
     """Delete all custom resources, and wait until the manager has removed what they own."""
-    end = time.monotonic() + timeout
+    end = monotonic() + timeout
     before = -1
     while found := await custom_resources(client):
         # What is owned goes with its owner; what is left without one, by itself.
@@ -149,7 +149,7 @@ async def remove_custom_resources(client: Client, report: Report, timeout: float
         if len(found) != before:
             report(f"{len(found)} objects of our kinds are left")
             before = len(found)
-        if time.monotonic() > end:
+        if monotonic() > end:
             shown = ", ".join(each.label for each in found[:5])
             raise UninstallError(
                 f"still there: {shown}; their conditions say why (is a manager running?). Run this "

@@ -1,11 +1,11 @@
 """Options of a cache."""
 
-import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.informer import InformerOptions
+from ctrlruntime.clock import wall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,5 +32,5 @@ class CacheOptions:
     live_kinds: Collection[GroupVersionKind] = ()
     """Kinds that the cached client always reads from the server."""
     informers: InformerOptions = field(default_factory=InformerOptions)
-    clock: Callable[[], float] = time.time
+    clock: Callable[[], float] = wall
     """For ``missing()``: seconds since the epoch."""

@@ -1,8 +1,6 @@
 """Keeps a sink in step with a server: list, then watch, for ever, whatever goes wrong."""
 
 import asyncio
-import random
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -33,6 +31,7 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.client.reads import list_items
 from ctrlruntime.client.transport import list_meta
+from ctrlruntime.clock import draw, monotonic
 from ctrlruntime.intake.limits import Malformed
 from ctrlruntime.intake.shallow import split_members
 
@@ -69,8 +68,8 @@ class ReflectorOptions:
     backoff: BackoffOptions = field(default_factory=BackoffOptions)
     short_watch: float = 1.0
     """A watch that ends sooner and without events counts as a failure."""
-    clock: Callable[[], float] = time.monotonic
-    random: Callable[[], float] = random.random
+    clock: Callable[[], float] = monotonic
+    random: Callable[[], float] = draw
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
 
 

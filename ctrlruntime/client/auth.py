@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import os
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,7 +13,7 @@ import orjson
 
 from ctrlruntime.client.certificates import CertificateFiles
 from ctrlruntime.client.certificates import ClientCertificate as ClientCertificate
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.processes import end_process
 
 REREAD_SECONDS = 60.0
@@ -96,7 +95,7 @@ class FileAuth(_Certified):
         path: Path,
         *,
         certificate: ClientCertificate | CertificateFiles | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._path = path
         self._clock = clock
@@ -295,7 +294,7 @@ class CallbackAuth(_Certified):
         token: Callable[[], Awaitable[str]],
         *,
         certificate: ClientCertificate | CertificateFiles | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._token = token
         self._clock = clock

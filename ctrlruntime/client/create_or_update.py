@@ -1,7 +1,6 @@
 """Creating or changing an object to fit, with no request when it fits already; retries on conflict."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,6 +13,7 @@ from ctrlruntime.api.resource import KindRef, Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.patches import difference
+from ctrlruntime.clock import draw
 
 Obj = TypeVar("Obj", bound=Resource[Any, Any] | Manifest)
 T = TypeVar("T")
@@ -147,6 +147,6 @@ async def retry_on_conflict(
         except Conflict as error:
             if error.is_field_conflict:
                 raise
-        await sleep(delay * (1.0 + retry.jitter * random.random()))  # noqa: S311
+        await sleep(delay * (1.0 + retry.jitter * draw()))
         delay *= retry.factor
     return await attempt()

@@ -1,7 +1,6 @@
 """Small patches of one object: its status, its finalizers, its annotations."""
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol, Self
@@ -14,6 +13,7 @@ from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.patches import PatchType, add_zeros, difference
 from ctrlruntime.client.reads import Reader
+from ctrlruntime.clock import draw_between
 
 FIRST_PAUSE: Final = 0.02
 """Seconds; the longest pause before the second attempt is twice as long, and it doubles with each."""
@@ -114,7 +114,7 @@ class ObjectPatcher:
         async with self.locks.of((mapping, namespace, name)):
             for attempt in range(reread):
                 if attempt:
-                    await self.sleep(random.uniform(0.0, FIRST_PAUSE * 2**attempt))  # noqa: S311
+                    await self.sleep(draw_between(0.0, FIRST_PAUSE * 2**attempt))
                 try:
                     return await self._attempt(mapping, name, change, namespace, uid)
                 except NotFound:

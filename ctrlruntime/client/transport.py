@@ -4,7 +4,6 @@ Three shapes of call are all a controller needs: a request, a list in pages, a w
 """
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -43,6 +42,7 @@ from ctrlruntime.client.request_head import RequestHead
 from ctrlruntime.client.request_slots import RequestSlots
 from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
+from ctrlruntime.clock import perf
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.intake.shallow import split_members_or_fail
 
@@ -266,7 +266,7 @@ class Transport:
         auth = await self.config.auth.headers()
         head = self._request_head(auth)
         data = head.encode("GET", self._target(path, params), headers, None, JSON)
-        started = time.perf_counter()
+        started = perf()
         received = 0
         code = _NO_ANSWER
         line_size = self.limits.line_size(self)
@@ -298,9 +298,7 @@ class Transport:
             raise TransportError(f"watch of {path}: {_words(error)}") from error
         finally:
             line_size.close()
-            self._observer.requested(
-                "GET", self._host, code, time.perf_counter() - started, 0, received
-            )
+            self._observer.requested("GET", self._host, code, perf() - started, 0, received)
 
     # -- one attempt -----------------------------------------------------------------------
 
@@ -310,7 +308,7 @@ class Transport:
         self.sent += 1
         if not self._slots.take():
             await self._slots.wait()
-        started = time.perf_counter()
+        started = perf()
         code, received = _NO_ANSWER, 0
         try:
             try:
@@ -322,7 +320,7 @@ class Transport:
             return answer
         finally:
             self._slots.release()
-            seconds = time.perf_counter() - started
+            seconds = perf() - started
             self._observer.requested(method, self._host, code, seconds, size, received)
 
     async def _exchanged(

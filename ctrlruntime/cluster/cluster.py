@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -19,6 +18,7 @@ from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.metrics import RequestObserver
 from ctrlruntime.client.options import ClientOptions
+from ctrlruntime.clock import monotonic
 from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.events.recorder import EventMetrics, EventRecorder
 from ctrlruntime.queue.limiters import Bucket
@@ -187,5 +187,5 @@ def _request_delay(options: ClientOptions) -> Callable[[], float] | None:
     """Return how long the next request waits, by one limit for all clients; None without a limit."""
     if options.qps is None:
         return None
-    bucket = Bucket(options.qps, options.burst, time.monotonic)
+    bucket = Bucket(options.qps, options.burst, monotonic)
     return lambda: bucket.when(None)

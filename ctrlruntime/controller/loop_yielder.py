@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
+
+from ctrlruntime.clock import monotonic
 
 
 class LoopYielder:
@@ -23,17 +24,17 @@ class LoopYielder:
         """Begin the slice of this turn, if it has not begun: before work that may take long."""
         if not self._measuring:
             self._measuring = True
-            self._ends = time.monotonic() + self._slice
+            self._ends = monotonic() + self._slice
             asyncio.get_running_loop().call_soon(self._end_turn)
 
     @property
     def used_up(self) -> bool:
         """Whether the slice of this turn is used up, so that it is time for `maybe_yield`."""
-        return self._measuring and time.monotonic() >= self._ends
+        return self._measuring and monotonic() >= self._ends
 
     async def maybe_yield(self) -> None:
         """Yield to the loop if the slice is used up, or has not begun; what follows is measured from here."""
-        if self._measuring and time.monotonic() < self._ends:
+        if self._measuring and monotonic() < self._ends:
             return
         await asyncio.sleep(0)
         await self.wait_turn()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import inspect
 import math
-import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 from typing_extensions import TypeVar
 
+from ctrlruntime.clock import new_uid
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Request, RequestT
 
@@ -161,7 +161,7 @@ class ReconcileContext:
     def reconcile_id(self) -> str:
         """Unique per run (UUID 4); also in every log line and span of the run. Made when first read."""
         if not self._reconcile_id:
-            object.__setattr__(self, "_reconcile_id", str(uuid.uuid4()))
+            object.__setattr__(self, "_reconcile_id", new_uid())
         return self._reconcile_id
 
     @property

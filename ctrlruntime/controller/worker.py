@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.clock import perf
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.options import Settings
 from ctrlruntime.controller.reconcile import (
@@ -93,7 +93,7 @@ class Worker:
         run = self._begin(item)
         token = _current.set(run)
         self._metrics.active(+1)
-        started = time.perf_counter()
+        started = perf()
         outcome: Outcome = "error"
         try:
             if self._tracing.enabled:
@@ -102,7 +102,7 @@ class Worker:
                 outcome = self._settled(item, run, await self._call(run, None))
         finally:
             self._metrics.active(-1)
-            self._metrics.reconciled(outcome, time.perf_counter() - started)
+            self._metrics.reconciled(outcome, perf() - started)
             _current.reset(token)
 
     async def _traced(self, item: Item[Any], run: ReconcileContext) -> Outcome:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from typing import Any, Protocol
@@ -31,6 +30,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.clock import random_hex
 from ctrlruntime.envtest.crds import CRDSource, install_crds
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.proxy import Proxy
@@ -66,7 +66,7 @@ async def envtest_client(envtest: Environment) -> AsyncIterator[Client]:
 @pytest_asyncio.fixture
 async def namespace(envtest_client: Client) -> AsyncIterator[str]:
     """Yield a namespace that is deleted after the test."""
-    name = f"test-{secrets.token_hex(4)}"
+    name = f"test-{random_hex(4)}"
     await envtest_client.create(
         {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
     )

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import base64
 import csv
-import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from ctrlruntime.client.auth import ClientCertificate, StaticAuth
+from ctrlruntime.clock import random_hex
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +18,7 @@ class User:
     """A user known by a bearer token; group `system:masters` may do everything."""
 
     name: str
-    token: str = field(default_factory=lambda: secrets.token_hex(16), repr=False)
+    token: str = field(default_factory=lambda: random_hex(16), repr=False)
     uid: str = ""
     groups: tuple[str, ...] = ()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import socket
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -19,7 +18,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
 from ctrlruntime.client.patches import PatchType
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import draw_between, utc_now
 from ctrlruntime.events.correlator import Correlator, EventOptions, Occurrence, Series
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, Request
 
@@ -224,7 +223,7 @@ class EventRecorder:
         if tries >= self.options.tries:
             self._give_up(request, "gave_up", error)
             return
-        delay = self.options.retry_delay * random.uniform(1.0, 1.25)  # noqa: S311
+        delay = self.options.retry_delay * draw_between(1.0, 1.25)
         self._queue.add(request, after=delay)
 
     def _give_up(self, request: Request, reason: DropReason, error: Exception) -> None:

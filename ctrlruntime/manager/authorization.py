@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.clock import monotonic
 from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
 from ctrlruntime.queue.limiters import Bucket
 
@@ -98,7 +98,7 @@ class AccessReviews:
     """
 
     def __init__(
-        self, connect: Callable[[], Client], clock: Callable[[], float] = time.monotonic
+        self, connect: Callable[[], Client], clock: Callable[[], float] = monotonic
     ) -> None:
         self._connect = connect
         self._client: Client | None = None
@@ -168,7 +168,7 @@ class RequestFilter:
         self,
         connect: Callable[[], Client],
         logger: FilteringBoundLogger,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._reviews = AccessReviews(connect, clock)
         self._logger = logger

@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-import random
 import socket
-import uuid
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -22,7 +20,7 @@ from typing import NamedTuple, Protocol
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.errors import Conflict
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import draw, new_uid, utc_now
 from ctrlruntime.manager.lease import LeaderLock, LeaderRecord, ServerRestored
 
 JITTER = 1.2
@@ -101,7 +99,7 @@ class ElectionMetrics(Protocol):
 
 def default_identity() -> str:
     """``<hostname>_<uuid>``."""
-    return f"{socket.gethostname()}_{uuid.uuid4()}"
+    return f"{socket.gethostname()}_{new_uid()}"
 
 
 class LeaderElector:
@@ -119,7 +117,7 @@ class LeaderElector:
         changes: Changes | None = None,
         clock: Callable[[], float] | None = None,
         now: Callable[[], datetime] = utc_now,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = draw,
     ) -> None:
         if not identity:
             raise ValueError("a candidate needs an identity")

@@ -8,7 +8,6 @@ a loss: see :meth:`Leadership.fence`.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -17,22 +16,13 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.cross_loop_auth import shared
+from ctrlruntime.clock import boottime
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, Term, default_identity
 from ctrlruntime.manager.lease import LeaseLock
 from ctrlruntime.manager.loopthread import LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
-
-
-def boottime() -> float:
-    """Seconds that never jump, and pass while the machine sleeps too, where the system can tell.
-
-    The loop's own clock will not do: it stands still during a turn.
-    """
-    if hasattr(time, "CLOCK_BOOTTIME"):
-        return time.clock_gettime(time.CLOCK_BOOTTIME)
-    return time.monotonic()
 
 
 class LeaderElectionLost(RuntimeError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from ctrlruntime.api.scalars import format_micro_time, parse_time
 from ctrlruntime.cache.versions import number
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
+from ctrlruntime.clock import draw_between
 
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 WATCH_SECONDS = 300.0
@@ -109,7 +109,7 @@ class LeaseLock:
             LEASE,
             self.namespace,
             fields={"metadata.name": self.name},
-            timeout=WATCH_SECONDS * random.uniform(1.0, 2.0),  # noqa: S311 - not all at once
+            timeout=WATCH_SECONDS * draw_between(1.0, 2.0),  # not all at once
         )
         async with aclosing(events):
             async for kind, lease in events:

@@ -8,7 +8,7 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.clock import utc_now
 from ctrlruntime.manager.authorization import RequestFilter
 from ctrlruntime.manager.http import HTTPServer
 from ctrlruntime.manager.http_routes import Routes
@@ -70,7 +71,7 @@ def serving_tls(
         return tls, CertWatcher(folder, tls, certificates, logger, *names)
     from ctrlruntime.pki import pem, self_signed
 
-    pair = self_signed(["localhost", "127.0.0.1"], datetime.now(UTC), SELF_SIGNED)
+    pair = self_signed(["localhost", "127.0.0.1"], utc_now(), SELF_SIGNED)
     tls.load(pem(pair.certificate), pair.key_pem)
     return tls, None
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 import gc
 import resource
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
+
+from ctrlruntime.clock import monotonic, perf
 
 
 class LoopWatchdog:
@@ -82,7 +83,7 @@ class GCTuner:
         options: GCOptions,
         report: Callable[[str, float], None],
         *,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
         memory: Callable[[], int] = resident,
     ) -> None:
         """``clock`` returns seconds, ``memory`` the bytes of this process."""
@@ -148,6 +149,6 @@ class GCTuner:
 
     def _time(self, phase: str, info: dict[str, Any]) -> None:
         if phase == "start":
-            self._began = time.perf_counter()
+            self._began = perf()
         else:
-            self._report(str(info.get("generation", "")), time.perf_counter() - self._began)
+            self._report(str(info.get("generation", "")), perf() - self._began)

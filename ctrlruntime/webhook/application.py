@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -20,6 +19,7 @@ from ctrlruntime.client.errors import (
     InternalError,
     Timeout,
 )
+from ctrlruntime.clock import perf
 from ctrlruntime.webhook.admission import (
     AdmissionRequest,
     AdmissionResponse,
@@ -157,12 +157,12 @@ class Application:
     ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def serve(request: web.Request) -> web.StreamResponse:
             self.metrics.began(path)
-            began, code = time.perf_counter(), 500
+            began, code = perf(), 500
             try:
                 code, body = await self._within(request, path, answer)
                 return web.Response(status=code, body=body, content_type=JSON)
             finally:
-                self.metrics.ended(path, code, time.perf_counter() - began)
+                self.metrics.ended(path, code, perf() - began)
 
         return serve
 

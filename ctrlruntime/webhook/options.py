@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 
-from ctrlruntime.webhook.rotation_options import RotationOptions, utc_now
+from ctrlruntime.clock import utc_now
+from ctrlruntime.webhook.rotation_options import RotationOptions
 
 __all__ = ["WebhookOptions"]
 

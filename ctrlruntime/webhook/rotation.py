@@ -21,13 +21,14 @@ from ctrlruntime.client.errors import (
     NotFound,
     TransportError,
 )
+from ctrlruntime.clock import utc_now
 from ctrlruntime.webhook.certificates import (
     CertificateSet,
     UnusableSecret,
     due,
     following,
 )
-from ctrlruntime.webhook.rotation_options import RotationOptions, utc_now
+from ctrlruntime.webhook.rotation_options import RotationOptions
 
 __all__ = ["SECRET", "CertRotator"]
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-
-__all__ = ["RotationOptions", "utc_now"]
+from datetime import timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,8 +28,3 @@ class RotationOptions:
             raise ValueError("serving_lifetime is at most authority_renewal: none is cut short")
         if not timedelta(0) <= self.overlap < self.authority_renewal:
             raise ValueError("overlap is shorter than authority_renewal: who is trusted is valid")
-
-
-def utc_now() -> datetime:
-    """Return the moment, in UTC."""
-    return datetime.now(UTC)

@@ -1,7 +1,7 @@
 """Kubebuilder's CronJob tutorial: Jobs on a schedule, of which some may run at once and a few are kept."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Annotated, Any
 
@@ -33,6 +33,7 @@ from ctrlruntime import (
     run,
     set_condition,
 )
+from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Cause
 
 JOB = BUILTIN[GroupVersionKind("batch", "v1", "Job")]
@@ -151,7 +152,7 @@ def report(
     set_condition(cron.status.conditions, condition, now)
 
 
-def setup(manager: Manager, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+def setup(manager: Manager, now: Callable[[], datetime] = utc_now) -> None:
     """Add the controller."""
     control = Control(manager.cache, field_manager="cronjob")
 

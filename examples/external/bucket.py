@@ -1,7 +1,6 @@
 """Buckets of a storage service outside of the cluster: made, kept as wanted, and removed before their object goes."""
 
 import os
-from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import aiohttp
@@ -24,6 +23,7 @@ from ctrlruntime import (
     run,
     set_condition,
 )
+from ctrlruntime.clock import utc_now
 from ctrlruntime.controller import Finalizers
 
 FINALIZER = "storage.example.com/bucket"
@@ -131,7 +131,7 @@ def setup(manager: Manager, service: Service) -> None:
 
     def report(bucket: Bucket, status: ConditionStatus, reason: str, message: str) -> None:
         condition = Condition(type="Ready", status=status, reason=reason, message=message)
-        set_condition(bucket.status.conditions, condition, datetime.now(UTC))
+        set_condition(bucket.status.conditions, condition, utc_now())
 
     Builder(manager).for_(Bucket).build(reconcile)
 

@@ -4,7 +4,6 @@ There it is a handler for creation, one for updates with a diff of the labels, a
 says what there should be; who changed or deleted what, and whether the program ran then, makes no difference.
 """
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from pydantic import Field
@@ -28,6 +27,7 @@ from ctrlruntime import (
     run,
     set_condition,
 )
+from ctrlruntime.clock import utc_now
 
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 
@@ -83,7 +83,7 @@ def setup(manager: Manager) -> None:
             reason="Conflict" if outcome.conflict else "Claimed",
             message=outcome.conflict,
         )
-        set_condition(evc.status.conditions, condition, datetime.now(UTC))
+        set_condition(evc.status.conditions, condition, utc_now())
         if patch := merge_patch(old, evc):
             await manager.client.patch_status(
                 EphemeralVolumeClaim, meta.name or "", patch, namespace=meta.namespace

@@ -1,6 +1,5 @@
 """An operator whose kind has defaults, checks, and two versions: a ConfigMap for each guest book."""
 
-from datetime import UTC, datetime
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
@@ -29,6 +28,7 @@ from ctrlruntime import (
     set_condition,
     validates,
 )
+from ctrlruntime.clock import utc_now
 from ctrlruntime.webhook import Review
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
@@ -137,7 +137,7 @@ def setup(manager: Manager) -> None:
             reason="Conflict" if outcome.conflict else "Printed",
             message=outcome.conflict,
         )
-        set_condition(book.status.conditions, condition, datetime.now(UTC))
+        set_condition(book.status.conditions, condition, utc_now())
         if patch := merge_patch(old, book):
             await manager.client.patch_status(
                 GuestBook, meta.name or "", patch, namespace=meta.namespace

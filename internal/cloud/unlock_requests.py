@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ctrlruntime.clock import wall
 from internal.cloud.labels import RETRY, UNLOCK
 from internal.cloud.subresource_requests import annotate, subresources_of
 from internal.cloud.taskdriver.record import is_live
@@ -46,7 +46,7 @@ async def unlock_state(client: Client, instance: str, *, namespace: str) -> list
         if refusal:
             raise NotUnlocked(refusal)
         lock = status.state_lock
-        annotations = {UNLOCK: lock.id, RETRY: f"unlock-{time.time_ns() // 1000}"}
+        annotations = {UNLOCK: lock.id, RETRY: f"unlock-{int(wall() * 1e6)}"}
         if await annotate(client, subresource, found, annotations):
             kind = subresource.kind.__name__
             done.append(Unlocked(kind, found.metadata.name, lock.id, lock.run_id))

@@ -1,8 +1,10 @@
 """The time that schedules go by."""
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Protocol
+
+from ctrlruntime.clock import utc_now
 
 
 class Clock(Protocol):
@@ -20,7 +22,7 @@ class SystemClock:
 
     def now(self) -> datetime:
         """Return the moment, in UTC."""
-        return datetime.now(UTC)
+        return utc_now()
 
     def subscribe(self, jumped: Callable[[], None]) -> None:
         """Do nothing: this clock does not jump."""

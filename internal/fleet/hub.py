@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -20,6 +19,7 @@ from ctrlruntime.client.errors import (
     ServiceUnavailable,
     TransportError,
 )
+from ctrlruntime.clock import monotonic
 
 GRACE: Final = 10.0
 """Seconds without an answer after which the hub counts as unreachable."""
@@ -101,7 +101,7 @@ class HubMonitor:
         *,
         grace: float = GRACE,
         period: float = PROBE_PERIOD,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """`grace`: seconds without an answer after which the hub is unreachable; `period`: between probes."""
         self._grace = grace

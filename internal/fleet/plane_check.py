@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -14,6 +13,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError, Unauthorized
+from ctrlruntime.clock import wall
 from internal.fleet.targets import Outcome, TargetError
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
@@ -91,7 +91,7 @@ async def _check_crd(client: Client, expected: Manifest) -> None:
 
 async def _check_writes(client: Client) -> None:
     """Write to the Lease, if there is one: an annotation, which election does not read."""
-    annotations = {CHECKED: str(int(time.time()))}
+    annotations = {CHECKED: str(int(wall()))}
     patch = {"metadata": {"annotations": annotations}}
     try:
         await client.patch(LEASES, LEASE, patch, namespace=PLANE_NAMESPACE)

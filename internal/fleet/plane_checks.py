@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Final
 
 from apis.fleet import Reason
 from ctrlruntime.client.config import Config
+from ctrlruntime.clock import monotonic
 from internal.fleet.plane_access import PlaneAccess
 from internal.fleet.plane_check import FAILURES, outcome_of
 from internal.fleet.targets import Outcome, TargetError
@@ -63,7 +63,7 @@ class PlaneChecks:
     check: Check
     done: Done
     times: CheckTimes = field(default_factory=CheckTimes)
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     _planes: dict[str, _Plane] = field(default_factory=dict)
 
     def result(self, name: str, access: PlaneAccess) -> CheckResult | None:

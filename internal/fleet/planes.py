@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -12,6 +11,7 @@ from apis.fleet.labels import LEASE, PLANE_NAMESPACE
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.client.config import Config
+from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import ClusterOptions, Engager
 from ctrlruntime.controller.predicates import entry_of
 from internal.fleet.plane_check import IDENTITY, LEASES, NAMESPACE
@@ -64,7 +64,7 @@ class Planes:
     changed: Changed
     options: ClusterOptions = field(default_factory=ClusterOptions)
     unrenewed: float = UNRENEWED
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     _planes: dict[str, Plane] = field(default_factory=dict)
 
     def find(self, name: str) -> Plane | None:

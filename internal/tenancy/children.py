@@ -1,7 +1,6 @@
 """The kinds that templates name are known only at run time: watched while in use."""
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping
 from contextlib import suppress
@@ -13,6 +12,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.informer import Informer, Registration
 from ctrlruntime.client.errors import Forbidden, NoKindMatch
+from ctrlruntime.clock import monotonic
 from ctrlruntime.resources import OWNER
 from ctrlruntime.resources.readiness import EXISTENCE
 from internal.tenancy.missing_permissions import Grant, missing
@@ -65,7 +65,7 @@ class ChildKinds:
     namespaces: tuple[str, ...] | None = None
     discover: Callable[[GroupVersionKind], Awaitable[RESTMapping]] | None = None
     """Like `resolve`, but never from memory: a kind that is installed again may have another plural."""
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = monotonic
     first_timeout: float | None = None
     """Seconds that a pass waits for the first list of a kind; None: FIRST_TIMEOUT."""
     _discovery_changed: float = float("-inf")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -13,6 +12,7 @@ from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
+from ctrlruntime.clock import new_uid
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Desired, Owner, Ownership, Reason
 from ctrlruntime.resources.change_plan import (
@@ -410,7 +410,7 @@ def _owner(before: Entry | None, desired: Desired) -> Owner:
         gvk=Tenant.gvk(),
         namespace=desired.namespace,
         name=desired.name,
-        uid=str(uuid.uuid4()),
+        uid=new_uid(),
     )
 
 

@@ -7,7 +7,6 @@ database's user, would not know the new ones. Where the Secret is lost, the tena
 from __future__ import annotations
 
 import base64
-import secrets
 import string
 from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, NotFound
 from ctrlruntime.client.reads import Reader
+from ctrlruntime.clock import random_choice
 from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR, VALUES
 from internal.tenancy.outcome import refusal
 from internal.tenancy.values import SECRET, generated_name
@@ -37,7 +37,7 @@ _CHARACTERS: Final = {
 def draw(value: GeneratedValue) -> str:
     """Return a random value."""
     characters = _CHARACTERS[value.characters]
-    return "".join(secrets.choice(characters) for _ in range(value.length))
+    return "".join(random_choice(characters) for _ in range(value.length))
 
 
 @dataclass(slots=True)

@@ -7,6 +7,8 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ctrlruntime.clock import monotonic
+
 if TYPE_CHECKING:
     from ctrlruntime.manager import Manager
     from internal.cloud.cloud_run_tails import CloudRunPlace
@@ -83,9 +85,7 @@ def is_loopback(host: str) -> bool:
 
 def cloud_run_place(project: str, location: str) -> CloudRunPlace:
     """Return where runs of Cloud Run are, whose logs are read as the account of this machine."""
-    import time  # what only a console beside Cloud Run needs
-
     from internal.cloud.cloud_run_tails import CloudRunPlace
     from internal.cloud.runs.cloudrun import metadata_token
 
-    return CloudRunPlace(project=project, location=location, token=metadata_token(time.monotonic))
+    return CloudRunPlace(project=project, location=location, token=metadata_token(monotonic))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from typing import Any
 
@@ -10,6 +9,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer
+from ctrlruntime.clock import monotonic
 from ctrlruntime.manager import Manager
 from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.run_tails import RunTails
@@ -31,7 +31,7 @@ class ConsoleState:
         cloud = None if options.cloud_run is None else CloudRunTails(options.cloud_run)
         self.run_tails = RunTails(manager.cluster.connect, options.runs_folder, cloud)
         self.estimates = Estimates()
-        self.clock = time.monotonic
+        self.clock = monotonic
         informers = [
             found for kind in KINDS if (found := _informer_of(manager.cache, kind)) is not None
         ]

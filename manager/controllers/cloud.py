@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,7 +13,7 @@ from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
@@ -170,7 +169,7 @@ def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceRecon
     manager, store = parts.manager, parts.store_of(Instance)
     control = _control_of(parts, Instance)
     walk = Walk(parts.subresources, Children(manager.cache, manager.client, control), parts.types)
-    debounce = Debounce(time.monotonic, STATUS_DEBOUNCE)
+    debounce = Debounce(monotonic, STATUS_DEBOUNCE)
     writer = InstanceWriter(parts.patcher, manager.recorder, debounce, utc_now)
     return InstanceReconciler(
         instances=store,

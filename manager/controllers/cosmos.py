@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection
 from dataclasses import dataclass
 from functools import partial
@@ -14,6 +13,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.store import Store
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
@@ -24,7 +24,6 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.rollout import ChangeHolds
-from internal.cosmos.cache.cosmos_cache import wall_clock
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
@@ -150,7 +149,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     """Return the controller of sets of nodes. `observations`: what the nodes said, from memory."""
     manager, options = parts.manager, parts.options
     wakeups = RequestSource("what nodes say")
-    memory = NodeSetMemory(Crossings(time.monotonic, options.times.upgrade))
+    memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)
     holds = add_change_freezes(manager, FrozenSystem.COSMOS).holder(
@@ -289,8 +288,8 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         peers=PeerCollector(services),
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
         access=[PlainControl(each, objects(each.mapping)) for each in access],
-        pods=PodControl(pods, workload, observations, wall_clock, checks_versions=not where.is_hub),
-        additional_pods=AdditionalPodControl(pods, workload, wall_clock),
+        pods=PodControl(pods, workload, observations, utc_now, checks_versions=not where.is_hub),
+        additional_pods=AdditionalPodControl(pods, workload, utc_now),
         claims=PVCControl(
             objects(CLAIM),
             ClaimControl(control, expandable=StorageClasses(cache)),

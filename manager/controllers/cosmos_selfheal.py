@@ -8,11 +8,12 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
-from internal.cosmos.cache.cosmos_cache import CosmosCache, wall_clock
+from internal.cosmos.cache.cosmos_cache import CosmosCache
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
 from internal.cosmos.selfheal.heights import HeightHealing
@@ -73,7 +74,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
             workload=parts.workload,
             notes=notes,
             metrics=metrics,
-            now=wall_clock,
+            now=utc_now,
         ),
         notes=notes,
         interval=parts.options.heal_seconds,

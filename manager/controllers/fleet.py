@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -22,7 +21,7 @@ from ctrlruntime.cache.store import Store
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.cluster import ClusterOptions
 from ctrlruntime.controller import Builder, ControllerOptions, Request
 from ctrlruntime.controller.event_dispatch import EventQueue
@@ -82,7 +81,7 @@ class OperatorOptions:
     checks: CheckTimes = field(default_factory=CheckTimes)
     clusters: ClusterOptions = field(default_factory=ClusterOptions)
     clock: Callable[[], datetime] = utc_now
-    monotonic: Callable[[], float] = time.monotonic
+    monotonic: Callable[[], float] = monotonic
     kinds: Sequence[Any] = PLANE_KINDS
     """The kinds that a data plane has to serve."""
 

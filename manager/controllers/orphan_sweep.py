@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
@@ -20,7 +19,7 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.errors import APIError, Conflict, Forbidden, NotFound, TransportError
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.gate import Cause, Evidence, Hold, Permit, Removal
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import (
@@ -88,7 +87,7 @@ class OrphanSweeper:
     """By `Kind.group`."""
     metrics: SweepMetrics
     period: float = PERIOD
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
     utc: Callable[[], datetime] = utc_now
     sweep: OrphanSweep = field(default_factory=OrphanSweep)
     _turn: asyncio.Lock = field(default_factory=asyncio.Lock, init=False)

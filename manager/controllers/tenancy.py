@@ -1,7 +1,6 @@
 """The tenancy system's three controllers, wired to the runtime."""
 
 import asyncio
-import time
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -15,6 +14,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.openapi import OpenAPISchemas
+from ctrlruntime.clock import monotonic
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
 from ctrlruntime.controller.options import ControllerOptions
@@ -124,7 +124,7 @@ def webhooks() -> "list[Webhook]":
 
 def _add_webhooks(parts: TenancyParts) -> None:
     stores, manager = parts.stores, parts.manager
-    schemas = OpenAPISchemas(manager.live_client.transport, time.monotonic)
+    schemas = OpenAPISchemas(manager.live_client.transport, monotonic)
     bodies = BodyReview(schemas, decisive=not parts.objects.targets.further)
     admission = TenancyAdmission(parts.blueprints, stores.registries, stores.templates, bodies)
     serve = manager.webhooks.register
@@ -183,7 +183,7 @@ def _tenant_reconciler(
         waits=TenantWaits(
             claims=parts.objects.claims,
             grants=parts.records.grants,
-            debounce=Debounce(time.monotonic, STATUS_DEBOUNCE),
+            debounce=Debounce(monotonic, STATUS_DEBOUNCE),
         ),
         reports=TenantReports(
             parts.writers.statuses, parts.manager.recorder, parts.metrics, parts.options.clock
@@ -280,7 +280,7 @@ def _registry_reconciler(
         stores=stores,
         writers=writers,
         rows=RegistryRows(
-            QuerySchedule(queries, recorder, time.monotonic),
+            QuerySchedule(queries, recorder, monotonic),
             _write_backs(parts, signals, queries),
         ),
         planner=_registry_planner(parts, signals, queries.types, holds),
@@ -305,7 +305,7 @@ def _queries(parts: TenancyParts, signals: RegistrySignals) -> Queries:
         sources=parts.sources,
         secrets=WatchedSecrets(parts.manager.cache, signals.rows_changed),
         metrics=parts.metrics,
-        clock=time.monotonic,
+        clock=monotonic,
         sqlite_root=parts.options.sqlite_root,
         types=SourceTypes.installed(),
         on_change=signals.row_changed,
@@ -345,7 +345,7 @@ def _write_backs(parts: TenancyParts, signals: RegistrySignals, queries: Queries
         tenants=lambda registry: tenants.by_index(OWNER_INDEX, Owner.of(registry).key),
         open=queries.writer,
         on_outcome=signals.written_back,
-        monotonic=time.monotonic,
+        monotonic=monotonic,
     )
     parts.manager.add(_ClosingWriteBacks(write_backs))
     return write_backs

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -12,6 +11,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import Cluster
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
@@ -272,7 +272,7 @@ def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None
             every_tenant=options.every_tenant_series,
         ),
         wakeups=wakeups,
-        clocks=Clocks(options.clock, time.monotonic),
+        clocks=Clocks(options.clock, monotonic),
     )
 
 

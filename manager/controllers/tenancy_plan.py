@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -16,7 +15,7 @@ from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.cluster.cluster import Cluster, ClusterDeps
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
@@ -211,7 +210,7 @@ class _Parts:
             sources=self.sources,
             secrets=WatchedSecrets(self.cluster.cache, lambda _users: None),
             metrics=TenancyMetrics(CollectorRegistry()),
-            clock=time.monotonic,
+            clock=monotonic,
             sqlite_root=self.options.sqlite_root,
             types=self.types,
         )

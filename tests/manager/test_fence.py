@@ -10,10 +10,11 @@ import structlog
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.transport import Transport
+from ctrlruntime.clock import boottime
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.manager import ManagerOptions
 from ctrlruntime.manager.election import NEVER, ElectionOptions, LeaderElector, Term
-from ctrlruntime.manager.leadership import LeaderElectionLost, Leadership, boottime
+from ctrlruntime.manager.leadership import LeaderElectionLost, Leadership
 from ctrlruntime.manager.lease import LeaseLock
 from ctrlruntime.manager.metrics import Metrics
 from tests.client.peer import Peer, says

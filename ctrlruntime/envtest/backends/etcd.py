@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -11,6 +10,7 @@ from typing import Any
 
 import aiohttp
 
+from ctrlruntime.clock import random_hex
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.ports import LOOPBACK
 from ctrlruntime.envtest.backends.server_on_port import ServerOnPort
@@ -34,7 +34,7 @@ class Etcd:
     ) -> None:
         self._binary = binary
         self._flags = dict(flags or {})
-        self._name = f"envtest-{secrets.token_hex(8)}"
+        self._name = f"envtest-{random_hex(8)}"
         self._data = Path(tempfile.mkdtemp(prefix="etcd-", dir=folder))
         self._server = ServerOnPort(
             "etcd",

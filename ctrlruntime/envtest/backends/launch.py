@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.process import ChildProcess, ProcessFailed
 
@@ -71,7 +71,7 @@ async def launch_on(
 
 
 async def _ready(name: str, process: ChildProcess, port: int, check: Check, timeout: float) -> None:
-    deadline = time.monotonic() + timeout
+    deadline = monotonic() + timeout
     while True:
         answers = await check(port)
         if not process.running:
@@ -81,7 +81,7 @@ async def _ready(name: str, process: ChildProcess, port: int, check: Check, time
             )
         if answers:
             return
-        if time.monotonic() > deadline:
+        if monotonic() > deadline:
             raise ProcessFailed(
                 f"{name} was not ready within {timeout:g} s; its log {process.log} ends:\n"
                 f"{process.log_tail()}"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import random
 import socket
 from pathlib import Path
 from typing import Final
+
+from ctrlruntime.clock import draw_between
 
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST: Final = 20000
@@ -21,7 +22,7 @@ def free_port() -> int:
     """
     highest = _first_ephemeral()
     for _ in range(200):
-        port = random.randrange(_LOWEST, highest)  # noqa: S311
+        port = int(draw_between(_LOWEST, highest))
         if is_free(port):
             return port
     with socket.socket() as probe:

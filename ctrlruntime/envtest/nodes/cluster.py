@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import Cache
@@ -13,15 +12,12 @@ from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.patches import PatchType
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest.nodes.addresses import PodAddresses
 from ctrlruntime.envtest.nodes.kinds import POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView
 from ctrlruntime.envtest.nodes.status import difference
 from ctrlruntime.queue import Request
-
-
-def wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,15 +46,13 @@ class Cluster:
         client: CachedClient,
         options: NodeOptions,
         *,
-        clock: Callable[[], datetime] = wall_clock,
-        source: random.Random | None = None,
+        clock: Callable[[], datetime] = utc_now,
     ) -> None:
         self.cache = cache
         self.client = client
         self.options = options
         self.addresses = PodAddresses()
         self.now = clock
-        self.random = source or random.Random()  # noqa: S311 - names of Pods are no secrets
 
     def live(self, kind: GroupVersionKind, request: Request) -> Manifest | None:
         """Return the object, unless it is gone or on its way out."""

@@ -40,7 +40,7 @@ class DaemonSetReconciler:
                 await self._cluster.delete(POD, pod.entry)
         if any(pod.active for pod in self._cluster.pods_of(daemon_set)):
             return
-        name = f"{daemon_set['metadata']['name']}-{random_suffix(self._cluster.random)}"
+        name = f"{daemon_set['metadata']['name']}-{random_suffix()}"
         template = daemon_set["spec"]["template"]
         await self._cluster.client.create(pod_of(daemon_set, template, name, {HASH: revision}))
 

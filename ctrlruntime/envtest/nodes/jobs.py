@@ -78,7 +78,7 @@ class JobReconciler:
             "controller-uid": metadata["uid"],
         }
         for _ in range(count):
-            name = f"{metadata['name']}-{random_suffix(self._cluster.random)}"
+            name = f"{metadata['name']}-{random_suffix()}"
             await self._cluster.client.create(pod_of(job, spec["template"], name, labels))
 
     def _status(self, job: Manifest, pods: list[PodView], outcome: Manifest | None) -> Manifest:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import random
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +11,7 @@ from fnv_hash_fast import fnv1a_32
 
 from ctrlruntime.api.meta import set_controller_reference
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.clock import random_choice
 from ctrlruntime.envtest.nodes.kinds import HASH_LABEL, NODE_NAME, Manifest
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # apimachinery's safe characters: no words arise
@@ -23,8 +23,8 @@ def template_hash(template: Mapping[str, Any]) -> str:
     return "".join(_ALPHABET[int(digit) % len(_ALPHABET)] for digit in str(value))
 
 
-def random_suffix(source: random.Random, length: int = 5) -> str:
-    return "".join(source.choice(_ALPHABET) for _ in range(length))
+def random_suffix(length: int = 5) -> str:
+    return "".join(random_choice(_ALPHABET) for _ in range(length))
 
 
 def with_hash(template: Manifest, value: str) -> Manifest:

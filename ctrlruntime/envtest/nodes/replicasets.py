@@ -44,7 +44,7 @@ class ReplicaSetReconciler:
 
     async def _create(self, replica_set: Manifest, count: int) -> None:
         name, template = replica_set["metadata"]["name"], replica_set["spec"]["template"]
-        names = [f"{name}-{random_suffix(self._cluster.random)}" for _ in range(count)]
+        names = [f"{name}-{random_suffix()}" for _ in range(count)]
         await self._each(
             self._cluster.client.create(pod_of(replica_set, template, pod)) for pod in names
         )

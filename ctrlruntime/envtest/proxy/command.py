@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import signal
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 import msgspec
 import uvloop
 
+from ctrlruntime.clock import random_hex
 from ctrlruntime.envtest.process import report_ready
 from ctrlruntime.envtest.proxy.control import ControlServer
 from ctrlruntime.envtest.proxy.proxy import (
@@ -55,7 +55,7 @@ async def serve(settings: Settings) -> None:
         tls=tls,
         server_tls=server_context(ca, verify=not settings.upstream_insecure),
     )
-    token = os.environ.pop(CONTROL_TOKEN, None) or secrets.token_urlsafe(24)
+    token = os.environ.pop(CONTROL_TOKEN, None) or random_hex(24)
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterator
 from typing import NamedTuple
 
 import msgspec
 
+from ctrlruntime.clock import wall
 from ctrlruntime.envtest.proxy.requests import READS, WRITES, RequestInfo
 
 LEASES = "leases.coordination.k8s.io"
@@ -148,7 +148,7 @@ class Mark(msgspec.Struct, frozen=True):
 class RequestLog:
     """Counts of all answered requests, and the last `keep` of them one by one."""
 
-    def __init__(self, *, keep: int = 20_000, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, *, keep: int = 20_000, clock: Callable[[], float] = wall) -> None:
         self._counts: Counter[CountKey] = Counter()
         self._recent: deque[tuple[float, RequestInfo, int, str, float]] = deque(maxlen=keep)
         self._sequence = 0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +12,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import selector_matches
+from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.merge.patches import PatchError, json_patch
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
@@ -221,7 +221,7 @@ class Admission:
         version = _wanted_version(hook, call)
         new, old = call.form(version)
         body: dict[str, Any] = {
-            "uid": str(uuid.uuid4()),
+            "uid": new_uid(),
             "kind": {"group": kind.group, "version": version, "kind": kind.kind},
             "resource": {"group": kind.group, "version": version, "resource": kind.plural},
             "requestKind": {"group": kind.group, "version": request.version, "kind": kind.kind},

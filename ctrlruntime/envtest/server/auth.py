@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
-import secrets
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final
@@ -14,6 +13,7 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import InvalidSelector, parse_fields, selector_matches
+from ctrlruntime.clock import random_bytes, random_hex
 from ctrlruntime.envtest.server.errors import (
     StatusError,
     forbidden,
@@ -63,7 +63,7 @@ class Authenticator:
 
     def __init__(self, state: State) -> None:
         self._state = state
-        self._key = secrets.token_bytes(32)
+        self._key = random_bytes(32)
 
     def authenticate(self, request: Request) -> User:
         """Raise Unauthorized."""
@@ -95,7 +95,7 @@ class Authenticator:
             "exp": int(now + seconds),
             "iat": int(now),
             "iss": ISSUER,
-            "jti": secrets.token_hex(16),
+            "jti": random_hex(16),
             "kubernetes.io": {
                 "namespace": account.namespace,
                 "serviceaccount": {"name": account.name, "uid": account.uid},

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.server.state import State
 
 NAMESPACES: Final = ("default", "kube-node-lease", "kube-public", "kube-system")
@@ -37,7 +37,7 @@ def put(state: State, resource: str, obj: Manifest) -> None:
     """Store an object of the server's own making, complete but for its system fields."""
     metadata = obj["metadata"]
     obj = {"kind": obj["kind"], "apiVersion": obj["apiVersion"], **obj}
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = state.now()
     state.storage.create(state.storage.bucket(resource), obj)
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ssl
 import tempfile
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from ctrlruntime.clock import utc_now
 from ctrlruntime.pki import KeyPair, issue, issue_client, make_authority
 
 _LIFETIME: Final = timedelta(days=30)
@@ -18,16 +19,16 @@ class Authority:
     """Signs certificates of servers and clients with a key that lives in memory."""
 
     def __init__(self, name: str = "ctrlruntime-envtest") -> None:
-        self._pair = make_authority(name, datetime.now(UTC), _LIFETIME)
+        self._pair = make_authority(name, utc_now(), _LIFETIME)
         self.ca_data = self._pair.certificate_pem
 
     def issue(self, hosts: Sequence[str]) -> tuple[bytes, bytes]:
         """Return a certificate and its key (PEM) for the host names and addresses."""
-        return _pem(issue(self._pair, hosts, datetime.now(UTC), _LIFETIME))
+        return _pem(issue(self._pair, hosts, utc_now(), _LIFETIME))
 
     def issue_client(self, name: str, groups: Sequence[str] = ()) -> tuple[bytes, bytes]:
         """Return a certificate and its key (PEM) that API servers accept for user `name` of `groups`."""
-        return _pem(issue_client(self._pair, name, groups, datetime.now(UTC), _LIFETIME))
+        return _pem(issue_client(self._pair, name, groups, utc_now(), _LIFETIME))
 
     @property
     def key_data(self) -> bytes:

@@ -7,13 +7,13 @@ collector, deletion marks) change metadata only and are carried over to the form
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.server.errors import StatusError
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.storage import Record
@@ -52,7 +52,7 @@ class ConversionWebhook:
             return obj
         assert kind.definition is not None  # noqa: S101 - converts() was asked
         webhook = kind.definition["spec"]["conversion"]["webhook"]
-        uid = str(uuid.uuid4())
+        uid = new_uid()
         review = {
             "kind": "ConversionReview",
             "apiVersion": "apiextensions.k8s.io/v1",

@@ -6,10 +6,10 @@ What is below a hundred levels is set aside, and the rest of the server sees a t
 from __future__ import annotations
 
 import re
-import secrets
 from hashlib import sha256
 from typing import Final
 
+from ctrlruntime.clock import random_hex
 from ctrlruntime.intake.json_documents import is_deeper
 
 KEPT: Final = 100
@@ -26,7 +26,7 @@ class DeepParts:
 
     def __init__(self) -> None:
         self._parts: dict[bytes, bytes] = {}
-        self._nonce = secrets.token_hex(8)
+        self._nonce = random_hex(8)
         self._places: Final = re.compile(rb'"deep-%b-[0-9a-f]{64}"' % self._nonce.encode())
 
     def set_aside(self, body: bytes) -> bytes:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal
 
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest.server.snapshot import Snapshot
 
 
@@ -28,10 +29,6 @@ class User:
         if self.extra:
             info["extra"] = {key: list(values) for key, values in self.extra.items()}
         return info
-
-
-def wall_clock() -> datetime:
-    return datetime.now(UTC)
 
 
 @dataclass(slots=True)
@@ -74,6 +71,6 @@ class ServerOptions:
     service_urls: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Where webhooks of a service (namespace, name) are really reached: `https://host:port`."""
     latency: Latency = field(default_factory=Latency)
-    clock: Callable[[], datetime] = wall_clock
+    clock: Callable[[], datetime] = utc_now
     snapshot: Snapshot | None = None
     """What the server holds from the start, of another one (`APIServer.snapshot`); None: what a new cluster has."""

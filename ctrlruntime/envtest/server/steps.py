@@ -6,7 +6,6 @@ follows from it comes after. The first step is in `building`, and of patches in 
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
@@ -14,6 +13,7 @@ from typing import Final
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.clock import random_choice
 from ctrlruntime.envtest.merge.apply import restore_times, track_update
 from ctrlruntime.envtest.server import conversion, hooks, quotas, strategy
 from ctrlruntime.envtest.server.admission import Admission
@@ -132,7 +132,7 @@ class Steps:
             metadata["name"] = prefix + "x"
             return
         for _ in range(_TRIES):
-            suffix = "".join(secrets.choice(_SUFFIX) for _ in range(5))
+            suffix = "".join(random_choice(_SUFFIX) for _ in range(5))
             metadata["name"] = prefix[:_NAME_LIMIT] + suffix
             if bucket.get(namespace, metadata["name"]) is None:
                 return

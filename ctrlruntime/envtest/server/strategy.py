@@ -5,10 +5,10 @@ The counterpart of upstream's registry strategies. What differs between built-in
 
 from __future__ import annotations
 
-import uuid
 from typing import Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.errors import FieldError, StatusError, bad_value, invalid
 from ctrlruntime.envtest.server.kinds import Kind
@@ -30,7 +30,7 @@ def prepare_create(kind: Kind, obj: Manifest, now: str) -> None:
     tidy(metadata)
     for name in ("selfLink", "deletionTimestamp", "deletionGracePeriodSeconds", "generation"):
         metadata.pop(name, None)
-    metadata["uid"] = str(uuid.uuid4())
+    metadata["uid"] = new_uid()
     metadata["creationTimestamp"] = now
     if counts_generation(kind):
         metadata["generation"] = 1

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.printers import Printer, printer_for
@@ -39,7 +40,7 @@ def render(
 ) -> Manifest:
     """Return a Table of the objects. `include` is `includeObject`: None, Metadata or Object."""
     printer = printer_for(kind, version)
-    moment = now or datetime.now(UTC)
+    moment = now or utc_now()
     return {
         "kind": "Table",
         "apiVersion": "meta.k8s.io/v1",

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import base64
 import binascii
-import os
 import zlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import orjson
+
+from ctrlruntime.clock import random_bytes
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -37,7 +38,7 @@ def new_key() -> str:
 
 def seal(values: Mapping[str, str], key: str, run_id: str) -> str:
     """Compressed, encrypted (AES-256-GCM) and bound to the run. Raises ValueError for a key that is none."""
-    nonce = os.urandom(_NONCE)
+    nonce = random_bytes(_NONCE)
     plain = zlib.compress(orjson.dumps(dict(values)), 9)
     closed = _cipher(key).encrypt(nonce, plain, run_id.encode())
     return base64.b64encode(nonce + closed).decode()

@@ -1,7 +1,6 @@
 """Requests of a spec: placeholders and secret headers are filled in, the reply is checked."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -12,6 +11,7 @@ import orjson
 
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
+from ctrlruntime.clock import monotonic
 from ctrlruntime.json import Json, equal
 from ctrlruntime.outbound_http import displayed_url, outbound_session
 from internal.cloud.tasks.http import (
@@ -58,7 +58,7 @@ class Requests:
         *,
         retries: RetryPolicy | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._places = places
         self._secret = secret

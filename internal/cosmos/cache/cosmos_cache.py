@@ -1,16 +1,16 @@
 """Polls all nodes in the background, and answers from memory."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.change_filter import News, reached
@@ -39,11 +39,6 @@ T = TypeVar("T")
 
 PodsOf = Callable[[str, str], Iterable[Entry]]
 """All Pods of the set of this namespace and name, those beside its nodes too, from the informer."""
-
-
-def wall_clock() -> datetime:
-    """Return the machine's time, in UTC."""
-    return datetime.now(UTC)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +75,7 @@ class CosmosCache:
         options: CacheOptions,
         registry: CollectorRegistry,
         *,
-        now: Callable[[], datetime] = wall_clock,
+        now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._pods_of = pods_of
         self._now = now
@@ -274,7 +269,7 @@ class CosmosCache:
             self._in_sync_since.pop(uid, None)
         elif after.at is not None:
             self._in_sync_since.setdefault(uid, after.at)
-        due = self._news.heights_are_due((namespace, name), time.monotonic())
+        due = self._news.heights_are_due((namespace, name), monotonic())
         followed = self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
         crossed = reached(_height(before), boundaries) != reached(_height(after), boundaries)
@@ -284,7 +279,7 @@ class CosmosCache:
     def _notify(self, namespace: str, name: str) -> None:
         seen, followed = self.collect(namespace, name), self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
-        if self._news.is_news((namespace, name), seen, time.monotonic(), boundaries):
+        if self._news.is_news((namespace, name), seen, monotonic(), boundaries):
             for listener in self._listeners:
                 listener(Request(name, namespace=namespace))
 

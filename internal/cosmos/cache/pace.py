@@ -1,9 +1,10 @@
 """When a node is asked again. Pure."""
 
-import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from ctrlruntime.clock import draw_between
 
 PER_SECOND: Final = 250
 """Questions a second on the average, of all nodes; they take about a fifth of a core. With more nodes each waits longer."""
@@ -19,7 +20,7 @@ class Pace:
 
     interval: float
     """Where nothing speaks against it."""
-    draw: Callable[[float, float], float] = field(default=random.uniform)
+    draw: Callable[[float, float], float] = field(default=draw_between)
     """A number between two, at random."""
 
     def pause(self, nodes: int, overdue: int = 0) -> float:

@@ -1,7 +1,6 @@
 """One kind of question, put to node after node, again and again."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,6 +8,7 @@ from typing import Generic, TypeVar
 
 import structlog
 
+from ctrlruntime.clock import monotonic
 from internal.cosmos.cache.memory import Memory, Record
 from internal.cosmos.cache.metrics import QuestionMetrics
 from internal.cosmos.cache.pace import Pace
@@ -52,9 +52,9 @@ class Questions(Generic[T]):
     ) -> tuple[Failure | None, Record[T] | None]:
         """Return what went wrong, and the answer if it counts."""
         async with self.pool.turn(suspect=suspect):
-            ticket, at, began = self.memory.begin(), self.now(), time.monotonic()
+            ticket, at, began = self.memory.begin(), self.now(), monotonic()
             record, failure = await self._record(target, at)
-        self.metrics.asked(time.monotonic() - began, failure)
+        self.metrics.asked(monotonic() - began, failure)
         if self.memory.settle(target.uid, ticket, record):
             return failure, record
         self.metrics.discarded.inc()

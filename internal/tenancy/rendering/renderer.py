@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
+from ctrlruntime.clock import monotonic, perf
 from internal.tenancy.rendering.checking import Report, check
 from internal.tenancy.rendering.errors import LimitExceeded, RenderError, TemplateError
 from internal.tenancy.rendering.limits import INLINE
@@ -39,7 +39,7 @@ class Renderer:
     def __init__(
         self,
         options: RendererOptions | None = None,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         self._options = options or RendererOptions()
         self._templates = Templates(cached=self._options.cached)
@@ -104,13 +104,13 @@ class Renderer:
         unknown = [text for text in texts if not self._templates.known(text)]
         if len(texts) > MOST_INLINE_STRINGS or any(map(is_large, unknown)):
             return False
-        started = time.perf_counter()
+        started = perf()
         for text in unknown:
             with contextlib.suppress(TemplateError):
                 self._templates.compile(text)
-            if time.perf_counter() - started > LONGEST_SLICE:
+            if perf() - started > LONGEST_SLICE:
                 await asyncio.sleep(0)
-                started = time.perf_counter()
+                started = perf()
         return True
 
     async def _inline(self, manifest: Mapping[str, Any]) -> bool:

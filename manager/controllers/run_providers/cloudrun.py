@@ -1,8 +1,8 @@
 """Runs as jobs of Google Cloud Run."""
 
-import time
 from typing import Final
 
+from ctrlruntime.clock import monotonic
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns, metadata_token
@@ -17,7 +17,7 @@ def make(options: RunsOptions, manager: Manager, objects: ObjectCluster) -> RunP
     """Return the provider. Raises NoImage."""
     return CloudRunRuns(
         cloud_run_options(options),
-        metadata_token(time.monotonic),
+        metadata_token(monotonic),
         secrets_of(objects.live_client),
         fence=manager.fence,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from time import monotonic
 
 import pytest
 
@@ -66,15 +67,20 @@ async def test_health_that_is_lost_in_the_version_rolls_back(fleet: Fleet) -> No
 @pytest.mark.criterion("G-C4")
 async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
     await fleet.create_instances(2)
-    fleet.queued.add("production-0")
-    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
-
-    async def waits() -> bool:
-        found = await fleet.client.get(Instance, "production-0", namespace=NAMESPACE)
-        return found.status.waiting is not None and found.status.assigned_version is not None
-
-    await fleet.wait(waits, "production-0 waits for a place")
+    fleet.queued |= {"production-0", "production-1"}
     await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, maxConcurrent=9)
+
+    async def wait() -> bool:
+        found = [
+            await fleet.client.get(Instance, name, namespace=NAMESPACE)
+            for name in sorted(fleet.queued)
+        ]
+        return all(each.status.waiting and each.status.assigned_version for each in found)
+
+    await fleet.wait(wait, "both wait for a place")
+    over = monotonic() + 1.1
+    await fleet.wait(lambda: monotonic() > over, "the deadline is over")
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=600, maxConcurrent=9)
     await fleet.reaches("Progressing", updated=2, failed=0)
     fleet.queued.clear()
     await fleet.reaches("Complete", updated=2)

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ from typing import Final, TypeVar
 import msgspec
 import orjson
 
+from ctrlruntime.clock import monotonic, random_hex
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.provider import RunOwner
 
@@ -86,7 +86,7 @@ class RunFolder:
         if self.path.exists():
             return False
         root = self.path.parent.parent
-        draft = root / f".making-{uuid.uuid4().hex}"
+        draft = root / f".making-{random_hex(16)}"
         draft.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft.mkdir(mode=0o700)
         try:
@@ -112,7 +112,7 @@ class RunFolder:
 
     def remove(self) -> None:
         """Also what is left of the owner's folder, if this was the last run in it."""
-        grave = self.path.parent.parent / f".deleted-{uuid.uuid4().hex}"
+        grave = self.path.parent.parent / f".deleted-{random_hex(16)}"
         with contextlib.suppress(FileNotFoundError):
             self.path.rename(grave)
             shutil.rmtree(grave, ignore_errors=True)
@@ -123,8 +123,8 @@ class RunFolder:
 
     def start(self) -> None:
         """Have the supervisor run the task, unless it was started before, by anybody."""
-        give_up = time.monotonic() + _START_TIMEOUT
-        while not self.has_started() and time.monotonic() < give_up:
+        give_up = monotonic() + _START_TIMEOUT
+        while not self.has_started() and monotonic() < give_up:
             with self.locked() as lock:
                 if lock is not None:
                     if not self.has_started():

@@ -5,7 +5,6 @@ import contextlib
 import os
 import shutil
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import internal
+from ctrlruntime.clock import wall
 from internal.cloud.runs import wire
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.local.folder import (
@@ -75,7 +75,7 @@ class LocalRuns:
         self,
         options: LocalOptions,
         secrets: SecretReader | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = wall,
     ) -> None:
         """Without `secrets` no task gets any."""
         self._options = options

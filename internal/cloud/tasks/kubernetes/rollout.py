@@ -1,7 +1,6 @@
 """One bundle applied in one cluster and awaited, by the rules of its kinds: for `kubernetes` and `upgrade`."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -10,6 +9,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.clock import monotonic
 from ctrlruntime.gate import Permit, Scratch
 from ctrlruntime.resources import delete_permitted
 from ctrlruntime.resources.readiness import Phase, assess
@@ -49,7 +49,7 @@ class PollOptions:
     timeout: float
     interval: float = 2.0
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
-    clock: Callable[[], float] = time.monotonic
+    clock: Callable[[], float] = monotonic
 
 
 async def until_ready(

@@ -1,7 +1,6 @@
 """The task `upgrade`: the steps in order, each recorded when it is done, none done twice."""
 
 import asyncio
-import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -9,7 +8,7 @@ from typing import Final
 
 from apis.cloud import Hook, UpgradeInstanceTaskSpec, UpgradeSettings
 from ctrlruntime.client import Client
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.resources.revision import revision
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.changes import (
@@ -206,7 +205,7 @@ class _Upgrade:
     async def _hook(self, step: str, hook: Hook | None, key: str) -> None:
         if hook is None:
             return
-        end = time.monotonic() + hook.timeout_seconds
+        end = monotonic() + hook.timeout_seconds
         if hook.http is not None:
             answer = await self.requests.send(hook.http, idempotency_key=key)
             if not answer.good:
@@ -222,10 +221,10 @@ class _Upgrade:
                 attempt=self.context.input.attempt,
                 places=self.places,
                 pause=lambda: asyncio.sleep(self.poll),
-                expired=lambda: time.monotonic() > end,
+                expired=lambda: monotonic() > end,
             ).run(step, hook.job, key)
         if hook.until is not None:
-            within = max(0.0, end - time.monotonic())
+            within = max(0.0, end - monotonic())
             answer = await self.requests.until_good(hook.until, within=within, every=self.poll)
             if not answer.good:
                 raise TaskError(f"{step}: not finished in time: {answer.text}")
