@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 import pytest
 
 from ctrlruntime.cache.cache import Cache, CacheOptions
-from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.reflector import ReflectorOptions
 from ctrlruntime.client.client import Client
@@ -96,3 +96,28 @@ async def test_an_object_in_doubt_is_not_settled_by_an_older_answer(
     assert stale.fired == 1
     assert found["data"] == {"k": "3"}
     assert not cache.unconfirmed(CONFIG_MAP, "a", namespace="default")
+
+
+@pytest.mark.criterion("SIM-F1")
+async def test_handlers_end_with_the_state_that_a_list_brought(
+    environment: Environment, cache: Cache
+) -> None:
+    """A list hides what an own write went past, so its change is reported again: as it is by then."""
+    admin, proxy = environment.client("admin"), environment.proxy
+    await admin.create(config_map("a", {"k": "1"}))
+    informer = cache.declare(CONFIG_MAP, namespaces=["default"]).informer
+    await cache.start()
+    await shown(cache, "a")
+    proxy.add(DropEvents(), WATCHES, times=None)
+    events: list[Event] = []
+    informer.add_handler(events.append)
+    await cache.client().patch(CONFIG_MAP, "a", {"data": {"k": "2"}}, namespace="default")
+    await admin.patch(CONFIG_MAP, "a", {"data": {"k": "3"}}, namespace="default")
+
+    proxy.clear()
+    proxy.add(GoneWatch(), WATCHES)
+    await admin.create(config_map("b"))
+    await shown(cache, "a", "b")
+    changes = [each for each in events if isinstance(each, UpdateEvent) and each.new.name == "a"]
+    assert len(changes) >= 3, "the write, the list, and the write's change again"
+    assert [each.new.decode()["data"]["k"] for each in changes][-2:] == ["3", "3"]
