@@ -11,8 +11,29 @@ def is_being_cancelled() -> bool:
     return task is None or task.cancelling() > 0
 
 
-async def first_to_end(*endless: Awaitable[None]) -> None:
-    """Run what is to run for ever; when one ends, by an error, the others end too and it is raised."""
+def as_failure(error: BaseException) -> Exception:
+    """Return the error that ends a task as an Exception, so that it is handled as one.
+
+    A BaseException that is none, as a panic of Rust is, and a cancellation without a request become the cause of a
+    RuntimeError. What ends the process, the task or a coroutine on purpose is raised.
+    """
+    if isinstance(error, Exception):
+        return error
+    if isinstance(error, (KeyboardInterrupt, SystemExit, GeneratorExit)):
+        raise error
+    if isinstance(error, asyncio.CancelledError) and is_being_cancelled():
+        raise error
+    cancelled = isinstance(error, (asyncio.CancelledError, BaseExceptionGroup))
+    what = (
+        "cancelled from within, without a request to stop" if cancelled else f"ended by {error!r}"
+    )
+    failure = RuntimeError(what)
+    failure.__cause__ = error
+    return failure
+
+
+async def first_to_end(*endless: Awaitable[object]) -> None:
+    """Run side by side; when one ends, the others end too. Raises its error, if it ended by one."""
     await _run(endless, asyncio.FIRST_COMPLETED)
 
 
@@ -21,7 +42,7 @@ async def all_to_end(jobs: Iterable[Awaitable[Any]]) -> None:
     await _run(jobs, asyncio.FIRST_EXCEPTION)
 
 
-async def _run(jobs: Iterable[Awaitable[Any]], return_when: str) -> None:
+async def _run(jobs: Iterable[Awaitable[object]], return_when: str) -> None:
     """Run until asyncio.wait returns, then cancel and await what is left. Raises the error of one that ended.
 
     A TaskGroup would leave its task marked as cancelled when the error is caught (CPython before

@@ -29,7 +29,7 @@ from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
 from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, WriteOverlay
-from ctrlruntime.side_by_side import first_to_end, is_being_cancelled
+from ctrlruntime.side_by_side import as_failure, first_to_end, is_being_cancelled
 
 __all__ = ["Informer", "InformerOptions", "Registration", "Selection", "Transform"]
 
@@ -218,8 +218,8 @@ class Informer:
                 if is_being_cancelled():
                     raise
                 unexpected: BaseException = error
-            except Exception as error:  # noqa: BLE001 - whatever it is, the informer goes on
-                unexpected = error
+            except BaseException as error:  # noqa: BLE001 - whatever it is, the informer goes on
+                unexpected = as_failure(error)
             await options.reflector.sleep(self._unexpected(unexpected))
 
     def _unexpected(self, error: BaseException) -> float:

@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.config import Config, ConfigError
 from ctrlruntime.cluster.cluster import Cluster, ClusterOptions
+from ctrlruntime.side_by_side import as_failure
 
 RETRY: Final = 10.0
 """Seconds until an engagement is tried again that failed for a reason other than its kubeconfig."""
@@ -133,7 +134,8 @@ class ClusterSync:
             target.changed.clear()
             try:
                 await self._step(name, target)
-            except Exception as error:  # noqa: BLE001 - one cluster's failure must not end the others
+            except BaseException as raised:  # noqa: BLE001 - one cluster's failure must not end the others
+                error = as_failure(raised)
                 self._on_failure(name, f"{type(error).__name__}: {error}")
                 await self._wait(target, RETRY)
                 continue

@@ -24,6 +24,7 @@ from ctrlruntime.controller.reconcile import (
 from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Item, PriorityQueue, Request
+from ctrlruntime.side_by_side import as_failure
 from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -158,6 +159,11 @@ class Worker:
                 )
         except Exception as ordinary:  # noqa: BLE001 - whatever it raises is the reconciler's answer
             error = ordinary
+        except BaseException as panic:
+            error = as_failure(panic)
+            self._metrics.panicked()
+            if not self._settings.recover_panic:
+                raise error from panic
         self._tracing.failed(span, error)
         return _Ended(error=error)
 

@@ -21,6 +21,7 @@ from ctrlruntime.client.patches import PatchType
 from ctrlruntime.clock import draw_between, utc_now
 from ctrlruntime.events.correlator import Correlator, EventOptions, Occurrence, Series
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, Request
+from ctrlruntime.side_by_side import as_failure
 
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 SENDERS = 4
@@ -184,8 +185,8 @@ class EventRecorder:
                 self._give_up(request, "refused", error)
                 return
             self._retry(request, error)
-        except Exception as error:  # noqa: BLE001 - an event is never worth a crash
-            self._retry(request, error)
+        except BaseException as error:  # noqa: BLE001 - an event is never worth a crash
+            self._retry(request, as_failure(error))
         else:
             self.correlator.wrote(series, count)
             if count == 1 < series.count:

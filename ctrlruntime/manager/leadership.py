@@ -23,6 +23,7 @@ from ctrlruntime.manager.lease import LeaseLock
 from ctrlruntime.manager.loopthread import LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
+from ctrlruntime.side_by_side import as_failure
 
 
 class LeaderElectionLost(RuntimeError):
@@ -121,8 +122,8 @@ class Leadership:
                 logger=self._logger,
             ) as client:
                 await self._compete(client, thread)
-        except Exception as error:  # noqa: BLE001 - a mistake of ours; the manager must not go on
-            failure = error
+        except BaseException as error:  # noqa: BLE001 - a mistake of ours; the manager must not go on
+            failure = as_failure(error)
             self._call_owner(lambda: self._failed(failure))
 
     async def _compete(self, client: Client, thread: LoopThread) -> None:
@@ -183,8 +184,8 @@ class Leadership:
     async def _start_leading(self) -> None:
         try:
             await self._lead()
-        except Exception as error:  # noqa: BLE001 - the manager raises it
-            self._failed(error)
+        except BaseException as error:  # noqa: BLE001 - the manager raises it
+            self._failed(as_failure(error))
 
     def _lose(self) -> None:
         self._failed(LeaderElectionLost())

@@ -39,10 +39,11 @@ from ctrlruntime.manager.runnables import (
     StoppingError,
     group_of,
 )
-from ctrlruntime.manager.running import run_in_background
+from ctrlruntime.manager.running import outlast, run_in_background
 from ctrlruntime.manager.signals import mark_graceful, stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
 from ctrlruntime.manager.watchdog import GCTuner, LoopWatchdog
+from ctrlruntime.side_by_side import as_failure, first_to_end
 from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -141,6 +142,7 @@ class Manager:
         self._error: Exception | None = None
         self._stopping = False
         self._lost = asyncio.Event()
+        self._hurried = asyncio.Event()
         self._started = False
         self._webhooks: Webhooks | None = None
         self._clusters = Clusters(self.logger)
@@ -340,9 +342,9 @@ class Manager:
                 await self._stop.wait()
             except asyncio.CancelledError as error:
                 cancelled = error
-            starting.cancel()
-            await asyncio.gather(starting, return_exceptions=True)
-            await self._shut_down()
+            stopping = asyncio.create_task(self._shut_down(starting), name="manager stop")
+            cancelled = await outlast(stopping, self._hurried.set) or cancelled
+            stopping.result()
         if self._error is not None:
             raise self._error
         if cancelled is not None:
@@ -383,8 +385,8 @@ class Manager:
                 self._leadership.start()
             else:
                 await self._lead()
-        except Exception as error:  # noqa: BLE001 - it is raised by start() after an orderly stop
-            self._fail(error)
+        except BaseException as error:  # noqa: BLE001 - it is raised by start() after an orderly stop
+            self._fail(as_failure(error))
 
     async def _lead(self) -> None:
         if self._leadership is not None:  # another process may have written until now
@@ -394,7 +396,9 @@ class Manager:
 
     # -- stopping ----------------------------------------------------------------------------
 
-    async def _shut_down(self) -> None:
+    async def _shut_down(self, starting: asyncio.Task[None]) -> None:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
         self._stopping = True
         self.logger.info("Stopping")
         timeout = self.options.graceful_shutdown_timeout
@@ -436,22 +440,13 @@ class Manager:
         await asyncio.gather(self.recorder.stop(flush), *further)
 
     async def _drain(self, timeout: float) -> None:
-        """Let reconciles in progress end: for ``timeout`` seconds, or until the lease is lost."""
+        """Let reconciles in progress end: for ``timeout`` seconds, until the lease is lost or the stop is hurried."""
         requested = {task for group in self._groups.values() for task in group.shutdown()}
         if not requested or timeout == 0:
             return
-        ended = asyncio.create_task(asyncio.wait(requested), name="manager drain")
-        lost = asyncio.create_task(self._lost.wait(), name="manager lease")
-        try:
-            await asyncio.wait(
-                {ended, lost},
-                timeout=timeout if timeout > 0 else None,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        finally:
-            for task in (ended, lost):
-                task.cancel()
-            await asyncio.gather(ended, lost, return_exceptions=True)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout if timeout > 0 else None):
+                await first_to_end(asyncio.wait(requested), self._hurried.wait())
 
     async def _stop_groups(self, timeout: float) -> bool:
         """Return True if everything ended within ``timeout`` seconds."""
@@ -472,6 +467,7 @@ class Manager:
         lost = isinstance(error, LeaderElectionLost)
         if lost:
             self._lost.set()
+            self._hurried.set()
         if self._error is not None or (self._stopping and not lost):
             self.logger.error("Error while stopping", error=repr(error))
             return

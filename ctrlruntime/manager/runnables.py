@@ -9,6 +9,8 @@ from typing import Protocol
 
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.side_by_side import as_failure
+
 
 class Runnable(Protocol):
     """Something that runs as long as the manager does.
@@ -158,15 +160,8 @@ class RunnableGroup:
     async def _run(self, start: Start) -> None:
         try:
             await start()
-        except asyncio.CancelledError as cancelled:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            self._failed(_without_a_word(cancelled))
-        except Exception as error:  # noqa: BLE001 - it is handed to the manager
-            self._failed(error)
-        except BaseExceptionGroup as group:
-            self._failed(_without_a_word(group))
+        except BaseException as error:  # noqa: BLE001 - the manager ends with it: no task ends unseen
+            self._failed(as_failure(error))
 
     async def _ready(self, runnable: Runnable, task: asyncio.Task[None]) -> None:
         wait_ready: Start | None = getattr(runnable, "wait_ready", None)
@@ -180,10 +175,3 @@ class RunnableGroup:
         finally:
             ready.cancel()
             await asyncio.gather(ready, return_exceptions=True)
-
-
-def _without_a_word(error: BaseException) -> RuntimeError:
-    """Return the error of a runnable that a cancellation of its own ended: it must not be missing silently."""
-    ended = RuntimeError("a runnable was cancelled from within, without a request to stop")
-    ended.__cause__ = error
-    return ended

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Protocol
 
 from ctrlruntime.manager.signals import mark_graceful
@@ -104,7 +104,25 @@ def _interrupted_by(task: asyncio.Task[None]) -> Iterator[None]:
 async def _end(subject: Startable, task: asyncio.Task[None]) -> None:
     """Stop in order; a cancellation meanwhile cancels what is left."""
     subject.stop()
-    await asyncio.gather(task, return_exceptions=True)
+    if (cancelled := await outlast(task, task.cancel)) is not None:
+        raise cancelled
+
+
+async def outlast(
+    task: asyncio.Task[None], hurry: Callable[[], object]
+) -> asyncio.CancelledError | None:
+    """Wait for the end of a task whatever cancels the caller, which must not leave it behind.
+
+    Each cancellation calls ``hurry``; a cancel scope of anyio has one at each turn. Returns the last one.
+    """
+    cancelled: asyncio.CancelledError | None = None
+    while not task.done():
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError as error:
+            cancelled = error
+            hurry()
+    return cancelled
 
 
 def _failure(task: asyncio.Task[None]) -> BaseException | None:
