@@ -137,6 +137,7 @@ class LeaderElector:
         self._observed_at = 0.0
         self._reported = ""
         self._keep = False
+        self._given_up = False
         self._wake = asyncio.Event()
 
     @property
@@ -178,6 +179,11 @@ class LeaderElector:
     def keep(self) -> None:
         """Keep the lease at the end: something that needs it is still running."""
         self._keep = True
+
+    def give_up(self) -> None:
+        """Write no more from now on: no renewal prolongs the term. Cancelling :meth:`run` then releases the lease."""
+        self._given_up = True
+        self.term = Term()
 
     def check(self, timeout: float = 20.0) -> None:
         """Raise RuntimeError, as a health check, when this leader's renewal is overdue by ``timeout``."""
@@ -341,7 +347,7 @@ class LeaderElector:
         An own record that was only read (its answer was lost) prolongs nothing: it may be old.
         """
         self._observe(record, started)
-        if record.holder == self.identity:
+        if record.holder == self.identity and not self._given_up:
             options = self.options
             hold = min(options.renew_deadline + options.retry_period, options.lease_duration)
             self.term = Term(started + hold, started + options.lease_duration)

@@ -8,7 +8,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.manager.diagnostics import diagnostic_routes
-from ctrlruntime.manager.health import Checks
+from ctrlruntime.manager.health import Check, Checks
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.http_message import HTTPHandler, ServerRequest, ServerResponse
 from ctrlruntime.manager.http_routes import Routes
@@ -47,6 +47,11 @@ class Endpoints:
     def port(self, name: str) -> int | None:
         server = self._servers.get(name)
         return server.port if server is not None else None
+
+    def add_check(self, name: str, check: Check) -> None:
+        """Add a check to liveness and readiness. Raises ValueError for a name already taken."""
+        self.health.add(name, check)
+        self.readiness.add(name, check)
 
     def add_metrics_handler(self, path: str, handler: HTTPHandler) -> None:
         """Serve ``path`` next to ``/metrics``, which it cannot replace. Raises ValueError."""

@@ -1,7 +1,7 @@
 """The manager's part in an election: what it starts when elected, and how it lets go.
 
 The election has a thread, an event loop and a connection of its own, so that renewals never wait
-for a busy loop. What may be sent is decided by the clock where it is sent, not by who hears first of
+for a busy loop; one that stands still for longer than the lease loses it. What may be sent is decided by the clock where it is sent, not by who hears first of
 a loss: see :meth:`Leadership.fence`.
 """
 
@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
@@ -19,18 +20,23 @@ from ctrlruntime.client.cross_loop_auth import shared
 from ctrlruntime.clock import boottime
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, Term, default_identity
+from ctrlruntime.manager.health import CheckFailed
 from ctrlruntime.manager.lease import LeaseLock
-from ctrlruntime.manager.loopthread import LoopThread
+from ctrlruntime.manager.loopthread import PERIOD, Heartbeat, LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
 from ctrlruntime.side_by_side import as_failure
+
+LAST_BYTES: Final = 0.5
+"""Seconds between closing the fence and releasing the Lease of a loop that stands still: a write may have passed the fence."""
+
 
 
 class LeaderElectionLost(RuntimeError):
     """The lease could not be renewed. The process must exit: another leader may be at work."""
 
-    def __init__(self) -> None:
-        super().__init__("leader election lost")
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(f"leader election lost: {reason}" if reason else "leader election lost")
 
 
 class Leadership:
@@ -49,7 +55,10 @@ class Leadership:
         logger: FilteringBoundLogger,
         lead: Callable[[], Awaitable[None]],
         failed: Callable[[Exception], None],
+        *,
+        clock: Callable[[], float] = boottime,
     ) -> None:
+        self._clock = clock
         self._config = config
         self._options = options
         self._metrics = metrics
@@ -65,6 +74,8 @@ class Leadership:
         self._led = False
         self._ending = False
         self._told = False
+        self._stood_still = ""
+        """Why the lead was given up; empty if it was not."""
         self.leading(False)  # whoever asks before the election has begun is told, too
 
     def start(self) -> None:
@@ -89,7 +100,9 @@ class Leadership:
             await self._thread.stop()
 
     def check(self) -> None:
-        """Raise RuntimeError, as a health check, when a renewal is overdue."""
+        """Raise, as a health check, when the lead was given up (CheckFailed) or a renewal is overdue (RuntimeError)."""
+        if self._stood_still:
+            raise CheckFailed(self._stood_still)
         if self._elector is not None:
             self._elector.check()
 
@@ -99,12 +112,12 @@ class Leadership:
         Asked wherever a write is sent, see ``ctrlruntime.client.fence``. A process that never led is
         free to write what needs no leadership.
         """
-        if self._led and boottime() > self._term.may_write_until:
+        if self._led and self._clock() > self._term.may_write_until:
             raise LeaderElectionLost
 
     def event_fence(self) -> None:
         """Check the same for events, which report the loss: they may be written until another can lead."""
-        if self._led and boottime() > self._term.expires:
+        if self._led and self._clock() > self._term.expires:
             raise LeaderElectionLost
 
     @property
@@ -141,21 +154,40 @@ class Leadership:
             self._logger,
             metrics=self,
             changes=lock.changes,
-            clock=boottime,
+            clock=self._clock,
         )
-        running = asyncio.create_task(self._elector.run())
+        await self._run(self._elector, lambda: thread.orphaned)
+
+    async def _run(self, elector: LeaderElector, orphaned: Callable[[], bool]) -> None:
+        """Compete until the lease is lost, or until the owner's loop is `orphaned` or stood still for longer than the lease."""
+        running = asyncio.create_task(elector.run())
+        heartbeat = Heartbeat(self._call_owner, self._clock)
         try:
-            while not running.done():
-                await asyncio.wait({running}, timeout=self._options.election.retry_period)
-                if thread.orphaned:
-                    self._elector.keep()
+            while not running.done() and not self._stood_still:
+                await asyncio.wait({running}, timeout=PERIOD)
+                if orphaned():
+                    elector.keep()
                     break
+                still = heartbeat.measure()
+                if elector.is_leader and still > self._options.election.lease_duration:
+                    await self._give_up(elector, still)
         finally:
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
         if not running.cancelled():
             running.result()
             self._call_owner(self._lose)
+
+    async def _give_up(self, elector: LeaderElector, still: float) -> None:
+        """Close the fence, then wait for what passed it before the lease is released."""
+        elector.give_up()
+        self._stood_still = (
+            f"the event loop stood still for {still:.0f} s, longer than the lease of "
+            f"{self._options.election.lease_duration:g} s, and gave up the lead; this process ends and is to be started anew"
+        )
+        self._logger.error("Giving up the lead", reason=self._stood_still)
+        self._call_owner(self._lose)
+        await asyncio.sleep(LAST_BYTES)
 
     def started_leading(self) -> None:
         self._led = True
@@ -188,7 +220,7 @@ class Leadership:
             self._failed(as_failure(error))
 
     def _lose(self) -> None:
-        self._failed(LeaderElectionLost())
+        self._failed(LeaderElectionLost(self._stood_still))
 
     def _report(self, what: str) -> None:
         if self._elector is None or self._lock is None or not self._options.leader_election_events:

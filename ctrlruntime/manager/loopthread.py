@@ -1,4 +1,4 @@
-"""A second event loop in a thread: what runs there never waits for a busy first one."""
+"""A second event loop in a thread: what runs there never waits for a busy first one, and measures how long that stands still."""
 
 from __future__ import annotations
 
@@ -6,7 +6,45 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, Final
+
+PERIOD: Final = 0.25
+"""Seconds between measurements of a :class:`Heartbeat`."""
+
+
+class Heartbeat:
+    """For how long a loop has run no callback, measured from another thread every ``PERIOD`` seconds.
+
+    ``call`` has the loop run a callback soon; ``clock`` returns seconds.
+    """
+
+    def __init__(
+        self, call: Callable[[Callable[[], None]], None], clock: Callable[[], float]
+    ) -> None:
+        self._call = call
+        self._clock = clock
+        self._measured = clock()
+        self._answered = True
+        self._still = 0.0
+
+    def measure(self) -> float:
+        """Return for how many seconds the loop has stood still; never more than it did.
+
+        A pause of the caller counts as two periods at most: then the whole process stood still, the caller's own work
+        included.
+        """
+        now = self._clock()
+        passed, self._measured = now - self._measured, now
+        if self._answered:
+            self._still = 0.0
+            self._answered = False
+            self._call(self._answer)
+        else:
+            self._still += min(passed, 2 * PERIOD)
+        return self._still
+
+    def _answer(self) -> None:
+        self._answered = True
 
 
 class LoopThread:

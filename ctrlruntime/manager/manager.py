@@ -542,7 +542,7 @@ class Manager:
             self._lead,
             self._fail,
         )
-        self._endpoints.health.add("leader-election", leadership.check)
+        self._endpoints.add_check("leader-election", leadership.check)
         return leadership
 
     def _check_caches(self) -> None:

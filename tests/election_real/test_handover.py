@@ -124,11 +124,12 @@ async def test_a_leader_cut_off_from_the_server_stops_before_the_other_starts(
 
 @pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGUSR2], ids=["system call", "Python"])
 async def test_renewal_does_not_wait_for_a_busy_loop(real: Contest, how: signal.Signals) -> None:
-    busy = TIMES.lease_duration + 1
+    """For less than the lease."""
+    busy = TIMES.lease_duration - 2
     await real.enter_both(("--block", str(busy)))
     real.signal("one", how)
-    await real.until(lambda: silences(real.beats("one"), TIMES.lease_duration))
-    begin, end = silences(real.beats("one"), TIMES.lease_duration)[0]
+    await real.until(lambda: silences(real.beats("one"), busy))
+    begin, end = silences(real.beats("one"), busy)[0]
     assert len([entry for entry in real.held("one") if begin < entry.began < end]) >= 3
     assert not real.held("two")
     assert real.processes["one"].returncode is None
@@ -150,3 +151,21 @@ async def test_a_turn_that_outlasts_the_lease_ends_in_silence(real: Contest) -> 
     await real.handed_over("two")
     assert await real.exit_of("one") == 1
     real.check_one_writer("one", "two")
+
+
+@pytest.mark.criterion("S-D4")
+@pytest.mark.parametrize("how", [signal.SIGUSR1, signal.SIGUSR2], ids=["system call", "Python"])
+async def test_a_leader_that_stands_still_gives_up_the_lead(
+    either: Contest, how: signal.Signals
+) -> None:
+    """The other leads while its renewals would be valid for long; the old one wakes up later, and ends."""
+    await either.enter_both(("--block", str(TIMES.lease_duration * 1.5)))
+    either.signal("one", how)
+    taken = await either.handed_over("two")
+    released = either.held("one")[-1]
+    renewed = either.held("one")[-2]
+    assert released.began <= taken.began < renewed.began + TIMES.lease_duration
+    assert either.processes["one"].returncode is None, "it woke up before the other led"
+    assert await either.exit_of("one") == 1
+    either.check_one_writer("one", "two")
+    assert "the event loop stood still" in either.processes["one"].log_tail()
