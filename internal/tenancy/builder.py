@@ -123,6 +123,7 @@ async def build(
     What `privileges` do not allow is a problem of its resource; by default, they allow the least.
     """
     privileges = privileges or Privileges()
+    renderer = renderer.for_namespace(tenant.metadata.namespace)
     resources = {item.id: item for _, item in resource_lists(tenant.spec)}
     await load()
     graph = graph_of(tenant)
@@ -149,6 +150,7 @@ async def build_hook(
     privileges: Privileges,
 ) -> BuiltResource:
     """Return the Job of a hook, or the problem with it."""
+    renderer = renderer.for_namespace(tenant.metadata.namespace)
     return await _build_one(
         tenant, hook_resource(hook), 0, variables, renderer, mappings, privileges
     )

@@ -238,8 +238,9 @@ class Blueprints:
             annotations=resource.annotations_template,
         )
         self.privileges.check_template(manifest, namespace)
-        report = await self.renderer.check(manifest)
-        choice = await self.renderer.check(_choice(resource))
+        renderer = self.renderer.for_namespace(namespace)
+        report = await renderer.check(manifest)
+        choice = await renderer.check(_choice(resource))
         texts = [*map(str, (*report.errors, *choice.errors)), *_no_name(manifest)]
         needed = (report.variables - report.optional) | (choice.variables - choice.optional)
         lost = (*report.lost, *choice.lost)
@@ -248,7 +249,7 @@ class Blueprints:
             return _Report(texts, needed, lost)
         if each.variable in ALWAYS_KNOWN:
             texts.append(f"forEach.variable: {each.variable!r} is the name of another variable")
-        if each.variable in (await self.renderer.check({"items": each.items})).variables:
+        if each.variable in (await renderer.check({"items": each.items})).variables:
             texts.append(f"forEach.items: {each.variable!r} is there in the other templates only")
         return _Report(texts, needed - {each.variable}, lost)
 

@@ -73,13 +73,14 @@ class ValueRemovals:
         changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
         there = _by_entry(applied_keys(tenant.status))
         variables = _variables(tenant, after)
+        renderer = self.renderer.for_namespace(entry.namespace)
         lost = {
             item.id
             for _, item in resource_lists(tenant.spec)
             if item.id in there
             and item.deletion_policy is not DeletionPolicy.RETAIN
             and _reads(item, changed)
-            and await self._loses(item, there[item.id], variables)
+            and await _loses(item, there[item.id], variables, renderer)
         }
         if not lost:
             return []
@@ -87,22 +88,22 @@ class ValueRemovals:
             ValueRemoval(entry.name, tenant.spec.uid, tenant.spec.template_ref, frozenset(lost))
         ]
 
-    async def _loses(
-        self, item: TResource, there: Sequence[ResourceKey], variables: Variables
-    ) -> bool:
-        """Whether an object of an entry has no resource any more. What cannot be rendered keeps its objects."""
-        places: set[tuple[str, str]] = set()
-        try:
-            for each in await expand(item, variables, self.renderer):
-                shown = await render_exactly(_place(each.resource), each.variables, self.renderer)
-                metadata = shown["metadata"]
-                places.add((str(metadata.get("namespace") or ""), str(metadata.get("name"))))
-        except RenderError:
-            return False
-        return any(
-            (key.namespace, key.name) not in places and ("", key.name) not in places
-            for key in there
-        )
+
+async def _loses(
+    item: TResource, there: Sequence[ResourceKey], variables: Variables, renderer: Renderer
+) -> bool:
+    """Whether an object of an entry has no resource any more. What cannot be rendered keeps its objects."""
+    places: set[tuple[str, str]] = set()
+    try:
+        for each in await expand(item, variables, renderer):
+            shown = await render_exactly(_place(each.resource), each.variables, renderer)
+            metadata = shown["metadata"]
+            places.add((str(metadata.get("namespace") or ""), str(metadata.get("name"))))
+    except RenderError:
+        return False
+    return any(
+        (key.namespace, key.name) not in places and ("", key.name) not in places for key in there
+    )
 
 
 def _held(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import copy
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -43,8 +44,15 @@ class Renderer:
     ) -> None:
         self._options = options or RendererOptions()
         self._templates = Templates(cached=self._options.cached)
-        self._worker = Worker(deadline=self._options.deadline)
+        self._worker = Worker(deadline=self._options.deadline, clock=clock)
         self._quarantine = Quarantine(clock)
+        self._namespace = ""
+
+    def for_namespace(self, namespace: str | None) -> Renderer:
+        """Return this renderer as used for a namespace, whose share of the worker's time it takes."""
+        shared = copy.copy(self)
+        shared._namespace = namespace or ""
+        return shared
 
     @property
     def worker_starts(self) -> int:
@@ -134,7 +142,8 @@ class Renderer:
 
     async def _perform(self, job: dict[str, Any]) -> dict[str, Any]:
         try:
-            keys = hash(orjson.dumps(job["manifest"])), hash(orjson.dumps(job["variables"]))
+            manifest = hash((self._namespace, orjson.dumps(job["manifest"])))
+            keys = manifest, hash(orjson.dumps(job["variables"]))
         except TypeError:
             raise RenderError("", "the manifest is not plain JSON") from None
         if self._quarantine.refuses(*keys):
@@ -145,7 +154,7 @@ class Renderer:
                 transient=True,
             )
         try:
-            answer = await self._worker.perform(job)
+            answer = await self._worker.perform(job, self._namespace)
         except RenderError:
             self._quarantine.record(*keys)
             raise

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +15,7 @@ import orjson
 
 from ctrlruntime.processes import end_process
 from internal.tenancy.rendering.errors import RenderError
+from internal.tenancy.rendering.fair_turns import FairTurns
 from internal.tenancy.rendering.process import LENGTH_BYTES, frame
 
 _ROOT = Path(__file__).resolve().parents[3]
@@ -29,23 +31,28 @@ OVERRUNS_PER_MANIFEST = 3
 
 
 class Worker:
-    """One process that renders what the event loop must not, one job at a time.
+    """One process that renders what the event loop must not, one job at a time, its time shared by namespace.
 
     A job that takes longer than `deadline` seconds ends the process; the next job gets a new one.
+    `clock` returns seconds.
     """
 
-    def __init__(self, *, deadline: float) -> None:
+    def __init__(self, *, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.deadline = deadline
         self.restarts = 0
         self._process: Process | None = None
-        self._turn = asyncio.Lock()
+        self._turns = FairTurns(clock)
 
-    async def perform(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Return the worker's answer. Raises RenderError, transient, when it overran or was lost."""
-        async with self._turn:
+    async def perform(self, job: dict[str, Any], namespace: str = "") -> dict[str, Any]:
+        """Return the worker's answer. Raises RenderError, transient, when it overran or was lost.
+
+        Of the namespaces whose jobs wait, the one that has used the least time is next.
+        """
+        async with self._turns.turn(namespace):
             try:
                 process = await self._running()
-                return await asyncio.wait_for(self._exchange(process, job), self.deadline)
+                async with self._turns.charged(namespace):
+                    return await asyncio.wait_for(self._exchange(process, job), self.deadline)
             except TimeoutError:
                 await self._end()
                 raise RenderError("", self._overrun(), transient=True) from None
@@ -59,7 +66,7 @@ class Worker:
 
     async def close(self) -> None:
         """End the process, after the job under way."""
-        async with self._turn:
+        async with self._turns.turn(""):
             await self._end()
 
     def _overrun(self) -> str:
@@ -112,8 +119,9 @@ class Worker:
 class Quarantine:
     """Keeps jobs that overran from taking the worker's time again at once.
 
-    A job is refused for a minute after it overran; a manifest, whatever the row, after three of its
-    jobs did. So a bad template costs the others a few seconds in a minute, never all of it.
+    A job is refused for a minute after it overran; a manifest of a namespace, whatever the row, after three of its
+    jobs did. So a bad template costs its own namespace a few seconds in a minute, and a job of another waits
+    behind one overrun at most for each namespace that has some.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
