@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import re
 import socket
+import threading
+from dataclasses import replace
 
 import pytest
 
@@ -91,3 +93,26 @@ async def test_as_many_iterations_as_allowed_are_computed(computed: list[int]) -
     assert computed == [MOST_ITERATIONS]
     assert b"p=" in got[-1]
     assert getattr(error, "reason", "") == "DatabaseUnreachable"
+
+
+@pytest.mark.criterion("S-F4")
+@pytest.mark.parametrize(
+    "password", ["plain", "\u00e9\u00aa\u00a0\u00ad\u2168", "\u0627\u0031", "\u0221"]
+)
+async def test_the_proof_is_computed_beside_the_loop(
+    password: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver takes a password after SASLprep, or as it is where that is prohibited."""
+    threads: list[bool] = []
+    compute = hashlib.pbkdf2_hmac
+
+    def pbkdf2_hmac(name: str, password: bytes, salt: bytes, iterations: int) -> bytes:
+        threads.append(threading.current_thread() is threading.main_thread())
+        return compute(name, password, salt, iterations)
+
+    monkeypatch.setattr(hashlib, "pbkdf2_hmac", pbkdf2_hmac)
+    async with fake_server(scram_talk("4096")) as (port, got):
+        await failure(replace(settings_of("postgresql", port), password=password))
+    assert b"p=" in got[-1]
+    assert threads
+    assert not any(threads)

@@ -25,7 +25,7 @@ LARGEST_CELL: Final = MIB + 1
 LARGEST_LINE: Final = 4 * LARGEST_CELL
 """Characters of a row that are kept."""
 MOST_ITERATIONS: Final = 100_000
-"""Rounds of SHA-256 for one proof of the password, some 0.1 s; servers demand 4,096 by default."""
+"""Rounds of SHA-256 for one proof of the password, some 0.1 s of a thread; servers demand 4,096 by default."""
 OVERSIZED: Final = "…" * (LARGEST_VALUE // len("…".encode()) + 1)
 """Stands for a value of which nothing is kept: too large, neither active nor inactive, and no uid."""
 

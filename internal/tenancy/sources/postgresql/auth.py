@@ -34,6 +34,7 @@ from internal.tenancy.sources.limits import (
     PeerExceedsLimits,
     TooManyIterations,
 )
+from internal.tenancy.sources.postgresql.scram import DRIVER_HASHES, Salted, salted_passwords
 
 AUTHENTICATION: Final = ord("R")
 ACCEPTED: Final = 0
@@ -41,7 +42,7 @@ CLEAR_TEXT: Final = 3
 PROVING: Final = frozenset({ACCEPTED, 5, 10, 11, 12})
 """Requests that reveal no password: none, MD5, and the steps of SASL."""
 CHALLENGE: Final = 11
-"""The step of SASL that names salt and iterations, which the driver computes at once, on the loop."""
+"""The step of SASL that names salt and iterations."""
 ITERATIONS: Final = re.compile(rb",i=0*([0-9]+)")
 COPY_DATA: Final = ord("d")
 HEADER: Final = 5
@@ -51,13 +52,23 @@ HEADER: Final = 5
 class GuardedProtocol(Protocol):  # type: ignore[misc]
     """The driver's protocol, which sees a request for authentication only if it may be answered."""
 
-    def __init__(self, refuse: Callable[[int, int], Exception | None], *args: object) -> None:
+    def __init__(
+        self,
+        refuse: Callable[[int, int], Exception | None],
+        password: str,
+        loop: asyncio.AbstractEventLoop,
+        *args: object,
+    ) -> None:
         """`refuse` returns the error for a request of this number, None if it may be answered.
 
         Its second argument is the number of iterations that the server has demanded so far.
         """
-        super().__init__(*args)
+        super().__init__(*args, loop)
         self._refuse = refuse
+        self._password = password
+        self._loop = loop
+        self._salting: asyncio.Future[Salted] | None = None
+        """The rounds of a challenge, computed in a thread; what comes meanwhile waits."""
         self._unseen = bytearray()
         self._lengths = MessageLengths()
         self._authenticated = False
@@ -80,12 +91,28 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         self._unseen += data
         while (message := self._next_message()) and self.refusal is None:
             if message[0] == AUTHENTICATION:
-                self._check(message[HEADER:])
-            if self.refusal is None:
+                self._authenticate(message)
+            else:
                 super().data_received(message)
         if self._authenticated and self._unseen:
             rest, self._unseen = bytes(self._unseen), bytearray()
             self._pass_on(rest)
+
+    def _salt(self, challenge: bytes) -> None:
+        """Pass a challenge on once what takes long of its answer is computed."""
+        self._salting = self._loop.run_in_executor(
+            None, salted_passwords, self._password, challenge[HEADER + 4 :]
+        )
+        self._salting.add_done_callback(partial(self._answer, challenge))
+
+    def _answer(self, challenge: bytes, salting: asyncio.Future[Salted]) -> None:
+        self._salting = None
+        transport = self._connection_made_on
+        if salting.cancelled() or transport is None or transport.is_closing():
+            return
+        with DRIVER_HASHES.knowing(salting.result()):
+            super().data_received(challenge)
+        self.data_received(b"")
 
     def _pass_on(self, data: bytes) -> None:
         """Pass on what came after authentication, unless it holds a message that no server needs to send."""
@@ -95,7 +122,7 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
             self._end(too_large())
 
     def _next_message(self) -> bytes:
-        if self._authenticated or len(self._unseen) < HEADER:
+        if self._authenticated or self._salting or len(self._unseen) < HEADER:
             return b""
         end = 1 + int.from_bytes(self._unseen[1:HEADER], "big")
         self._before_authentication += end if end != self._announced else 0
@@ -110,7 +137,9 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         self._announced = 0
         return message
 
-    def _check(self, content: bytes) -> None:
+    def _authenticate(self, message: bytes) -> None:
+        """Pass on a request for authentication that may be answered."""
+        content = message[HEADER:]
         request = int.from_bytes(content[:4], "big")
         self._authenticated = request == ACCEPTED
         if request == CHALLENGE:
@@ -118,6 +147,10 @@ class GuardedProtocol(Protocol):  # type: ignore[misc]
         refused = self._refuse(request, self._iterations)
         if refused is not None:
             self._end(refused)
+        elif request == CHALLENGE:
+            self._salt(message)
+        else:
+            super().data_received(message)
 
     def _end(self, error: Exception) -> None:
         self.refusal = error
@@ -231,7 +264,7 @@ async def connect(
     refuse = partial(refusal, f"{host}:{port}", verified=verified)
 
     def protocol() -> GuardedProtocol:
-        return GuardedProtocol(refuse, (host, port), connected, parameters, Record, loop)
+        return GuardedProtocol(refuse, password, loop, (host, port), connected, parameters, Record)
 
     if context is None:
         transport, made = await loop.create_connection(protocol, host, port)
