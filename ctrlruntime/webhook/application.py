@@ -18,6 +18,7 @@ from ctrlruntime.client.errors import (
     BadRequest,
     InternalError,
     Timeout,
+    TooManyRequests,
 )
 from ctrlruntime.clock import perf
 from ctrlruntime.webhook.admission import (
@@ -55,6 +56,8 @@ __all__ = ["CONVERT", "LARGEST_BODY", "Application"]
 CONVERT = "/convert"
 LONGEST = 30.0
 """Seconds for a request that names no timeout: the longest the API server waits."""
+RETRY_LATER = {"Retry-After": "1"}
+"""With 429: bodies under way are answered within seconds."""
 
 Answer = Callable[[bytes], Awaitable[tuple[int, bytes]]]
 
@@ -160,7 +163,8 @@ class Application:
             began, code = perf(), 500
             try:
                 code, body = await self._within(request, path, answer)
-                return web.Response(status=code, body=body, content_type=JSON)
+                later = RETRY_LATER if code == TooManyRequests.default_code else None
+                return web.Response(status=code, body=body, content_type=JSON, headers=later)
             finally:
                 self.metrics.ended(path, code, perf() - began)
 

@@ -20,6 +20,10 @@ LARGEST_BODY: Final = 7 * 1024 * 1024
 """Bytes of a request, as upstream: twice what etcd stores, and some more."""
 MOST_IN_FLIGHT: Final = 64 * 1024 * 1024
 """Bytes of all bodies that arrive or are being answered."""
+RESERVED: Final = 4 * 1024 * 1024
+"""Bytes of those that are kept for small bodies, however many large ones there are."""
+SMALL_BODY: Final = 256 * 1024
+"""Bytes up to which a body is small; most objects are."""
 
 
 class BadBody(Exception):
@@ -72,7 +76,7 @@ class Bodies:
     def _check(self, size: int, largest: int) -> None:
         if size > largest:
             raise BadBody(RequestEntityTooLarge(f"the body is larger than {largest} bytes"))
-        if self.held > self._most:
+        if self.held > self._most - (RESERVED if size > SMALL_BODY else 0):
             raise BadBody(
                 TooManyRequests(
                     f"the bodies of all requests are larger than {self._most} bytes together; try again"
