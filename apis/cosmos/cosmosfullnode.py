@@ -114,8 +114,8 @@ class CosmosFullNodeSpec(
     """What becomes of the disks of nodes that are no longer wanted. Default: they are deleted, but all are
     kept while replicas is 0."""
     deletion_protection: bool | None = None
-    """Whether disks of renumbered nodes, and those of the set where it is deleted, go only with an approval. Default:
-    renumbered nodes keep theirs, and a deleted set with more disks than deletions.maxWithState waits."""
+    """Whether disks of renumbered nodes, the last with the chain's data, and those of a deleted set go only with an
+    approval. Default: true; with false, the limits of deletions alone count."""
     deletions: Deletions = Field(default_factory=Deletions)
     """How many nodes may lose their disks without an approval."""
     service: NodeService = Field(default_factory=NodeService)

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from apis.cosmos import GROUP, CosmosFullNode
-from apis.deletions import Deletions
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.gate import (
@@ -24,10 +23,13 @@ from ctrlruntime.gate import (
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.pvc_builder import has_claim
+from internal.cosmos.labels import pod_name
 from internal.removal_holds import Parent, StatusRecords, approvals_of
 
 RENUMBERED: Final = "nodes were renumbered, and the old ones keep their disks"
 """Why disks of nodes wait that did not go because there are fewer."""
+LAST: Final = "no disk that stays is known to have the chain's data"
+"""Why the last copies of a set wait, whatever the budget."""
 PROTECTED: Final = (
     "the CosmosFullNode is being deleted, and spec.deletionProtection keeps its disks"
 )
@@ -46,10 +48,13 @@ class DiskRemovals:
     used: bool
     """Whether Pods of nodes that are to lose their disks are still there: then all disks stay for now."""
     hold: Hold | None = None
+    going: frozenset[str] = frozenset()
+    """UIDs of the claims that are to go."""
 
     async def decide(self, removals: Sequence[Removal]) -> Decision:
         """Return the answer. Costs a request only where disks may go. Raises the client's errors."""
         gate = Gate(budget=self.node_set.spec.deletions.budget)
+        self.going = frozenset(each.uid for each in removals)
         first = gate.removals(removals, now=self.clock(), parent=self._cached())
         self.hold = first.hold
         if not first.permits:
@@ -65,9 +70,13 @@ class DiskRemovals:
 
     def _parent(self) -> ParentState:
         spec = self.node_set.spec
-        asks = spec.deletion_protection is not False and is_renumbered(self.node_set, self.claims)
-        members = max(spec.replicas, len(self.claims))
-        return ParentState(protection=RENUMBERED if asks else "", members=members)
+        protection = ""
+        if spec.deletion_protection is not False:
+            if is_renumbered(self.node_set, self.claims):
+                protection = RENUMBERED
+            elif leaves_no_copy(self.node_set, self.claims, self.going):
+                protection = LAST
+        return ParentState(protection=protection, members=max(spec.replicas, len(self.claims)))
 
     def _cached(self) -> ParentState:
         removals = self.node_set.status.removals
@@ -113,19 +122,40 @@ def is_renumbered(node_set: CosmosFullNode, claims: Collection[Entry]) -> bool:
     return to_make or any(created > oldest for created in made.values())
 
 
+def leaves_no_copy(
+    node_set: CosmosFullNode, claims: Collection[Entry], going: Collection[str]
+) -> bool:
+    """Whether no disk would be left that is known to have the chain's data, once those with these UIDs are gone. Pure.
+
+    A disk is known to have it if it is bound and wanted, and is as old as those that go or its node is in sync.
+    """
+    oldest = min((_created(entry) for entry in claims if entry.uid in going), default="")
+    sync, name = node_set.status.sync, node_set.metadata.name or ""
+
+    def is_copy(entry: Entry) -> bool:
+        number = ordinal_of(entry)
+        if number not in node_ordinals(node_set) or not has_claim(node_set, number):
+            return False
+        if (entry.field("status") or {}).get("phase") != "Bound":
+            return False
+        node = sync.get(pod_name(name, number))
+        return _created(entry) <= oldest or (node is not None and bool(node.in_sync))
+
+    staying = [each for each in claims if each.uid not in going and not each.deletion_timestamp]
+    return not any(map(is_copy, staying))
+
+
 def hold_of_deletion(entry: Entry, removals: Sequence[Removal], now: datetime) -> Hold | None:
     """Return what waits of a set that is being deleted: all of its disks, or nothing. Pure.
 
-    Protection is on where the spec leaves it open and the disks are more than may go at once. The fields are read as
-    they are: a set whose spec cannot be read any more has disks as well.
+    Protection is on where the spec leaves it open: they are the last copies. The fields are read as they are: a set
+    whose spec cannot be read any more has disks as well.
     """
     spec, status = entry.field("spec") or {}, entry.field("status") or {}
-    protection = spec.get("deletionProtection")
-    if not removals or protection is False:
+    if not removals or spec.get("deletionProtection") is False:
         return None
-    limit = (spec.get("deletions") or {}).get("maxWithState", Deletions().max_with_state)
     parent = ParentState(
-        protection=PROTECTED if protection or len(removals) > limit else "",
+        protection=PROTECTED,
         members=len(removals),
         approvals=approvals_of(entry.annotations, GROUP),
         record=BudgetRecord.of(status.get("removals")),

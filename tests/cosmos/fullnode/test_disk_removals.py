@@ -97,13 +97,8 @@ async def test_disks_wait_whatever_takes_them(
     assert sorted(set(before) - set(await claims(place))) == sorted(names)
 
 
-async def test_a_number_that_takes_the_place_of_the_highest_keeps_its_disk(
-    harness: NodeSetHarness, place: Place
-) -> None:
-    """From numbers 1 and 2 to 0 and 1: the one that is beyond looks like that of a set with fewer replicas."""
-    await place.apply(place.node_set(replicas=2, ordinals={"start": 1}))
-    await place.settled()
-    made = await place.object(CLAIM, "pvc-hub-2")
+async def is_older_than_now(place: Place, name: str) -> None:
+    """Wait until what is made now is younger than a claim: times of creation are whole seconds."""
     metadata = {"generateName": "now-", "namespace": place.namespace}
     probe: dict[str, Any] = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
 
@@ -111,9 +106,18 @@ async def test_a_number_that_takes_the_place_of_the_highest_keeps_its_disk(
         created_now: dict[str, Any] = await place.client.create(probe)
         return str(created_now["metadata"]["creationTimestamp"])
 
-    assert made is not None
+    made = await place.client.get(CLAIM, name, namespace=place.namespace)
     created = made["metadata"]["creationTimestamp"]
     await eventually(now, lambda at: at > created)
+
+
+async def test_a_number_that_takes_the_place_of_the_highest_keeps_its_disk(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    """From numbers 1 and 2 to 0 and 1: the one that is beyond looks like that of a set with fewer replicas."""
+    await place.apply(place.node_set(replicas=2, ordinals={"start": 1}))
+    await place.settled()
+    await is_older_than_now(place, "pvc-hub-2")
     await place.edit(ordinals={"start": 0})
     await only(place, range(2))
     await held(place, "pvc-hub-2")
@@ -137,21 +141,23 @@ async def test_old_disks_wait_when_the_policy_no_longer_retains_them(
     assert await claims(place) == before
 
 
-async def test_a_deleted_set_of_one_disk_goes_unless_it_is_protected(
+async def test_a_deleted_set_of_one_disk_waits_until_its_protection_is_lifted(
     harness: NodeSetHarness, place: Place
 ) -> None:
     await place.apply(place.node_set(replicas=1, deletionProtection=True))
     await place.settled()
     await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
     await held(place, "pvc-hub-0")
-    assert sorted(await claims(place)) == disks([0])
-    await place.client.patch(
-        CosmosFullNode,
-        NAME,
-        {"spec": {"deletionProtection": None}},
-        namespace=place.namespace,
-        type=PatchType.MERGE,
-    )
+    for given in (None, False):
+        await harness.idle()
+        assert sorted(await claims(place)) == disks([0])
+        await place.client.patch(
+            CosmosFullNode,
+            NAME,
+            {"spec": {"deletionProtection": given}},
+            namespace=place.namespace,
+            type=PatchType.MERGE,
+        )
     await place.gone()
 
 

@@ -138,7 +138,7 @@ async def test_a_set_goes_with_all_it_has_by_its_owner_references(
     harness: NodeSetHarness, place: Place
 ) -> None:
     """The embedded server collects garbage, as a cluster does; the manager takes the finalizer off."""
-    await place.apply(place.node_set(replicas=1))
+    await place.apply(place.node_set(replicas=1, deletionProtection=False))
     found = await place.settled()
     assert found.metadata.finalizers == [FINALIZER]
     gone = harness.mark()

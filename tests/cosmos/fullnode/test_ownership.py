@@ -179,7 +179,7 @@ async def test_h_c4_a_copy_of_a_disk_is_left_alone(harness: NodeSetHarness, plac
     metadata |= {"name": "pvc-hub-0-backup", "namespace": place.namespace}
     spec = {key: value for key, value in copy["spec"].items() if key != "volumeName"}
     await place.client.create({**copy, "metadata": metadata, "spec": spec, "status": {}})
-    await place.edit(replicas=0, volumeRetentionPolicy="Delete")
+    await place.edit(replicas=0, volumeRetentionPolicy="Delete", deletionProtection=False)
     await place.until_object(CLAIM, "pvc-hub-0", lambda claim: claim is None)
     await harness.idle()
     assert await place.names(CLAIM) == ["pvc-hub-0-backup"]
@@ -295,7 +295,7 @@ async def test_h_c6_scaling_to_zero_keeps_all_disks_unless_the_policy_differs(
     if policy == "Delete":
         await place.until(lambda found: find_condition(found.status.conditions, HELD) is not None)
         assert await place.names(CLAIM) == sorted(before), "both at once wait for an approval"
-        await place.edit(deletions={"maxPercent": 100, "maxWithState": 2})
+        await place.edit(deletionProtection=False, deletions={"maxPercent": 100, "maxWithState": 2})
         for name in before:
             await place.until_object(CLAIM, name, lambda found: found is None)
         return
