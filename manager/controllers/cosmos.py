@@ -281,17 +281,19 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         where.declare_owned(mapping, metadata_only=mapping in tracked)
         return Objects(cache, control, mapping, metrics)
 
-    services, pods = objects(SERVICE), objects(POD)
+    services, pods, claims = objects(SERVICE), objects(POD), objects(CLAIM)
     return Controls(
         services=PlainControl(SERVICES, services),
         node_keys=NodeKeyCollector(objects(SECRET)),
         peers=PeerCollector(services),
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
         access=[PlainControl(each, objects(each.mapping)) for each in access],
-        pods=PodControl(pods, workload, observations, utc_now, checks_versions=not where.is_hub),
+        pods=PodControl(
+            pods, workload, observations, utc_now, claims, checks_versions=not where.is_hub
+        ),
         additional_pods=AdditionalPodControl(pods, workload, utc_now),
         claims=PVCControl(
-            objects(CLAIM),
+            claims,
             ClaimControl(control, expandable=StorageClasses(cache)),
             DataSources(cache, where.live_client),
             parts.statuses.patcher,

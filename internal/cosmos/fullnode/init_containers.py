@@ -13,6 +13,7 @@ from internal.cosmos.fullnode.containers import SIDECAR, image_of, pulled, versi
 from internal.cosmos.fullnode.validator_key import (
     RESTORE,
     TAKE_OVER,
+    VALIDATOR_KEY,
     keeps_key,
     take_over_arguments,
 )
@@ -26,7 +27,6 @@ from internal.cosmos.labels import pod_name
 
 Part = dict[str, Any]
 CLEAN: Final = "clean-init"
-VALIDATOR_KEY: Final = "validator-key-init"
 CHAIN: Final = "chain-init"
 GENESIS: Final = "genesis-init"
 ADDRBOOK: Final = "addrbook-init"
@@ -108,15 +108,20 @@ class Images:
     """Of users' scripts."""
 
 
-def init_containers(node_set: CosmosFullNode, ordinal: int, images: Images) -> list[Part]:
-    """All of them, in order. A user's script runs in the image for scripts, all else in the manager's."""
+def init_containers(
+    node_set: CosmosFullNode, ordinal: int, images: Images, *, own_disk: bool = False
+) -> list[Part]:
+    """All of them, in order. A user's script runs in the image for scripts, all else in the manager's.
+
+    `own_disk`: whether the node's claim is known to have been made empty.
+    """
     chain, sidecar_image = node_set.spec.chain, images.sidecar
     genesis = images.script if chain.genesis_script else sidecar_image
     addrbook = images.script if chain.addrbook_script else sidecar_image
     snapshot = images.script if chain.snapshot_script else sidecar_image
     made = [
         _of_sidecar(node_set, CLEAN, sidecar_image, _shell(_CLEAN)),
-        _validator_key(node_set, ordinal, sidecar_image),
+        _validator_key(node_set, ordinal, sidecar_image, own_disk=own_disk),
         _chain(node_set, ordinal),
         _of_sidecar(node_set, GENESIS, genesis, _genesis(node_set)),
         _of_sidecar(node_set, ADDRBOOK, addrbook, _addrbook(node_set)),
@@ -187,9 +192,9 @@ def _addrbook(node_set: CosmosFullNode) -> Part:
     return _shell(_NO_ADDRBOOK)
 
 
-def _validator_key(node_set: CosmosFullNode, ordinal: int, image: str) -> Part:
+def _validator_key(node_set: CosmosFullNode, ordinal: int, image: str, *, own_disk: bool) -> Part:
     """Return the container that is before the chain's: what its `init` finds is of this node."""
-    work = _shell(TAKE_OVER, *take_over_arguments(node_set, ordinal))
+    work = _shell(TAKE_OVER, *take_over_arguments(node_set, ordinal, own_disk=own_disk))
     return _of_sidecar(node_set, VALIDATOR_KEY, image, work)
 
 

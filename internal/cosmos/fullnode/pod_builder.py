@@ -1,6 +1,6 @@
 """The Pods of the nodes. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from apis.cosmos import ChainVersion, CosmosFullNode, PodTemplate, Probes, ProbeStrategy
@@ -66,12 +66,14 @@ def build_pods(
     sidecar_image: str,
     script_image: str = "",
     checks_versions: bool = True,
+    own_disks: Collection[int] = (),
 ) -> list[Desired]:
     """Return the Pod of each node that is to run, by number.
 
     `checksums`: of the configuration in effect, by name of the Pod. `script_image`: what scripts run in
     where the spec does not say; it is no input, so that another default is held back. `checks_versions`: False leaves
-    out the containers that read the set, where Pods cannot. Raises UnrecoverableError for a
+    out the containers that read the set, where Pods cannot. `own_disks`: the nodes whose claim is known to have been
+    made empty. Raises UnrecoverableError for a
     template that makes no Pod, naming the field, and if there is no `sidecar_image`.
     """
     if not sidecar_image:
@@ -81,7 +83,14 @@ def build_pods(
         )
     images = Images(sidecar_image, script_image_of(node_set, script_image, sidecar_image))
     return [
-        _pod(node_set, ordinal, checksums, images, checks_versions=checks_versions)
+        _pod(
+            node_set,
+            ordinal,
+            checksums,
+            images,
+            checks_versions=checks_versions,
+            own_disk=ordinal in own_disks,
+        )
         for ordinal in node_ordinals(node_set)
         if is_built(node_set, ordinal)
     ]
@@ -94,9 +103,10 @@ def _pod(
     images: Images,
     *,
     checks_versions: bool,
+    own_disk: bool,
 ) -> Desired:
     pod = pod_name(named(node_set), ordinal)
-    spec = _spec(node_set, ordinal, images)
+    spec = _spec(node_set, ordinal, images, own_disk=own_disk)
     if not checks_versions:
         _drop_version_checks(spec)
     image = _image_of(spec, label_keys.NODE)
@@ -115,7 +125,7 @@ def _pod(
     )
 
 
-def _spec(node_set: CosmosFullNode, ordinal: int, images: Images) -> Part:
+def _spec(node_set: CosmosFullNode, ordinal: int, images: Images, *, own_disk: bool) -> Part:
     """In the order of precedence: the manager's, the template's, the version's, the node's own."""
     template, pod = node_set.spec.pod_template, pod_name(named(node_set), ordinal)
     ours = {
@@ -123,7 +133,7 @@ def _spec(node_set: CosmosFullNode, ordinal: int, images: Images) -> Part:
         "hostname": to_host(pod),
         "serviceAccountName": account_of(node_set),
         "securityContext": security_context(),
-        "initContainers": init_containers(node_set, ordinal, images),
+        "initContainers": init_containers(node_set, ordinal, images, own_disk=own_disk),
         "containers": containers(node_set, ordinal, images.sidecar),
         "volumes": volumes(node_set, ordinal),
     }

@@ -20,7 +20,8 @@ from internal.cosmos.fullnode.objects import Objects, conflict
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
 from internal.cosmos.fullnode.pod_roles import is_node
-from internal.cosmos.labels import NODE, is_beside_node, pod_name
+from internal.cosmos.fullnode.validator_key import has_own_disk
+from internal.cosmos.labels import NODE, claim_name, is_beside_node, pod_name
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.cosmos.workload.halting import PROGRESS_DEADLINE, HaltRules
 from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
@@ -37,6 +38,8 @@ class PodControl:
     observations: Observations
     now: Callable[[], datetime]
     """The clock that answers of nodes are stamped with."""
+    claims: Objects
+    """Those of the nodes, to see how their disks were made."""
     checks_versions: bool = True
     """Whether containers in the Pods read their set, and write which height comes next."""
 
@@ -76,6 +79,7 @@ class PodControl:
                 sidecar_image=sidecar_image,
                 script_image=script_image,
                 checks_versions=self.checks_versions,
+                own_disks=self._own_disks(node_set, owner, current),
             )
             if item.name in known or item.name in existing
         ]
@@ -100,6 +104,18 @@ class PodControl:
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
+
+    def _own_disks(
+        self, node_set: CosmosFullNode, owner: Owner, current: Sequence[Entry]
+    ) -> frozenset[int]:
+        """Return the numbers of the nodes whose claims are known to have been made empty."""
+        name, pods = named(node_set), {entry.name: entry for entry in current}
+        claims = {entry.name: entry for entry in self.claims.of(owner).values()}
+        return frozenset(
+            each
+            for each in node_ordinals(node_set)
+            if has_own_disk(pods.get(pod_name(name, each)), claims.get(claim_name(name, each)))
+        )
 
 
 def halt_rules(node_set: CosmosFullNode, now: datetime) -> HaltRules | None:

@@ -9,6 +9,7 @@ then makes a key of its own. Nothing is deleted: the files stay beside their old
 from typing import Final
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.cache.entry import Entry
 from internal.cosmos.fullnode.toml_overlay import CONFIG_OVERLAY
 from internal.cosmos.labels import pod_name
 
@@ -20,9 +21,14 @@ SET_ASIDE: Final = ".set-aside-"
 """What follows the name of a file that was set aside; then a number."""
 KEEP: Final = "keep"
 """Argument: keep the key, whose ever the disk was."""
+OWN: Final = "own"
+"""Argument: the claim was made empty, for this node."""
+VALIDATOR_KEY: Final = "validator-key-init"
+_BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
+"""Annotation of Kubernetes on claims for which it chose the volume, or made it."""
 
-# A disk without the file is of an older manager. What it last started with names its node: `init` writes the name
-# of the Pod as moniker, unless overrides replace it.
+# A disk without the file is a copy, unless its claim was made empty: then it is of an older manager. What it last
+# started with names its node: `init` writes the name of the Pod as moniker, unless overrides replace it.
 # The file comes last: cut off before, all is done again.
 TAKE_OVER: Final = rf"""set -eu
 mark="$CHAIN_HOME/{MARK}"
@@ -40,7 +46,7 @@ set_aside() {{
 }}
 was=""
 [ ! -f "$mark" ] || was="$(cat "$mark")"
-if [ -z "$was" ]; then
+if [ -z "$was" ] && [ "${{3:-}}" = {OWN} ]; then
   moniker="$(value moniker "$CONFIG_DIR/config.toml")"
   given="$(value moniker "$overlay")"
   if [ -n "$moniker" ] && {{ [ "$moniker" = "$1" ] || [ "$moniker" = "$given" ]; }}; then was="$0"; fi
@@ -70,11 +76,30 @@ if [ -e "$own" ]; then mv "$own" "$key"; elif [ -e "$key" ]; then mv "$key" "$ke
 """Around a script that fills the disk: the node's own key stays, whatever the script brings."""
 
 
-def take_over_arguments(node_set: CosmosFullNode, ordinal: int) -> list[str]:
-    """Return the arguments of TAKE_OVER for one node."""
+def take_over_arguments(
+    node_set: CosmosFullNode, ordinal: int, *, own_disk: bool = False
+) -> list[str]:
+    """Return the arguments of TAKE_OVER for one node. `own_disk`: see has_own_disk."""
     pod = pod_name(node_set.metadata.name or "", ordinal)
     kept = KEEP if keeps_key(node_set, ordinal) else ""
-    return [f"{node_set.metadata.namespace or ''}/{pod}", pod, kept]
+    own = [OWN] if own_disk else []
+    return [f"{node_set.metadata.namespace or ''}/{pod}", pod, kept, *own]
+
+
+def has_own_disk(pod: Entry | None, claim: Entry | None) -> bool:
+    """Whether the claim of a node is known to have been made empty: with no source, on a volume that Kubernetes chose.
+
+    A Pod that is there keeps what it was made with: by now its disk has the file.
+    """
+    for container in (pod.field("spec") or {}).get("initContainers") or () if pod else ():
+        if container.get("name") == VALIDATOR_KEY:
+            return OWN in container.get("args", ())
+    if claim is None:
+        return False
+    spec = claim.field("spec") or {}
+    if spec.get("dataSource") or spec.get("dataSourceRef"):
+        return False
+    return not spec.get("volumeName") or _BOUND_BY_CONTROLLER in claim.annotations
 
 
 def keeps_key(node_set: CosmosFullNode, ordinal: int) -> bool:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from internal.cosmos.fullnode.init_containers import VALIDATOR_KEY, Images, init_containers
+from ctrlruntime.cache.entry import Entry
+from internal.cosmos.fullnode.init_containers import Images, init_containers
 from internal.cosmos.fullnode.toml_overlay import CONFIG_OVERLAY
+from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY, has_own_disk
+from tests.resources.ordinal_factories import claim, existing, pod
 
 from .samples import SIDECAR, node_set
 from .test_scripts import Disk
@@ -21,12 +25,18 @@ CASES = ["a moved key", "a table of its own"]
 class NodeDisk(Disk):
     """A disk whose node is started by its init containers, as far as they matter for the key."""
 
-    def start(self, ordinal: int, namespace: str = "chains", **changes: object) -> str:
-        """Start the node of that number on this disk. Returns the key that it signs with; `{}` is a new one."""
+    def start(
+        self, ordinal: int, namespace: str = "chains", *, own: bool = False, **changes: object
+    ) -> str:
+        """Start the node of that number on this disk. Returns the key that it signs with; `{}` is a new one.
+
+        `own`: the node's claim is known to have been made empty.
+        """
         nodes = node_set(**changes)
         nodes.metadata.namespace = namespace
         made = {
-            each["name"]: each for each in init_containers(nodes, ordinal, Images(SIDECAR, SIDECAR))
+            each["name"]: each
+            for each in init_containers(nodes, ordinal, Images(SIDECAR, SIDECAR), own_disk=own)
         }
         assert list(made).index(VALIDATOR_KEY) < list(made).index("chain-init")
         self.carry_out([*made[VALIDATOR_KEY]["command"], *made[VALIDATOR_KEY]["args"]])
@@ -86,7 +96,7 @@ def test_a_copy_starts_with_a_key_of_its_own(
     again = copy.copy_to(tmp_path / "third")
     assert again.start(2) == "{}", "a copy of a copy"
     assert again.file("config/priv_validator_key.json.set-aside-2").read_text() == OWN
-    assert disk.start(0) == OTHER
+    assert disk.start(0, own=older) == OTHER
 
 
 @pytest.mark.criterion("G-N5")
@@ -99,8 +109,63 @@ def test_a_node_that_starts_again_keeps_its_key_also_after_an_upgrade(
     overlay.write_text(f'moniker = "{moniker}"\n')
     disk.sign_with(OWN, 777)
     disk.file("config/config.toml").write_text(f'# of init\nmoniker = "{moniker}"\n')
-    assert [disk.start(0) for _ in range(3)] == [OWN] * 3
+    assert [disk.start(0, own=True) for _ in range(3)] == [OWN] * 3
     assert disk.file("data/priv_validator_state.json").read_text() == "777"
+
+
+@pytest.mark.criterion("G-N5")
+@pytest.mark.parametrize("moniker", ["test-0", "my-validator"])
+def test_a_copy_without_the_record_never_starts_with_a_key_whatever_it_resembles(
+    disk: NodeDisk, moniker: str
+) -> None:
+    """Made by hand, by an older manager or by another tool, of a node of that name, or with one moniker for all."""
+    overlay = disk.home / ".config" / CONFIG_OVERLAY
+    overlay.parent.mkdir()
+    overlay.write_text(f'moniker = "{moniker}"\n')
+    disk.sign_with(OTHER)
+    disk.file("config/config.toml").write_text(f'moniker = "{moniker}"\n')
+    assert [disk.start(0), disk.start(0, own=True)] == ["{}", "{}"]
+    assert disk.file("config/priv_validator_key.json.set-aside-1").read_text() == OTHER
+
+
+def claim_of(annotations: dict[str, str] | None = None, **spec: object) -> Entry:
+    metadata: dict[str, Any] = {"uid": "1"}
+    if annotations:
+        metadata["annotations"] = annotations
+    return existing(claim(0, spec=spec), **metadata)
+
+
+SNAPSHOT = {"apiGroup": "snapshot.storage.k8s.io", "kind": "VolumeSnapshot", "name": "copy"}
+BOUND = {"pv.kubernetes.io/bound-by-controller": "yes"}
+
+
+@pytest.mark.criterion("G-N5")
+@pytest.mark.parametrize(
+    ("found", "own"),
+    [
+        (claim_of(), True),
+        (claim_of(BOUND, volumeName="pv-1"), True),
+        (claim_of(volumeName="pv-of-a-copy"), False),
+        (claim_of(dataSource=SNAPSHOT), False),
+        (claim_of(BOUND, volumeName="pv-1", dataSourceRef=SNAPSHOT), False),
+        (None, False),
+    ],
+    ids=["empty", "provisioned", "given its volume", "source", "source by reference", "unknown"],
+)
+def test_only_a_claim_that_was_made_empty_is_taken_for_the_nodes_own(
+    found: Entry | None, own: bool
+) -> None:
+    assert has_own_disk(None, found) is own
+    for first in (False, True):
+        before = pod_with(first)
+        assert has_own_disk(before, found) is first, "a Pod that is there stays as it is"
+
+
+def pod_with(own: bool) -> Entry:
+    made = init_containers(node_set(), 0, Images(SIDECAR, SIDECAR), own_disk=own)
+    desired = pod(0)
+    desired.manifest["spec"]["initContainers"] = made
+    return existing(desired)
 
 
 @pytest.mark.criterion("G-N5")
@@ -153,7 +218,7 @@ def test_a_script_that_fills_a_disk_brings_no_key(disk: NodeDisk, cut_off: bool)
     disk.file("config/priv_validator_key.json").write_text(OWN)
     disk.file(".disk-of").write_text("chains/test-1\n")
     if cut_off:
-        script = {"chain__snapshotScript": f"{bring}; exit 1"}
+        script: dict[str, Any] = {"chain__snapshotScript": f"{bring}; exit 1"}
         with pytest.raises(AssertionError):
             disk.start(1, **script)
     assert disk.start(1, chain__snapshotScript=bring) == OWN
