@@ -46,26 +46,42 @@ class _Result(msgspec.Struct, gc=False):
 
 
 class _Envelope(msgspec.Struct, gc=False):
+    """An answer of JSON-RPC; chains such as Sei answer with the result alone."""
+
     result: _Result | None = None
     error: Any = None
+    sync_info: _SyncInfo | None = None
+    node_info: _NodeInfo | None = None
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
 
 
 def parse_status(body: bytes) -> NodeStatus:
-    """Return the status in the answer of a node. Numbers come as strings there. Raises NodeError."""
+    """Return the status in the answer of a node, in an envelope or flat. Numbers come as strings there.
+
+    Raises NodeError: what cannot be read is unknown, never in sync.
+    """
     try:
         envelope = _decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(str(error)) from None
     if envelope.error is not None:
         raise NodeError(Failure.REFUSED, f"The node answered with an error: {_word(envelope)}")
-    if envelope.result is None:
-        raise _invalid("there is no result")
-    info, node = envelope.result.sync_info, envelope.result.node_info or _NodeInfo()
+    found = _result(envelope)
+    info, node = found.sync_info, found.node_info or _NodeInfo()
     height = _height(info.latest_block_height)
     return NodeStatus(height, info.catching_up, _text(node.network), _text(node.id).lower())
+
+
+def _result(envelope: _Envelope) -> _Result:
+    if envelope.sync_info is None:
+        if envelope.result is None:
+            raise _invalid("there is neither a result nor sync_info")
+        return envelope.result
+    if envelope.result is not None:
+        raise _invalid("there are two, one in the result and one beside it")
+    return _Result(envelope.sync_info, envelope.node_info)
 
 
 def require_network(status: NodeStatus, chain_id: str) -> NodeStatus:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import pytest
@@ -12,7 +12,7 @@ import pytest
 from internal.cosmos.comet.address import Address, address_of
 from internal.cosmos.comet.client import LIMIT, NodeClient
 from internal.cosmos.comet.failures import Failure, NodeError
-from internal.cosmos.comet.status import NodeStatus, parse_status
+from internal.cosmos.comet.status import NodeStatus, parse_status, require_network
 from internal.cosmos.comet.usage import DiskUsage, parse_usage
 from tests.cosmos.servers.comet import CometNodes
 
@@ -72,6 +72,68 @@ class TestStatus:
         with pytest.raises(NodeError, match="Internal error") as caught:
             parse_status(body)
         assert caught.value.failure is Failure.REFUSED
+
+
+SYNC: dict[str, object] = {"latest_block_height": "12", "catching_up": False}
+NODE: dict[str, object] = {"id": "AB", "network": "pacific-1"}
+ENVELOPE: dict[str, object] = {"jsonrpc": "2.0", "id": -1}
+
+
+@pytest.mark.criterion("N-A9")
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {**ENVELOPE, "result": {"node_info": NODE, "sync_info": SYNC}},
+        {"node_info": NODE, "sync_info": SYNC, "validator_info": {}},
+        {"node_info": NODE, "sync_info": {**SYNC, "latest_block_height": 12}},
+        {**ENVELOPE, "result": None, "node_info": NODE, "sync_info": SYNC},
+    ],
+    ids=["in an envelope", "flat, as Sei's", "flat, with a number", "flat, beside no result"],
+)
+def test_a_status_is_read_with_an_envelope_and_without(shape: dict[str, object]) -> None:
+    found = parse_status(json.dumps(shape).encode())
+    assert (found.height, found.catching_up) == (12, False)
+    assert (found.network, found.node_id) == ("pacific-1", "ab")
+    with pytest.raises(NodeError, match="another|pacific-1"):
+        require_network(found, "hub-1")
+
+
+@pytest.mark.criterion("N-A9")
+@pytest.mark.parametrize(
+    "wrap", [lambda info: {"result": info}, lambda info: info], ids=["result", "flat"]
+)
+@pytest.mark.parametrize(
+    "info",
+    [
+        {},
+        {"sync_info": None},
+        {"sync_info": []},
+        {"sync_info": {}},
+        {"sync_info": {"catching_up": False}},
+        {"sync_info": {"latest_block_height": "12"}},
+        {"sync_info": {**SYNC, "catching_up": None}},
+        {"sync_info": {**SYNC, "catching_up": "false"}},
+        {"sync_info": {**SYNC, "catching_up": 0}},
+        {"sync_info": {**SYNC, "latest_block_height": "0xc"}},
+        {"sync_info": {**SYNC, "latest_block_height": 1.5}},
+        {"result": {"sync_info": SYNC}, "error": {"message": "no"}},
+        {"result": {"result": {"sync_info": SYNC}}},
+        {"SyncInfo": SYNC},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_of_a_status_is_unknown_and_never_in_sync(
+    info: dict[str, object], wrap: Callable[[object], object]
+) -> None:
+    with pytest.raises(NodeError):
+        parse_status(json.dumps(wrap(info)).encode())
+
+
+@pytest.mark.criterion("N-A9")
+def test_two_answers_in_one_are_no_answer() -> None:
+    body = {"result": {"sync_info": SYNC}, "sync_info": {**SYNC, "catching_up": True}}
+    with pytest.raises(NodeError, match="two"):
+        parse_status(json.dumps(body).encode())
 
 
 class TestUsage:
