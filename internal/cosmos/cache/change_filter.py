@@ -13,7 +13,7 @@ SECONDS_OF_HEIGHTS: Final = 60.0
 @dataclass(slots=True)
 class _Reported:
     words: dict[str, Hashable] = field(default_factory=dict)
-    """By UID: whether it is in sync, whether it can be reached."""
+    """By UID: whether it is in sync, can be reached, and has no new block."""
     heights: dict[str, int | None] = field(default_factory=dict)
     at: float = 0.0
 
@@ -62,7 +62,7 @@ class News:
 
 def _word(observation: Observation, boundaries: Collection[int]) -> Hashable:
     passed = reached(observation.height, boundaries)
-    return observation.is_in_sync, observation.is_reachable, passed
+    return observation.is_in_sync, observation.is_reachable, observation.is_stalled, passed
 
 
 def reached(height: int | None, boundaries: Iterable[int]) -> int:

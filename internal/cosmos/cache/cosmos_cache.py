@@ -16,7 +16,7 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.change_filter import News, reached
 from internal.cosmos.cache.memory import Record
 from internal.cosmos.cache.metrics import CacheMetrics
-from internal.cosmos.cache.observation import DiskObservation, Observation
+from internal.cosmos.cache.observation import DiskObservation, Observation, is_old_block
 from internal.cosmos.cache.pace import Pace
 from internal.cosmos.cache.pods import (
     TERMINATING,
@@ -253,6 +253,7 @@ class CosmosCache:
             earlier_at=None if earlier is None else earlier.at,
             earlier_height=None if earlier is None else _height(earlier),
             node_id=said.node_id,
+            block_at=said.block_at,
         )
 
     def _answered(
@@ -273,7 +274,8 @@ class CosmosCache:
         followed = self._sets.get((namespace, name))
         boundaries = () if followed is None else followed.boundaries
         crossed = reached(_height(before), boundaries) != reached(_height(after), boundaries)
-        if due or crossed or _state(before) != _state(after):
+        stalled = _is_stalled(before) != _is_stalled(after)
+        if due or crossed or stalled or _state(before) != _state(after):
             self._notify(namespace, name)
 
     def _notify(self, namespace: str, name: str) -> None:
@@ -315,6 +317,10 @@ def _percent(record: Record[DiskUsage]) -> int | None:
 
 def _height(record: Record[NodeStatus]) -> int | None:
     return None if record.answer is None else record.answer.height
+
+
+def _is_stalled(record: Record[NodeStatus]) -> bool:
+    return record.answer is not None and is_old_block(record.answer.block_at, record.at)
 
 
 def _state(record: Record[NodeStatus]) -> str:

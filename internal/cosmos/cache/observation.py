@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 
 from ctrlruntime.queue import Request
 from internal.cosmos.comet.usage import DiskUsage
+
+STALLED: Final = timedelta(minutes=10)
+"""Without a block for so long a chain stands still, or its node does not follow it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,8 @@ class Observation:
     """Its last block then, if it answered."""
     node_id: str = ""
     """Id of the key of the node that answered; empty if it reported none."""
+    block_at: datetime | None = None
+    """When its last block was made, if it reported that."""
 
     @property
     def is_reachable(self) -> bool:
@@ -45,6 +50,16 @@ class Observation:
     def is_in_sync(self) -> bool:
         """Whether it answered, and has caught up."""
         return self.is_reachable and self.catching_up is False
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether it has caught up, and its last block was old when it was asked."""
+        return self.is_in_sync and is_old_block(self.block_at, self.at)
+
+
+def is_old_block(block_at: datetime | None, at: datetime | None) -> bool:
+    """Whether the last block of a node was made more than ten minutes before it was asked."""
+    return block_at is not None and at is not None and at - block_at > STALLED
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """What a node reports at /status. Pure."""
 
 from dataclasses import dataclass, field
-from typing import Any, Final
+from datetime import datetime
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -24,6 +25,8 @@ class NodeStatus:
     """Id of its chain; empty if it reports none."""
     node_id: str = field(default="", compare=False)
     """Id of its key; empty if it reports none."""
+    block_at: datetime | None = field(default=None, compare=False)
+    """When its last block was made; None if it does not report that."""
 
     def is_of(self, chain_id: str) -> bool:
         """Whether it is a node of that chain, as far as it reports one and one is expected."""
@@ -38,6 +41,7 @@ class _NodeInfo(msgspec.Struct, gc=False):
 class _SyncInfo(msgspec.Struct, gc=False):
     latest_block_height: str | int
     catching_up: bool
+    latest_block_time: Any = None
 
 
 class _Result(msgspec.Struct, gc=False):
@@ -55,6 +59,9 @@ class _Envelope(msgspec.Struct, gc=False):
 
 
 _decoder = msgspec.json.Decoder(_Envelope)
+_times: Final[msgspec.json.Decoder[datetime]] = msgspec.json.Decoder(
+    Annotated[datetime, msgspec.Meta(tz=True)]
+)
 
 
 def parse_status(body: bytes) -> NodeStatus:
@@ -71,7 +78,13 @@ def parse_status(body: bytes) -> NodeStatus:
     found = _result(envelope)
     info, node = found.sync_info, found.node_info or _NodeInfo()
     height = _height(info.latest_block_height)
-    return NodeStatus(height, info.catching_up, _text(node.network), _text(node.id).lower())
+    return NodeStatus(
+        height,
+        info.catching_up,
+        _text(node.network),
+        _text(node.id).lower(),
+        _time(info.latest_block_time),
+    )
 
 
 def _result(envelope: _Envelope) -> _Result:
@@ -100,6 +113,14 @@ def _height(given: str | int) -> int:
     if height > GREATEST:
         raise _invalid(f"latest_block_height is {text}")
     return height
+
+
+def _time(given: object) -> datetime | None:
+    """Return a time of a block; None if it is none."""
+    try:
+        return _times.decode(b'"%s"' % str(given).encode())
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return None
 
 
 def _text(given: object) -> str:

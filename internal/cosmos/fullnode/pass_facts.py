@@ -34,6 +34,7 @@ def facts_of(
         generation=node_set.metadata.generation or 0,
         phase=final.phase,
         message=final.message,
+        reason=final.reason,
         is_invalid=found.findings.is_invalid,
         selector=label_text(node_selector(node_set)) or "",
         replicas=len(controls.pods.nodes_of(owner)),

@@ -11,7 +11,7 @@ from ctrlruntime.api.conditions import find_condition, shorten
 from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named
-from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD
+from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD, STALLED
 from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
 from internal.cosmos.workload.lost_disks import LOSING, LosingDisk, condition_of
@@ -35,6 +35,8 @@ class Found:
     """Pods without the address for peers outside that they are to have."""
     paused: Sequence[str] = ()
     """Pods that are down for a snapshot."""
+    stalled: Sequence[str] = ()
+    """Nodes that have caught up, and whose last block is old."""
     losing: Mapping[str, LosingDisk] = field(default_factory=dict)
     """Pods whose claim is being deleted."""
     crossing: float = 0.0
@@ -53,6 +55,8 @@ class Verdict:
     requeue_after: float | None = None
     is_built: bool = False
     """Whether every object matches the spec, so that only nodes may be behind."""
+    reason: str = "RolloutInProgress"
+    """Of Ready, while the phase is Progressing."""
 
 
 def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "") -> Verdict:
@@ -82,6 +86,10 @@ def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "
         waits.append(times.external)
         return Verdict(FullNodePhase.WAITING_FOR_P2P_SERVICES, message, min(waits))
     missing = ready < wanted
+    if found.stalled and not missing:
+        message = f"The chain stands still at {_names(found.stalled)}: no block for ten minutes."
+        wait = min(waits, default=None)
+        return Verdict(FullNodePhase.PROGRESSING, message, wait, is_built=True, reason=STALLED)
     return Verdict(
         FullNodePhase.PROGRESSING if missing else FullNodePhase.COMPLETE,
         _complete(found, ready, wanted, behind if missing else ""),
@@ -158,6 +166,9 @@ def _progress(found: Found) -> str:
     if found.losing:
         words = found.losing[min(found.losing)].words
         return f"{words[0].upper()}{words[1:]}: see the condition {LOSING}"
+    for name, sizes in claims.growing.items():
+        failure = claims.resize_failed.get(name)
+        return f"Claim {name} {sizes}: {failure}" if failure else f"Claim {name} {sizes} yet"
     return "Disks come and go." if claims.requeue else ""
 
 
@@ -206,6 +217,20 @@ def _claims(progress: ClaimProgress) -> Condition:
         return Condition(
             type=CLAIMS, status="False", reason="ImmutableFieldChanged", message=message
         )
+    if progress.resize_failed:
+        parts = [
+            f"{name} {progress.growing[name]}: {why}"
+            for name, why in sorted(progress.resize_failed.items())[:SHOWN]
+        ]
+        message = (
+            f"{'; '.join(parts)}. Correct what the storage refuses, or make another set with a size that it "
+            "allows: a claim that requests more never shrinks."
+        )
+        return Condition(type=CLAIMS, status="False", reason="ResizeFailed", message=message)
+    if progress.growing:
+        parts = [f"{name} {sizes}" for name, sizes in sorted(progress.growing.items())[:SHOWN]]
+        message = f"{'; '.join(parts)} yet."
+        return Condition(type=CLAIMS, status="Unknown", reason="Resizing", message=message)
     if progress.needs_restart:
         message = (
             f"{_names(progress.needs_restart)} has grown, and its file system grows when its Pod starts anew: "

@@ -31,6 +31,7 @@ from internal.cosmos.fullnode.status import (
     earlier_heights,
     next_heights,
     ready_count,
+    stalled_nodes,
     synced,
 )
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
@@ -140,6 +141,7 @@ class FullNodeReconciler:
             return Result(requeue_after=times.progress)
         now = self.writer.clock()
         sync = synced(node_set.status.sync, said, now, unpolled)
+        found.stalled = stalled_nodes(said, node_set.status)
         wanted = wanted_nodes(node_set)
         final = verdict(found, ready_count(sync), wanted, times, nodes_behind(sync))
         frozen = 0 if hold is None else frozen_changes(found, kept)

@@ -12,7 +12,7 @@ from typing import Final
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
 from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
-from ctrlruntime.api import Condition, remove_condition, set_condition
+from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pods import TERMINATING, WITHOUT_ADDRESS
 from internal.cosmos.fullnode.peers import Peers
@@ -32,6 +32,8 @@ CRDS: Final = "CRDsAvailable"
 """Condition: the cluster serves snapshots; only where disks are filled from them."""
 INVALID: Final = "InvalidSpec"
 """Reason of Ready: a field of the spec cannot be used; the message names it."""
+STALLED: Final = "ChainStalled"
+"""Reason of Ready: nodes have caught up, and none of their blocks is new."""
 PASSING: Final = (HELD, CRDS, HALTED, HUB_READY, LOSING)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
@@ -45,6 +47,8 @@ class Facts:
     generation: int
     phase: FullNodePhase
     message: str
+    reason: str = "RolloutInProgress"
+    """Of Ready, while the phase is Progressing."""
     is_invalid: bool = False
     """Whether a field of the spec cannot be used."""
     selector: str = ""
@@ -196,6 +200,18 @@ def synced(
     return found
 
 
+def stalled_nodes(observations: Sequence[Observation], before: CosmosFullNodeStatus) -> list[str]:
+    """Return the nodes that have caught up and have no new block.
+
+    Those that this manager has not asked yet are as an earlier one left them.
+    """
+    found = [each.pod for each in observations if each.is_stalled]
+    ready = find_condition(before.conditions, READY)
+    if found or ready is None or ready.reason != STALLED:
+        return found
+    return [each.pod for each in observations if each.at is None]
+
+
 def ready_count(sync: Mapping[str, SyncInfo]) -> int:
     """Nodes that have caught up."""
     return sum(info.in_sync is True for info in sync.values())
@@ -240,7 +256,7 @@ def _ready(status: CosmosFullNodeStatus, facts: Facts) -> Condition:
     elif status.ready_replicas < facts.wanted:
         reason = "NodesBehind"
     elif facts.phase is FullNodePhase.PROGRESSING:
-        reason, message = "RolloutInProgress", facts.message
+        reason, message = facts.reason, facts.message
     return Condition(
         type=READY,
         status="True" if reason == "InSync" else "False",

@@ -100,6 +100,10 @@ class ClaimProgress:
     """Fields that differ and cannot be changed."""
     cannot_expand: list[str] = field(default_factory=list)
     """Those that should grow, and whose StorageClass does not allow it."""
+    growing: dict[str, str] = field(default_factory=dict)
+    """Those whose volume is smaller than what they request, and both sizes."""
+    resize_failed: dict[str, str] = field(default_factory=dict)
+    """Those of them whose growth was refused or has failed, and why."""
     conflicts: list[Foreign] = field(default_factory=list)
     """Claims of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
@@ -297,9 +301,42 @@ def _report(progress: ClaimProgress, fit: Fitted, entry: Entry) -> None:
     progress.requeue |= fit.waits or entry.deletion_timestamp is not None
     if fit.refused:
         progress.cannot_expand.append(entry.name)
-    for condition in (entry.field("status") or {}).get("conditions") or ():
-        if condition.get("type") == "FileSystemResizePending" and condition.get("status") == "True":
-            progress.needs_restart.append(entry.name)
+    check_resize(progress, entry)
+
+
+def check_resize(progress: ClaimProgress, entry: Entry) -> None:
+    """Record whether a claim has the size that it requests: what was requested is not yet there."""
+    status = entry.field("status") or {}
+    shown = {
+        str(each.get("type")): str(each.get("message") or each.get("reason") or "")
+        for each in status.get("conditions") or ()
+        if each.get("status") == "True"
+    }
+    if "FileSystemResizePending" in shown:
+        progress.needs_restart.append(entry.name)
+    elif sizes := _unachieved(entry.field("spec") or {}, status):
+        progress.growing[entry.name] = sizes
+        if failure := _resize_failure(shown, status):
+            progress.resize_failed[entry.name] = failure
+
+
+def _unachieved(spec: Mapping[str, Any], status: Mapping[str, Any]) -> str:
+    """Return what a bound claim has and requests, if it has less; empty if it does not."""
+    has = (status.get("capacity") or {}).get("storage")
+    requested = ((spec.get("resources") or {}).get("requests") or {}).get("storage")
+    if status.get("phase") != "Bound" or has is None or requested is None:
+        return ""
+    smaller = Quantity(str(has)).value < Quantity(str(requested)).value
+    return f"has {has}, not {requested}" if smaller else ""
+
+
+def _resize_failure(shown: Mapping[str, str], status: Mapping[str, Any]) -> str:
+    """Return why a claim does not grow, in the cluster's words; empty if nothing was refused."""
+    for kind, message in shown.items():
+        if kind.endswith("ResizeError"):
+            return message or kind
+    state = str((status.get("allocatedResourceStatuses") or {}).get("storage", ""))
+    return state if state.endswith(("Infeasible", "Failed")) else ""
 
 
 def _record(

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Self
 
 from aiohttp import web
@@ -52,6 +52,8 @@ class CometNode:
     """Connections are cut without an answer."""
     slow: float = 0.0
     """Seconds before it answers."""
+    block_age: float = 0.0
+    """Seconds since its last block."""
     error: str = ""
     """It answers, with this error of its own."""
     body: bytes | None = None
@@ -232,7 +234,9 @@ class CometNodes:
             "sync_info": {
                 "latest_block_hash": "8C0F3B7A",
                 "latest_block_height": str(height),
-                "latest_block_time": datetime.now(UTC).isoformat().replace("+00:00", "Z"),
+                "latest_block_time": (datetime.now(UTC) - timedelta(seconds=node.block_age))
+                .isoformat()
+                .replace("+00:00", "Z"),
                 "earliest_block_height": "1",
                 "catching_up": node.catching_up,
             },

@@ -277,7 +277,8 @@ async def test_what_grew_is_asked_for_once(harness: Harness) -> None:
     scaled = claims(0, scaled="15Gi", max_size="15Gi")
     assert (await harness.run(scaled)).resized == ["data-set-0"]
     assert (await harness.spec(0))["resources"]["requests"]["storage"] == "15Gi"
-    assert (await harness.run(scaled), harness.asked) == (ClaimProgress(), [])
+    growing = {"data-set-0": "has 10Gi, not 15Gi"}
+    assert (await harness.run(scaled), harness.asked) == (ClaimProgress(growing=growing), [])
     await harness.bound(0, size="15Gi")
     assert (await harness.run(scaled), harness.asked) == (ClaimProgress(), [])
     less = Immutable("data-set-0", "spec.resources.requests.storage", "10Gi", "15Gi")
@@ -333,7 +334,9 @@ async def test_a_claim_enlarged_by_hand_stays_so_and_still_grows(harness: Harnes
     assert (await harness.run(claims(0))).conflicts == []
     assert (await harness.spec(0))["resources"]["requests"]["storage"] == "12Gi"
     less = Immutable("data-set-0", "spec.resources.requests.storage", "10Gi", "12Gi")
-    assert (await harness.run(claims(0)), harness.asked) == (ClaimProgress(immutable=[less]), [])
+    growing = {"data-set-0": "has 10Gi, not 12Gi"}
+    expected = ClaimProgress(immutable=[less], growing=growing)
+    assert (await harness.run(claims(0)), harness.asked) == (expected, [])
     grown = await harness.run(claims(0, size="20Gi"))
     assert (grown.resized, grown.conflicts) == (["data-set-0"], [])
     assert (await harness.spec(0))["resources"]["requests"]["storage"] == "20Gi"
