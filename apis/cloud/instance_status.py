@@ -94,10 +94,12 @@ class AssignedVersion(ApiModel):
     """The generation of the instance when it was first ready in this version; 0: it was not yet."""
     ready_inputs: str = ""
     """Digest of what it shares with other instances, a bundle and a type of infrastructure, as it was then."""
+    given_inputs: str = ""
+    """The same digest as the assignment found it."""
     inputs: str = ""
     """The same digest now."""
     waited_until: MicroTime | None = None
-    """When a run last stopped waiting for its turn, an approval or the end of a pause."""
+    """When a run last stopped waiting for its turn, an approval or the end of a pause, or what it shares changed."""
 
 
 class InstanceStatus(ApiModel):

@@ -30,6 +30,7 @@ from .rollout import (
     TemplateRollout,
 )
 from .tenant import (
+    ChangeProgress,
     PendingRemoval,
     ResourcePhase,
     ResourceState,
@@ -64,6 +65,7 @@ __all__ = [
     "VERSION",
     "Canary",
     "CanarySelector",
+    "ChangeProgress",
     "Characters",
     "ColumnMapping",
     "ConflictPolicy",

@@ -14,6 +14,7 @@ from ctrlruntime.api import (
     Int32,
     ListMap,
     ListSet,
+    MicroTime,
     PrintColumn,
     Resource,
     Time,
@@ -22,6 +23,7 @@ from ctrlruntime.api import (
 from .common import GROUP, VERSION, GeneratedValues, Hooks, Name, ResourceLists, ServiceAccountName
 
 __all__ = [
+    "ChangeProgress",
     "PendingRemoval",
     "ResourcePhase",
     "ResourceState",
@@ -112,6 +114,19 @@ class ResourceState(ApiModel):
     """What is wrong, shortened; of one that is Progressing, the conditions say what it lacks."""
 
 
+class ChangeProgress(ApiModel):
+    """What was seen of the last change by a rollout."""
+
+    at: MicroTime
+    """When the rollout made it."""
+    seen_at: MicroTime | None = None
+    """When it was first carried out."""
+    ready_generation: int = 0
+    """The generation of the tenant that was first ready with it; 0: none yet."""
+    unavailable: bool = False
+    """Whether all that failed did so because a server did not answer as it should."""
+
+
 class TenantStatus(ApiModel):
     """What became of the tenant's resources."""
 
@@ -150,6 +165,8 @@ class TenantStatus(ApiModel):
     """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing;
     RemovalPending once an object had to wait for its removal; ValuesConverted once a conversion in a template
     had lost something; on a data plane HubReady once an object had to go to the hub."""
+    rollout_change: ChangeProgress | None = None
+    """What was seen of the last change by a rollout of the template; none: there was none."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

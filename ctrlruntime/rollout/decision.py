@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from ctrlruntime.rollout.budget import resolve
-from ctrlruntime.rollout.members import Change, ChangeKind, Member
+from ctrlruntime.rollout.members import Change, ChangeKind, Member, excuse_shared_causes
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave, in_order
 from ctrlruntime.rollout.waiting import Reason, Waiting
 from ctrlruntime.rollout.windows import closed_window, closing, next_opening
@@ -78,7 +78,8 @@ def decide(target: str, members: Sequence[Member], strategy: Strategy, now: date
 
     `members` are all members, in any order.
     """
-    return _Pass(target, sorted(members, key=lambda member: member.name), strategy, now).decide()
+    judged = excuse_shared_causes(target, members, now, strategy.progress_deadline)
+    return _Pass(target, sorted(judged, key=lambda member: member.name), strategy, now).decide()
 
 
 def waves_of(target: str, members: Sequence[Member], strategy: Strategy) -> dict[str, str]:

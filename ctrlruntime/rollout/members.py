@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -33,13 +33,19 @@ class Readiness:
 
     first: str = ""
     now: str = ""
+    given: str = ""
+    """What it shares with others as its change found it, and `shares` as it is now; "" where unknown."""
+    shares: str = ""
 
     def excuses(self, *, failed: bool) -> bool:
-        """Whether a member that is not ready was so after its change, and is not for another cause than that.
+        """Whether a member that is not ready is so for another cause than its change.
 
-        Health is lost by the change if something of it `failed` while all else is as it was.
+        After it was ready, health is lost by the change if something of it `failed` while all else is as it was.
+        Before, only what it shares with others can have become another since the change.
         """
-        return bool(self.first) and (not failed or self.first != self.now)
+        if not self.first:
+            return bool(self.given and self.shares) and self.given != self.shares
+        return not failed or self.first != self.now
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +72,9 @@ class Member:
     waves go by, and `labels` are what waves select by. A `paused` member is never changed. One with a reason in
     `unfit`, such as a failure that no rollout caused, is part of the shares of waves, but is not changed. While
     one is `held`, something outside of the rollout keeps its change from being made, and its deadline does not run;
-    afterwards it runs from `resumed_at`. One that is `excused` was ready after its change and is not ready for
-    another cause, such as an edit: it has not failed. A rollback leaves one with a text in `irreversible`.
+    afterwards it runs from `resumed_at`. One that is `excused` is not ready for another cause than its change, such
+    as an edit: it has not failed. `causes` are why it is not ready, without its own name: a cause that members have
+    as well whom the rollout did not change excuses it. A rollback leaves one with a text in `irreversible`.
     """
 
     name: str
@@ -82,6 +89,9 @@ class Member:
     held: bool = False
     resumed_at: datetime | None = None
     excused: bool = False
+    was_ready: bool = False
+    """Whether it was ready since its change."""
+    causes: frozenset[str] = frozenset()
     irreversible: str = ""
 
     @property
@@ -96,10 +106,15 @@ class Member:
         return max(self.change.at, self.resumed_at or self.change.at)
 
     def is_changing(self, now: datetime, deadline: timedelta) -> bool:
-        """Return whether the member takes a slot of the budget: changed, not ready, and in time."""
+        """Return whether the member takes a slot of the budget: changed, not ready, and in time.
+
+        One that is excused before it was ready keeps its slot: whether its change works is not known yet.
+        """
         change = self.change
         if change is None or change.is_fix or self.is_ready:
             return False
+        if self.excused and not self.was_ready:
+            return True
         begun = self.counted_from
         return begun is None or now < begun + deadline
 
@@ -131,3 +146,32 @@ class Member:
         if self.change is None:
             return None
         return max(self.change.at, self.health_since or self.change.at) + soak
+
+
+def excuse_shared_causes(
+    target: str, members: Sequence[Member], now: datetime, deadline: timedelta
+) -> list[Member]:
+    """Return the members, those excused that are not ready for causes which others have as well.
+
+    The others have another version than the target, are not changing, and lost their health in the time of the
+    rollout, or at most `deadline` before: such a cause, as of a webhook or a quota, is not of the target.
+    """
+    begun = [each.change.at for each in members if each.version == target and each.change]
+    since = min(begun, default=now) - deadline
+    shared = frozenset[str]().union(
+        *(
+            each.causes
+            for each in members
+            if each.version != target
+            and not each.is_ready
+            and not each.is_changing(now, deadline)
+            and each.health_since is not None
+            and each.health_since >= since
+        )
+    )
+    return [
+        replace(each, excused=True)
+        if each.version == target and not each.is_ready and each.causes and each.causes <= shared
+        else each
+        for each in members
+    ]

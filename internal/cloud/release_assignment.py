@@ -148,14 +148,18 @@ def with_progress(
     seen = known if known is not None and same else assigned.model_copy(update=_UNSEEN)
     ready_at, ready_with, until = seen.ready_generation, seen.ready_inputs, seen.waited_until
     inputs = inputs or seen.inputs
+    given = seen.given_inputs or inputs
     if not ready_at and after.phase is Phase.READY and after.version == assigned.version:
         ready_at, ready_with = generation, inputs
     if same and is_waiting(before) and not is_waiting(after):
         until = now
+    if not ready_at and seen.inputs and inputs != seen.inputs:
+        until = now  # what is shared was mended: the run that follows has its whole time
     return assigned.model_copy(
         update={
             "ready_generation": ready_at,
             "ready_inputs": ready_with,
+            "given_inputs": given,
             "inputs": inputs,
             "waited_until": until,
         }
@@ -165,6 +169,7 @@ def with_progress(
 _UNSEEN: Final[Mapping[str, object]] = {
     "ready_generation": 0,
     "ready_inputs": "",
+    "given_inputs": "",
     "inputs": "",
     "waited_until": None,
 }

@@ -14,7 +14,7 @@ from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.client import Propagation
-from ctrlruntime.client.errors import APIError, Invalid, NotFound, TransportError
+from ctrlruntime.client.errors import APIError, Invalid, NotFound, TooManyRequests, TransportError
 from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import (
@@ -219,7 +219,7 @@ class _Pass:
         self._logger.warning(
             "Object not placed", resource=name, reason=trouble.reason, message=trouble.message
         )
-        return Outcome(name, State.FAILED, self._known_key(name), trouble.message)
+        return Outcome(name, State.FAILED, self._known_key(name), trouble.message, unavailable=True)
 
     def _out_of_reach(self, item: BuiltResource) -> Outcome | None:
         """Return the outcome of a resource in a namespace that this manager does not watch."""
@@ -454,7 +454,9 @@ class _Pass:
         self._logger.warning(
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message
         )
-        return Outcome(item.resource.id, State.FAILED, self._known_key(item.resource.id), message)
+        key = self._known_key(item.resource.id)
+        unavailable = error.code >= 500 or isinstance(error, TooManyRequests)
+        return Outcome(item.resource.id, State.FAILED, key, message, unavailable=unavailable)
 
     def _not_served(self, item: BuiltResource, desired: Desired) -> Outcome:
         """Return the outcome where the CRD was deleted just now: the informer reports that, and wakes the tenant."""

@@ -95,6 +95,8 @@ class Outcome:
     """Ids of the entries that it waits for, or for which it is skipped."""
     pending: bool = False
     """Whether it waits for its place rather than to become ready."""
+    unavailable: bool = False
+    """Whether it failed because a server did not answer as it should, whatever the content is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,6 +301,12 @@ def is_under_way(outcomes: Sequence[Outcome]) -> bool:
     """Return whether some resources are not ready yet, and none is in trouble."""
     states = {outcome.state for outcome in outcomes}
     return states <= _UNDER_WAY and not states <= {State.READY}
+
+
+def is_unavailable(outcomes: Sequence[Outcome]) -> bool:
+    """Return whether something failed, all of it because a server did not answer as it should."""
+    failed = [each for each in outcomes if each.state in {State.FAILED, State.CONFLICTED}]
+    return bool(failed) and all(each.unavailable for each in failed)
 
 
 def is_untroubled(outcomes: Sequence[Outcome]) -> bool:

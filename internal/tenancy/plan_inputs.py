@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from ctrlruntime.rollout import Change
+from internal.tenancy.change_progress import Judgement
 from internal.tenancy.rows import ActiveRow
 from internal.tenancy.tally import TenantState
 
@@ -68,7 +69,9 @@ class ExistingTenant:
     previous_row: RecordedRow | None = None
     """What the row was before that change, if rows take part in rollouts."""
     health_since: datetime | None = None
-    """When it last became ready or lost readiness; read for tenants with a `change` only."""
+    """When it last became ready or lost readiness; not read for a ready tenant without a `change`."""
+    judgement: Judgement = field(default_factory=Judgement)
+    """Whether one that is not ready is so for its last change."""
 
 
 @dataclass(frozen=True, slots=True)

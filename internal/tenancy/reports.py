@@ -17,6 +17,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from internal.tenancy.applier import ApplyResult
 from internal.tenancy.builder import Build
+from internal.tenancy.change_progress import record_progress
 from internal.tenancy.hooks import Stopped
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.missing_permissions import Grant, tell
@@ -25,6 +26,7 @@ from internal.tenancy.outcome import (
     Failure,
     Outcome,
     State,
+    is_unavailable,
     refuse,
     report_conversions,
     report_hook,
@@ -77,13 +79,17 @@ class TenantReports:
         status.last_handled_reconcile = requested(entry.annotations)
         tell(status.conditions, walked.missing, entry.generation, now)
         report_hub(status.conditions, walked.troubles, entry.generation, now, used=walked.further)
+        unavailable = is_unavailable(walked.outcomes)
+        record_progress(tenant.status, status, entry, now, unavailable=unavailable)
         await self.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         self._announce_troubles(tenant, walked.outcomes)
         self._count(tenant, status)
 
     async def refused(self, tenant: Tenant, entry: Entry, failure: Failure) -> None:
         """After a pass that could do nothing: write why, and record an event when that is new."""
-        status = refuse(tenant.status, failure, entry.generation, self.clock())
+        now = self.clock()
+        status = refuse(tenant.status, failure, entry.generation, now)
+        record_progress(tenant.status, status, entry, now, unavailable=False)
         status.last_handled_reconcile = requested(entry.annotations)
         await self.statuses.write(Tenant.mapping(), entry, tenant.status, status)
         self._announce_failure(tenant, failure)
@@ -93,9 +99,9 @@ class TenantReports:
         self, tenant: Tenant, entry: Entry, hook: Stopped, completed: Sequence[str]
     ) -> None:
         """Write which hook nothing goes on without, and record an event when one has newly failed."""
-        status = report_hook(
-            tenant.status, hook.reason, hook.message, entry.generation, self.clock()
-        )
+        now = self.clock()
+        status = report_hook(tenant.status, hook.reason, hook.message, entry.generation, now)
+        record_progress(tenant.status, status, entry, now, unavailable=False)
         status.completed_hooks = sorted({*status.completed_hooks, *completed})
         status.generated_values = sorted({*status.generated_values, *tenant.spec.generate})
         await self.statuses.write(Tenant.mapping(), entry, tenant.status, status)

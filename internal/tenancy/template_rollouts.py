@@ -109,6 +109,7 @@ def _labels(labels: Mapping[str, str], variables: Mapping[str, str]) -> dict[str
 
 def member_of(tenant: ExistingTenant) -> Member:
     """Return a tenant as a member of its template's rollout."""
+    judged = tenant.judgement
     return Member(
         name=tenant.name,
         version=tenant.version,
@@ -117,6 +118,11 @@ def member_of(tenant: ExistingTenant) -> Member:
         change=tenant.change,
         labels=_labels(tenant.labels, tenant.variables),
         paused=tenant.paused,
+        held=judged.held,
+        resumed_at=judged.resumed_at,
+        excused=judged.excused,
+        was_ready=judged.was_ready,
+        causes=judged.causes,
     )
 
 

@@ -19,6 +19,7 @@ from ctrlruntime.resources import (
     missing_leaves,
     revision,
 )
+from internal.tenancy.change_progress import Judgement, judge
 from internal.tenancy.labels import (
     CHANGE,
     FINALIZER,
@@ -38,6 +39,7 @@ from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.rollout_changes import format_change, parse_change, ready_changed_at
 from internal.tenancy.row_rollouts import format_row, parse_row
 from internal.tenancy.rows import ActiveRow
+from internal.tenancy.tally import TenantState
 from internal.tenancy.tenant_counts import state_of
 from internal.tenancy.values import SECRET, secret_name, values_secret
 
@@ -185,6 +187,8 @@ class ExistingTenants:
             return known
         spec = entry.field("spec") or {}
         variables = spec.get("variables") or {}
+        state = state_of(entry)
+        is_ready = state is TenantState.READY
         tenant = ExistingTenant(
             name=entry.name,
             uid=str(spec.get("uid", "")),
@@ -195,7 +199,7 @@ class ExistingTenants:
             intact=self._is_intact(entry, spec, owner),
             deleting=entry.deletion_timestamp is not None,
             created=entry.creation_timestamp,
-            state=state_of(entry),
+            state=state,
             replaced_by=replaced_by(entry.annotations),
             inherited_by=inherited_by(entry.annotations),
             handing_over=hands_over(entry.annotations),
@@ -206,7 +210,8 @@ class ExistingTenants:
             labels=entry.labels,
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
             previous_row=parse_row(entry.annotations.get(PREVIOUS_ROW, "")),
-            health_since=None if change is None else ready_changed_at(entry),
+            health_since=ready_changed_at(entry) if change or not is_ready else None,
+            judgement=Judgement() if is_ready else judge(entry, change),
         )
         return self._known.put(entry.key, version, tenant)
 

@@ -10,6 +10,7 @@ from typing import Final
 from apis.cloud import (
     FleetRolloutSpec,
     Instance,
+    InstanceStatus,
     Phase,
     ReleaseChannel,
     RolloutAction,
@@ -64,7 +65,11 @@ class FleetInstance:
     resumed_at: datetime | None = None
     """When the last such wait ended."""
     excused: bool = False
-    """Whether it was ready in the version, and is not ready for a cause that the version did not bring about."""
+    """Whether it is not ready for a cause that the version did not bring about."""
+    was_ready: bool = False
+    """Whether it was ready since its assignment."""
+    causes: frozenset[str] = frozenset()
+    """What failed of it, and why."""
     migrates: bool = False
     """Whether an upgrade migrates its database."""
     policy: UpgradePolicy = field(default_factory=UpgradePolicy)
@@ -101,6 +106,8 @@ class Fleet:
 
 UNVERSIONED: Final = frozenset({"InstanceTerraform", "InstanceKubernetesPVC"})
 """Subresources that are the same in every version: no change of version makes them fail."""
+VERSION_REFUSED: Final = "VersionRefused"
+"""Reason of the one hindrance that is of the version."""
 MIGRATED: Final = "their databases may be migrated: restore them, then `manager rollout undo`"
 SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
 
@@ -125,6 +132,8 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         held=(held is not None and held.status == "True") or is_waiting(written.status),
         resumed_at=_resumed_at(written),
         excused=_is_excused(written, entry),
+        was_ready=_was_ready(written),
+        causes=_causes(written.status, entry.name),
         policy=instance.spec.upgrade_policy,
         annotations=dict(entry.annotations),
         migrates=instance.spec.upgrade.migrate is not None,
@@ -216,24 +225,58 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
 
 
 def _is_excused(written: Instance, entry: Entry) -> bool:
-    """Return whether an instance that is not ready was so in its version, and is not for another cause.
+    """Return whether an instance that is not ready in its version is so for a cause that the version did not bring about.
 
-    Health is lost in the version if a subresource that has it failed, with the spec and the shared inputs that were
-    ready.
+    That is what has become another since: the spec once it was ready, and what it shares with others. Or what is the
+    same in every version.
     """
     status = written.status
     known, condition = status.assigned_version, find_condition(status.conditions, READY)
-    if known is None or not known.ready_generation or condition is None:
+    if known is None or condition is None:
         return False
     if not is_same_assignment(known, assigned_version(written)):
         return False
-    failing = {each.kind for each in status.children if each.phase is Phase.FAILED}
+    if _is_hindered(condition.reason) or _is_unversioned(status):
+        return True
     lost = status.phase is Phase.FAILED and condition.reason == Phase.FAILED.value
+    first = f"{known.ready_generation}/{known.ready_inputs}"
     readiness = Readiness(
-        first=f"{known.ready_generation}/{known.ready_inputs}",
+        first=first if known.ready_generation else "",
         now=f"{entry.generation}/{known.inputs}",
+        given=known.given_inputs,
+        shares=known.inputs,
     )
-    return readiness.excuses(failed=lost and not (failing and failing <= UNVERSIONED))
+    return readiness.excuses(failed=lost)
+
+
+def _is_hindered(reason: str) -> bool:
+    """Whether nothing was begun, for a reason that is not the version: a missing bundle, a name that is taken, a hub."""
+    return reason not in {*Phase, VERSION_REFUSED}
+
+
+def _was_ready(written: Instance) -> bool:
+    known = written.status.assigned_version
+    same = known is not None and is_same_assignment(known, assigned_version(written))
+    return same and known is not None and known.ready_generation != 0
+
+
+def _is_unversioned(status: InstanceStatus) -> bool:
+    """Whether something failed, or is at work, and is the same in every version."""
+    for phases in ({Phase.FAILED, Phase.RETRYING}, {Phase.RUNNING, Phase.WAITING}):
+        found = {each.kind for each in status.children if each.phase in phases}
+        if found:
+            return found <= UNVERSIONED
+    return False
+
+
+def _causes(status: InstanceStatus, name: str) -> frozenset[str]:
+    """Return what failed of an instance and why, without its own name and that of the run."""
+    found = set()
+    for each in status.children:
+        if each.phase is Phase.FAILED:
+            text = each.message.replace(each.run_id, "") if each.run_id else each.message
+            found.add(f"{each.kind}: {text.replace(name, '')}")
+    return frozenset(found)
 
 
 def _resumed_at(written: Instance) -> datetime | None:
@@ -292,6 +335,8 @@ def _member(name: str, spec: FleetRolloutSpec, item: FleetInstance, now: datetim
         held=item.held,
         resumed_at=item.resumed_at,
         excused=item.excused,
+        was_ready=item.was_ready,
+        causes=item.causes,
         irreversible=MIGRATED if item.migrates and spec.action is not RolloutAction.UNDO else "",
     )
     closed = closed_window(item.windows, now)
