@@ -24,7 +24,7 @@ from internal.cloud.concurrency import Denial
 from internal.cloud.runs import Run, RunState
 from internal.cloud.taskdriver.context import Decision, Leaving, Rest, Situation
 from internal.cloud.taskdriver.drift_checks import forget_drift, record_check
-from internal.cloud.taskdriver.inputs import is_carried_out, is_current
+from internal.cloud.taskdriver.inputs import CHECKS, is_carried_out, is_current, was_built
 from internal.cloud.taskdriver.plan_approval import plan_message, plan_waiting, record_plan
 from internal.cloud.taskdriver.record import (
     End,
@@ -34,6 +34,7 @@ from internal.cloud.taskdriver.record import (
     how_it_ended,
     is_live,
     note,
+    record_traces,
     replace_run,
     succeed,
 )
@@ -146,6 +147,8 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     secrets = None
     outputs = {} if seen is None else seen.outputs
     record_lock(status, run, outputs)
+    if s.definition.guards_changes and run.operation not in CHECKS:
+        record_traces(status, run, outputs, built=was_built(status))
     run.hold = outputs.get(HOLD, "") if end.outcome is TaskOutcome.REJECTED else ""
     run.retry_at = next_attempt_time(s, status, run)
     if end.outcome is TaskOutcome.REJECTED:

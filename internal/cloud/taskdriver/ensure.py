@@ -53,7 +53,7 @@ from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.taskdriver.inputs import inputs_of, trusted, was_built
 from internal.cloud.taskdriver.plan_approval import plan_policy, summary_of
-from internal.cloud.taskdriver.record import has_built, is_live, owner_of
+from internal.cloud.taskdriver.record import has_built, is_live, owner_of, proof_of
 from internal.cloud.taskdriver.reports import (
     report_drift,
     report_end,
@@ -433,7 +433,7 @@ class _Pass(Generic[R]):
         s, options = self.s, self.options
         if not s.definition.teardown or was_built(s.status):
             return s.definition.teardown
-        if options.record or any(has_built(run) for run in self._seen):
+        if proof_of(options.record) or any(has_built(run) for run in self._seen):
             return True
         return await has_outputs(self.tools.runs, options.resource)
 

@@ -27,7 +27,7 @@ from ctrlruntime.resources.revision import canonical, revision
 from internal.cloud.labels import CONTROL, INSTANCE
 from internal.cloud.runs import RunOwner
 from internal.cloud.taskdriver.plan_approval import trusted_plan
-from internal.cloud.taskdriver.record import CONDITIONS, is_live, is_named_rightly
+from internal.cloud.taskdriver.record import CONDITIONS, is_live, is_named_rightly, proof_of
 from internal.cloud.tasks.task import TaskDefinition
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
@@ -240,7 +240,7 @@ def was_built(status: TaskStatus) -> bool:
     succeeded = any(
         run.outcome is TaskOutcome.SUCCEEDED for run in applied if not _only_planned(run)
     )
-    kept = status.outputs or status.outputs_secret_name or status.record
+    kept = status.outputs or status.outputs_secret_name or proof_of(status.record)
     return bool(succeeded or kept or status.succeeded is not None)
 
 

@@ -5,7 +5,7 @@ recorded at once, each with a condition of its own.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -24,7 +24,14 @@ from ctrlruntime.resources.revision import canonical
 from ctrlruntime.schedule import Schedule
 from internal.cloud.runs import Run, RunName, RunOwner, RunState
 from internal.cloud.tasks.plans import PLAN
-from internal.cloud.tasks.task import DRIFT, Retries
+from internal.cloud.tasks.task import (
+    DESTROYED,
+    DRIFT,
+    INTERRUPTIBLE,
+    POSSIBLY_BUILT,
+    TORN_DOWN,
+    Retries,
+)
 
 
 def owner_of(resource: Resource[Any, TaskStatus]) -> RunOwner:
@@ -291,6 +298,28 @@ def succeed(status: TaskStatus, seen: Run, now: datetime) -> None:
         slot=run.slot,
         finished_at=run.finished_at or now,
     )
+
+
+def proof_of(record: Mapping[str, str]) -> dict[str, str]:
+    """Return what of a record only a success leaves."""
+    return {name: text for name, text in record.items() if name not in {POSSIBLY_BUILT, TORN_DOWN}}
+
+
+def record_traces(
+    status: TaskStatus, run: TaskRun, outputs: Mapping[str, str], *, built: bool
+) -> None:
+    """Record in place what a run that ended may have left, if it did not succeed.
+
+    One that was ended in the midst of a change has built what no success shows; a teardown may have removed the state
+    that shows it. `built`: a success is on record.
+    """
+    if run.outcome is TaskOutcome.SUCCEEDED:
+        return
+    if run.operation is TaskOperation.TEARDOWN:
+        if outputs.get(DESTROYED):
+            status.record = {**status.record, TORN_DOWN: "true"}
+    elif not built and (run.started_at is not None and outputs.get(INTERRUPTIBLE) != "true"):
+        status.record = {**status.record, POSSIBLY_BUILT: "true"}
 
 
 def has_built(seen: Run) -> bool:

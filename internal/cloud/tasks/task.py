@@ -21,6 +21,12 @@ LOCK_HOLDER: Final = "lock:holder"
 """What a run reports while it holds the lock of a state that outlives it: the holder as the lock names it."""
 LOCK_INFO: Final = "lock:info"
 """What a run reports that was refused for the lock of a state: the lock as JSON."""
+DESTROYED: Final = "run:destroyed"
+"""What a teardown reports before it removes the record of what it destroyed: `true`."""
+POSSIBLY_BUILT: Final = "possiblyBuilt"
+"""Of a record: a run that did not succeed may have built something, as no other record shows."""
+TORN_DOWN: Final = "tornDown"
+"""Of a record: a teardown destroyed everything, and may have removed the state as well."""
 HOLD: Final = "run:hold"
 """What a run reports that changed nothing since a person has to decide: the reason, in one word."""
 
@@ -82,7 +88,10 @@ class TaskDefinition:
     teardown: bool = False
     """Whether a run has to undo what was made before the object may go."""
     guards_changes: bool = False
-    """Whether newer inputs wait for a run, unless it reports INTERRUPTIBLE: an interrupt may destroy what it makes."""
+    """Whether newer inputs wait for a run, unless it reports INTERRUPTIBLE: an interrupt may destroy what it makes.
+
+    One that failed and does not report that may have changed something.
+    """
     once: bool = False
     """Carried out once in the object's life, whatever becomes of its inputs."""
     history: int = 5

@@ -163,3 +163,21 @@ async def test_g_c1_a_lost_status_is_no_proof_that_nothing_was_built(
         each.input for each in e2e_harness.elsewhere.started[3:] if each.input.task == "terraform"
     )
     assert given.built
+
+
+@pytest.mark.criterion("G-C1")
+async def test_g_c1_a_run_that_failed_may_have_built_something(e2e_harness: E2EHarness) -> None:
+    e2e_harness.elsewhere.failing["terraform"] = "the process was killed"
+    e2e_harness.elsewhere.held.add("terraform")
+    await e2e_harness.apply(instance(**OFF))
+    await e2e_harness.phase("Running")
+    await e2e_harness.idle()
+    e2e_harness.elsewhere.end("terraform")
+    await e2e_harness.until(
+        "Instance", lambda seen: "possiblyBuilt" in seen.status.records.get("InstanceTerraform", {})
+    )
+    e2e_harness.elsewhere.failing.clear()
+    await e2e_harness.delete()
+    await e2e_harness.gone("Instance")
+    given = e2e_harness.elsewhere.started[-1].input
+    assert (given.operation, given.record) == ("Teardown", {"possiblyBuilt": "true"})

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import orjson
 
 from internal.cloud.labels import MISSING_STATE
-from internal.cloud.tasks.task import TaskError, TaskHeld
+from internal.cloud.tasks.task import POSSIBLY_BUILT, TORN_DOWN, TaskError, TaskHeld
 
 if TYPE_CHECKING:
     from internal.cloud.runs import RunInput
@@ -106,8 +106,23 @@ class _Difference:
 
 
 def is_built(given: RunInput) -> bool:
-    """Whether anything on record shows that a run of the object succeeded before."""
+    """Whether anything on record shows that a run of the object built something before, or may have."""
     return given.built or bool(given.outputs) or bool(given.record)
+
+
+def is_torn_down(given: RunInput) -> bool:
+    """Whether an earlier teardown destroyed everything and was ended before it could report that."""
+    return TORN_DOWN in given.record
+
+
+def is_absent(found: StateFacts | None) -> bool:
+    """Whether there is no state, or only the first one, which is empty: some backends write that before anything is built."""
+    return found is None or (found.empty and found.serial is not None and found.serial <= 1)
+
+
+def _is_unproven(given: RunInput) -> bool:
+    """Whether nothing succeeded, and a run that did not may have built something."""
+    return POSSIBLY_BUILT in given.record and not (given.built or given.outputs)
 
 
 def check_state(given: RunInput, found: StateFacts | None, place: str, *, teardown: bool) -> bool:
@@ -133,8 +148,12 @@ def _difference(given: RunInput, found: StateFacts | None, *, teardown: bool) ->
     record = given.record
     if not is_built(given) or (record.get(RESOURCES) == "0" and LINEAGE not in record):
         return None
+    if teardown and is_torn_down(given) and (found is None or found.empty):
+        return None
     if found is None:
         return _Difference("there is no state", None)
+    if _is_unproven(given):
+        return _Difference("there is no state", None) if is_absent(found) else None
     lineage, serial = record.get(LINEAGE), int(record.get(SERIAL, "-1"))
     if WORKSPACE in record and found.workspace != record[WORKSPACE]:
         return _Difference(
@@ -203,7 +222,10 @@ def _refusal(
         f" {MISSING_STATE}={each}-{token}`"
         for each in answers
     )
+    known = "this was built before"
+    if _is_unproven(given):
+        known = "this may have been built before by a run that did not succeed"
     return (
-        f"this was built before, and {difference.what} in {place}{was}: nothing was built or destroyed."
+        f"{known}, and {difference.what} in {place}{was}: nothing was built or destroyed."
         f" Restore the state and run `manager instance retry {name} -n {namespace}`; or, {ways}"
     )

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from apis.cloud import InstanceTerraformSpec, TerraformSettings
 from ctrlruntime.clock import utc_now
-from internal.cloud.tasks.task import TaskContext, TaskRejected, TaskResult
+from internal.cloud.tasks.task import INTERRUPTIBLE, TaskContext, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import TerraformOrder, backend_of
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ class TerraformTask:
 
     async def run(self, context: TaskContext) -> TaskResult:
         """Raise TaskError and TaskRejected; see the backends."""
+        context.keep(INTERRUPTIBLE, "true")
         try:
             spec = InstanceTerraformSpec.model_validate(context.input.spec)
         except ValidationError as error:

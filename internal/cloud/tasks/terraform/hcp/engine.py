@@ -11,7 +11,13 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.outbound_http import outbound_session
 from internal.cloud.runs import EarlierPlan, RunInput
 from internal.cloud.tasks.plans import MadePlan, is_rejected, plan_output, waits_for_approval
-from internal.cloud.tasks.task import INTERRUPTIBLE, TaskError, TaskRejected, TaskResult
+from internal.cloud.tasks.task import (
+    DESTROYED,
+    INTERRUPTIBLE,
+    TaskError,
+    TaskRejected,
+    TaskResult,
+)
 from internal.cloud.tasks.terraform.backends import (
     TerraformOrder,
     drift_result,
@@ -159,6 +165,7 @@ class Engine:
         if workspace.stateful or workspace.current_run is not None:
             run = await self._run(workspace, self._order.configuration(), destroy=True)
             said = self._done(run)
+        self._order.keep(DESTROYED, "true")  # without it the next attempt would miss the workspace
         await self._workspaces.delete(workspace)
         return TaskResult(message=f"{said}; workspace {workspace.name} is deleted")
 

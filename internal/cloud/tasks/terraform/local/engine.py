@@ -16,6 +16,7 @@ from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
 from internal.cloud.runs import RunInput
 from internal.cloud.tasks.plans import is_rejected, plan_output, waits_for_approval
 from internal.cloud.tasks.task import (
+    DESTROYED,
     INTERRUPTIBLE,
     LOCK_HOLDER,
     TaskContext,
@@ -53,7 +54,9 @@ from internal.cloud.tasks.terraform.prior_state import (
     NOTHING_KEPT,
     StateFacts,
     check_state,
+    is_absent,
     is_built,
+    is_torn_down,
     state_facts,
 )
 from internal.cloud.tasks.terraform.protection import (
@@ -123,7 +126,8 @@ class LocalEngine:
         Raises TaskRejected where what was built has lost its state, until a person decides.
         """
         state = self._settings.state
-        if state is not None and not is_built(self._given) and self._in_folder(state) is None:
+        gone = is_torn_down(self._given) or not is_built(self._given)
+        if state is not None and gone and self._in_folder(state) is None:
             return TaskResult(message="there is no state (any more)")
         _, goes_on = await self._prepare_checked(teardown=True)
         if not goes_on:
@@ -132,6 +136,7 @@ class LocalEngine:
         if summary is not None:
             summary = await self._apply()
         if state is not None:
+            self._keep(DESTROYED, "true")  # without it the next attempt would miss the state
             shutil.rmtree(state)
         return TaskResult(message="nothing was left" if summary is None else summary.done())
 
@@ -264,6 +269,8 @@ class LocalEngine:
             "apply", "-json", "-input=false", _LOCK, _PLAN, line=progress.line
         )
         progress.release(ended)
+        if ended.code > 0 and is_absent(await self._state()):
+            self._keep(INTERRUPTIBLE, "true")  # it ended in good order, and nothing is there
         if ended.code != 0:
             raise failure(f"{self._name} apply failed: {progress.trouble(ended)}")
         return progress.summary or Summary()
