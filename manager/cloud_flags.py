@@ -160,6 +160,15 @@ def _provider_options() -> tuple[Option, ...]:
             help="Variable for every task; not for secrets. Repeatable.",
         ),
         click.option(
+            "--allow-environment",
+            "allowed_environment",
+            multiple=True,
+            metavar="PREFIX",
+            callback=lambda _context, _option, given: _prefixes(given),
+            help="Let Secrets (spec.infrastructure.environmentFrom, --job-environment-from) set variables whose "
+            "names begin so, besides TF_VAR_, AWS_ and the like. Repeatable.",
+        ),
+        click.option(
             "--task-environment-file",
             "environment_file",
             type=click.Path(path_type=Path, dir_okay=False, exists=True),
@@ -238,6 +247,7 @@ RUNS = (
     "run_provider",
     "runs_folder",
     "environment",
+    "allowed_environment",
     "environment_file",
     "job_environment_from",
     "job_image",
@@ -317,6 +327,14 @@ def _variables(given: tuple[str, ...]) -> Mapping[str, str]:
             )
         found[name] = value
     return found
+
+
+def _prefixes(given: tuple[str, ...]) -> tuple[str, ...]:
+    from internal.cloud.environment_names import option_problem  # what only this option needs
+
+    for problem in filter(None, map(option_problem, given)):
+        raise click.BadParameter(problem)
+    return given
 
 
 def _checked_settings(given: Path | None) -> Path | None:

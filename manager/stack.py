@@ -75,7 +75,7 @@ def add_admission(manager: Manager, options: RunOptions) -> list[Webhook]:
     from manager.controllers.cloud_admission import add_cloud_admission
     from manager.controllers.cloud_admission import webhooks as cloud_webhooks
 
-    add_cloud_admission(manager)
+    add_cloud_admission(manager, options.cloud)
     return [*tenancy_webhooks(), *cloud_webhooks()]
 
 

@@ -42,7 +42,7 @@ def _cloud() -> AddSystem:
         runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
         add_cloud(manager, replace(options.cloud, runs=runs))
         if options.tenancy.webhooks:
-            add_cloud_admission(manager)
+            add_cloud_admission(manager, options.cloud)
 
     return add
 

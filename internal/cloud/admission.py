@@ -14,6 +14,7 @@ from ctrlruntime.rollout import BadWindow
 from ctrlruntime.rollout.health_checks import health_check_problems
 from ctrlruntime.schedule import BadSchedule
 from ctrlruntime.webhook import AdmissionOptions, Review, validates
+from internal.cloud.environment_names import prefix_problem
 from internal.cloud.taskdriver.drift_checks import schedule_of
 from internal.cloud.version_policy import version_problem
 
@@ -24,6 +25,10 @@ WINDOWS: Final = "spec.maintenanceWindows"
 
 class CloudAdmission:
     """Validates FleetRollouts and Instances."""
+
+    def __init__(self, allowed_environment: Sequence[str] = ()) -> None:
+        """`allowed_environment`: see :func:`prefix_problem`."""
+        self._allowed_environment = allowed_environment
 
     @validates("create", "update")
     def check_rollout(self, rollout: FleetRollout, review: Review[FleetRollout]) -> None:
@@ -44,13 +49,24 @@ class CloudAdmission:
 
     @validates("create", "update")
     def check_instance(self, instance: Instance, review: Review[Instance]) -> None:
-        """Refuse maintenance windows that could never open, and a schedule that cannot be read."""
+        """Refuse maintenance windows that could never open, a schedule that cannot be read, and bad prefixes of variables."""
+        self._check_environment(instance, review)
         _check_drift_detection(instance, review)
         _check_version(instance, review)
         windows = instance.spec.maintenance_windows
         if review.old is not None and review.old.spec.maintenance_windows == windows:
             return
         _check_windows(windows, review)
+
+    def _check_environment(self, instance: Instance, review: Review[Instance]) -> None:
+        """Refuse a prefix with which no key of a Secret can be a variable, unless it was written already."""
+        before = review.old.spec.infrastructure.environment_from if review.old is not None else []
+        known = {source.prefix for source in before}
+        for number, source in enumerate(instance.spec.infrastructure.environment_from):
+            problem = prefix_problem(source.prefix, self._allowed_environment)
+            if problem and source.prefix not in known:
+                place = f"spec.infrastructure.environmentFrom[{number}].prefix"
+                review.invalid(place, source.prefix, problem)
 
 
 def _check_version(instance: Instance, review: Review[Instance]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from apis.cloud import FleetRollout, Instance
 from ctrlruntime.manager import Manager
 from internal.cloud.admission import ADMISSION, CloudAdmission
+from manager.controllers.cloud_options import CloudOptions
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
@@ -22,8 +23,9 @@ def webhooks() -> list[Webhook]:
     ]
 
 
-def add_cloud_admission(manager: Manager) -> None:
+def add_cloud_admission(manager: Manager, options: CloudOptions) -> None:
     """Serve the webhooks of FleetRollouts and Instances."""
-    admission, serve = CloudAdmission(), manager.webhooks.register
+    admission = CloudAdmission(options.runs.allowed_environment)
+    serve = manager.webhooks.register
     serve(FleetRollout, admission.check_rollout, options=ADMISSION)
     serve(Instance, admission.check_instance, options=ADMISSION)

@@ -30,6 +30,8 @@ class RunsOptions:
     """local: where the folders of runs are. Runs outlive the manager, and are found there again."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables for every task, such as what a cloud's tools need."""
+    allowed_environment: tuple[str, ...] = ()
+    """Prefixes of variables that Secrets beside an instance may set, besides the usual ones."""
     environment_file: Path | None = None
     """local: file with lines NAME=VALUE for every task, such as credentials."""
     command: Sequence[str] = ()
@@ -55,6 +57,13 @@ class RunsOptions:
     """cloudrun: Cloud Storage bucket in which runs find their input and leave their result."""
     cloud_run_service_account: str = ""
     """cloudrun: email address of the account that tasks run as."""
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables of every task, the same for every provider."""
+        from internal.cloud.runs import wire
+
+        allowed = {wire.ALLOWED: ",".join(self.allowed_environment)}
+        return {**self.environment, **(allowed if self.allowed_environment else {})}
 
     def permissions(self) -> Sequence[Permission]:
         """Rights in the cluster that the provider needs, besides Secrets."""

@@ -17,6 +17,7 @@ from ctrlruntime.generate import webhook_configurations
 from internal.cloud.admission import shrinking_waves
 from internal.cloud.labels import ALLOW_VERSION
 from manager.controllers.cloud_admission import add_cloud_admission, webhooks
+from manager.controllers.cloud_options import CloudOptions
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 from tests.webhook.patient import patient
@@ -45,7 +46,7 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
     configurations = webhook_configurations(webhooks(), validating_name="cloud-admission")
     await hooks.install(*patient(configurations))
     manager = make_manager(environment.config("manager"), webhook=hooks.options)
-    add_cloud_admission(manager)
+    add_cloud_admission(manager, CloudOptions())
 
     async def refused(manifest: dict[str, Any]) -> list[tuple[str, str]]:
         with pytest.raises(Invalid) as caught:

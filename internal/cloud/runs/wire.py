@@ -8,6 +8,8 @@ import orjson
 from internal.cloud.runs.provider import RunInput
 
 __all__ = [
+    "ALLOWED",
+    "ENVIRONMENT",
     "FOLDER",
     "INPUT",
     "LIMIT",
@@ -35,7 +37,13 @@ PLAIN: Final = "TASK_PLAIN_VARIABLES"
 """Names of variables that hold no secret, separated by commas; set where others do."""
 FOLDER: Final = "TASK_FOLDER"
 """Folder in which the task may write; the system's temporary folder without it."""
-VARIABLES: Final = frozenset({INPUT, SECRETS, RESULT, LIMIT, SEAL_KEY, PLAIN, FOLDER})
+ENVIRONMENT: Final = "TASK_ENVIRONMENT"
+"""Folders with a file `<key>` for each key of a Secret that becomes a variable, separated by commas; later ones win."""
+ALLOWED: Final = "TASK_ALLOWED_ENVIRONMENT"
+"""Prefixes of variables that Secrets may set besides the usual ones, separated by commas."""
+VARIABLES: Final = frozenset(
+    {INPUT, SECRETS, RESULT, LIMIT, SEAL_KEY, PLAIN, FOLDER, ENVIRONMENT, ALLOWED}
+)
 """Names of all of them."""
 
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from enum import IntEnum
@@ -15,6 +15,7 @@ from typing import TextIO, TypeAlias, cast
 import structlog
 
 from apis.references import SecretKeyRef
+from internal.cloud.environment_names import environment_problem, parse_prefixes
 from internal.cloud.runs import RunInput, RunState, wire
 from internal.cloud.runs.report import LIMIT, Report, ReportTooLong, encode_report
 from internal.cloud.runs.sealing import seal
@@ -39,6 +40,7 @@ class Workplace:
     secrets: Path | None = None
     seal_key: Path | None = None
     folder: Path | None = None
+    environment: Sequence[Path] = ()
     limit: int = LIMIT
 
     @classmethod
@@ -60,6 +62,9 @@ class Workplace:
             secrets=path(wire.SECRETS),
             seal_key=path(wire.SEAL_KEY),
             folder=path(wire.FOLDER),
+            environment=[
+                *map(Path, filter(None, environment.get(wire.ENVIRONMENT, "").split(",")))
+            ],
             limit=_limit(environment.get(wire.LIMIT, "")),
         )
 
@@ -96,6 +101,19 @@ class Workplace:
             )
         keys = sorted(path.name for path in folder.iterdir() if not path.name.startswith(".."))
         return {key: self.read_secret(SecretKeyRef(name=name, key=key)) for key in keys}
+
+    def read_variables(self, allowed: Sequence[str]) -> dict[str, str]:
+        """Return the variables that Secrets set for every task. Raises TaskRejected for names that they may not set."""
+        found: dict[str, str] = {}
+        places: dict[str, str] = {}
+        for folder in self.environment:
+            values = replace(self, secrets=folder.parent).read_secret_keys(folder.name)
+            found |= values
+            places |= {key: f"key {key!r} of Secret {folder.name!r}" for key in values}
+        problem = environment_problem(places, allowed)
+        if problem:
+            raise TaskRejected(f"--job-environment-from: {problem}")
+        return found
 
     def read_seal_key(self) -> str:
         """Raise LookupError if the run has none."""
@@ -140,12 +158,14 @@ class ExitCode(IntEnum):
 
 async def run_task(
     name: str,
-    environment: Mapping[str, str],
+    environment: MutableMapping[str, str],
     registry: Registry,
     logger_to: LoggerTo,
     stream: TextIO = sys.stderr,
 ) -> ExitCode:
     """Return the whole life of a run. SIGTERM and SIGINT cancel the task.
+
+    Variables that Secrets set for every task are added to `environment`.
 
     Bad input is a rejected run whose report describes the error; raises BadInput only where not even
     the file for the report is known.
@@ -154,8 +174,9 @@ async def run_task(
     execution = _Execution(place, environment, logger_to, stream)
     try:
         given = place.read_input(name)
+        execution.add_variables(environment)
         task = make_task(name, registry)
-    except (BadInput, UnknownTask) as error:
+    except (BadInput, UnknownTask, TaskRejected) as error:
         return execution.end(ExitCode.REJECTED, Report(state=RunState.FAILED, message=str(error)))
     return await execution.carry_out(task, given)
 
@@ -182,6 +203,14 @@ class _Execution:
         self._log = logger_to(cast("TextIO", RedactedStream(stream, self._redaction)))
         self._doing = ""
         self._kept: dict[str, str] = {}
+
+    def add_variables(self, environment: MutableMapping[str, str]) -> None:
+        """Add what Secrets set for every task, except for names that the provider set. Raises TaskRejected."""
+        found = self._place.read_variables(parse_prefixes(environment.get(wire.ALLOWED, "")))
+        for value in found.values():
+            self._redaction.add(value)
+        plain = environment.get(wire.PLAIN, "").split(",")
+        environment.update({name: value for name, value in found.items() if name not in plain})
 
     async def carry_out(self, task: Task, given: RunInput) -> ExitCode:
         self._log = self._log.bind(

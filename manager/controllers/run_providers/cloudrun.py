@@ -40,7 +40,7 @@ def cloud_run_options(options: RunsOptions) -> CloudRunOptions:
         bucket=options.cloud_run_bucket,
         image=options.job_image,
         service_account=options.cloud_run_service_account,
-        environment=options.environment,
+        environment=options.variables(),
     )
 
 

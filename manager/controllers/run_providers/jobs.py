@@ -27,10 +27,8 @@ def job_options(options: RunsOptions) -> JobOptions:
         raise NoImage("runs are to be Jobs: name their image with --job-image")
     return JobOptions(
         image=options.job_image,
-        environment=options.environment,
-        environment_from=[
-            {"secretRef": {"name": name, "optional": True}} for name in options.job_environment_from
-        ],
+        environment=options.variables(),
+        environment_from=options.job_environment_from,
         service_account=options.job_service_account,
         priority_class=options.job_priority_class,
         image_pull_secrets=options.job_pull_secrets,

@@ -16,7 +16,7 @@ def make(options: RunsOptions, _manager: Manager, objects: ObjectCluster) -> Run
     """Return the provider."""
     local = LocalOptions(
         folder=options.folder,
-        environment=options.environment,
+        environment=options.variables(),
         environment_file=options.environment_file,
     )
     if options.command:

@@ -89,6 +89,24 @@ async def test_h_b10_a_key_that_is_no_variable_is_named(make: Make) -> None:
         assert "key 'key.json' of Secret 'cloud' cannot be a variable" in found.status.run.message
 
 
+@pytest.mark.criterion("S-F14")
+async def test_s_f14_a_refused_variable_is_named_by_the_instance(make: Make) -> None:
+    async with make() as harness:
+        await harness.give_secret("cloud", TERRAFORM_STATE_DIR=SECRET)
+        await harness.apply(with_secret(CLOUD))
+        await harness.until("InstanceTerraform", has_failed, timeout=90)
+        found = await harness.until("Instance", names_it)
+        assert SECRET not in json.dumps(found.to_manifest())
+
+
+def names_it(found: Resource[Any, Any] | None) -> bool:
+    """Whether a condition names the variable and what to do."""
+    said = [] if found is None else [each.message for each in found.status.conditions]
+    return any(
+        "key 'TERRAFORM_STATE_DIR' of Secret 'cloud'" in m and "remove it" in m for m in said
+    )
+
+
 def is_ready(found: Resource[Any, Any] | None) -> bool:
     return bool(found is not None and found.status.phase == "Ready")
 

@@ -52,7 +52,8 @@ def test_h_b10_a_secret_reaches_jobs_and_its_values_are_hidden() -> None:
     )  # fmt: skip
     job = job_of(request_of(owner_of("shop", "1")), job_options(options))
     container = job["spec"]["template"]["spec"]["containers"][0]
-    assert container["envFrom"] == [{"secretRef": {"name": "cloud", "optional": True}}]
+    sources = [each.get("secret") for each in job["spec"]["template"]["spec"]["volumes"]]
+    assert {"secretName": "cloud", "optional": True, "defaultMode": 0o444} in sources
     environment = {item["name"]: item["value"] for item in container["env"]}
     inside = {
         **environment, "PATH": "/usr/bin", "KUBERNETES_PORT": "443", "AWS_SECRET_ACCESS_KEY": "hush",

@@ -265,7 +265,7 @@ def _pod(request: RunRequest, options: JobOptions) -> Manifest:
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [_container(request, options)],
-        "volumes": _volumes(request),
+        "volumes": _volumes(request, options),
     }
     chosen: Manifest = {
         "serviceAccountName": account,
@@ -289,7 +289,9 @@ def _container(request: RunRequest, options: JobOptions) -> Manifest:
         "TMPDIR": f"{_PLACE}/work",
         **options.environment,
     }
-    if options.environment_from:
+    shared = _shared_secrets(options)
+    if shared:
+        environment[wire.ENVIRONMENT] = ",".join(shared)
         environment[wire.PLAIN] = ",".join(sorted(environment))
     mounts: list[Manifest] = [
         {"name": "input", "mountPath": f"{_PLACE}/input", "readOnly": True},
@@ -297,6 +299,9 @@ def _container(request: RunRequest, options: JobOptions) -> Manifest:
     ]
     if request.secrets:
         mounts.append({"name": "secrets", "mountPath": f"{_PLACE}/secrets", "readOnly": True})
+    mounts += [
+        {"name": name, "mountPath": place, "readOnly": True} for place, (name, _) in shared.items()
+    ]
     container: Manifest = {
         "name": CONTAINER,
         "image": options.image,
@@ -314,14 +319,24 @@ def _container(request: RunRequest, options: JobOptions) -> Manifest:
     }
     chosen: Manifest = {
         "command": list(options.command),
-        "envFrom": list(options.environment_from),
         "resources": options.resources,
         "imagePullPolicy": options.image_pull_policy,
     }
     return container | {name: value for name, value in chosen.items() if value}
 
 
-def _volumes(request: RunRequest) -> list[Manifest]:
+def _shared_secrets(options: JobOptions) -> dict[str, tuple[str, str]]:
+    """Return volume and Secret of what sets variables of every task, by the place it is mounted at.
+
+    Files and no `envFrom`: the task allows a name before anything reads it as a variable.
+    """
+    return {
+        f"{_PLACE}/environment/{secret}": (f"environment-{number}", secret)
+        for number, secret in enumerate(dict.fromkeys(options.environment_from))
+    }
+
+
+def _volumes(request: RunRequest, options: JobOptions) -> list[Manifest]:
     """Return a reference to a Secret that may be missing: the task reports better what is missing."""
     volumes: list[Manifest] = [
         {"name": "input", "secret": {"secretName": request.run_id, "defaultMode": _READ_ONLY}},
@@ -345,6 +360,9 @@ def _volumes(request: RunRequest) -> list[Manifest]:
         ]
         projected = {"sources": sources, "defaultMode": _READ_ONLY}
         volumes.append({"name": "secrets", "projected": projected})
+    for name, secret in _shared_secrets(options).values():
+        source = {"secretName": secret, "optional": True, "defaultMode": _READ_ONLY}
+        volumes.append({"name": name, "secret": source})
     return volumes
 
 
@@ -360,8 +378,8 @@ class JobOptions:
     """Before the name of the task."""
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Variables for every task."""
-    environment_from: Sequence[Manifest] = ()
-    """More of them, as `envFrom` of a container."""
+    environment_from: Sequence[str] = ()
+    """Secrets in the namespace of the runs whose keys are more of them; later ones win."""
     service_account: str = ""
     """ServiceAccount in the namespace of the runs, whose token tasks get; empty: they get none."""
     resources: Manifest = field(default_factory=dict)

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import os
-import re
 import shutil
 import signal
 from collections import deque
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from apis.cloud import EnvironmentFrom
 from ctrlruntime.processes import end_process, uninterrupted
+from internal.cloud.environment_names import environment_problem
 from internal.cloud.keys import instance_key
 from internal.cloud.runs import wire
 from internal.cloud.tasks.task import TaskRejected
@@ -23,9 +23,6 @@ STATE_DIR: Final = "TERRAFORM_STATE_DIR"
 STATE_NAMESPACE: Final = "TERRAFORM_STATE_NAMESPACE"
 """Namespace in which states are kept as Secrets, by Terraform's backend `kubernetes`."""
 BINARIES: Final = ("terraform", "tofu")
-_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_RESERVED: Final = ("TASK_", "LD_", "PYTHON")
-"""How names begin that decide what the task itself is and runs."""
 _LINE: Final = 64 << 20
 """Bytes that are kept of a line: a diagnostic may hold a whole file, a plan as JSON is one line."""
 _CHUNK: Final = 64 << 10
@@ -91,28 +88,27 @@ def _passed_on(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def environment_from(
-    sources: Iterable[EnvironmentFrom], secret: Callable[[str], Mapping[str, str]]
+    sources: Iterable[EnvironmentFrom],
+    secret: Callable[[str], Mapping[str, str]],
+    allowed: Sequence[str] = (),
 ) -> dict[str, str]:
     """Return the variables; later sources win. `secret` reads a whole Secret by name.
 
-    Raises TaskRejected for a Secret that is missing, and for a key that cannot be a variable. No
-    message has a value in it.
+    `allowed`: prefixes of names that the manager allows besides the usual ones. Raises TaskRejected for a
+    Secret that is missing, and for keys that may not be variables. No message has a value in it.
     """
     found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for source in sources:
         name = source.secret_ref.name
         for key, value in secret(name).items():
-            found[_checked(source.prefix + key, name, key)] = value.rstrip("\n")
+            variable = source.prefix + key
+            found[variable] = value.rstrip("\n")
+            places[variable] = f"key {key!r} of Secret {name!r}"
+    problem = environment_problem(places, allowed)
+    if problem:
+        raise TaskRejected(f"infrastructure.environmentFrom: {problem}")
     return found
-
-
-def _checked(variable: str, secret: str, key: str) -> str:
-    if _NAME.fullmatch(variable) is None or variable == "PATH" or variable.startswith(_RESERVED):
-        raise TaskRejected(
-            f"infrastructure.environmentFrom: key {key!r} of Secret {secret!r} cannot be a variable"
-            f" (as {variable!r}): rename it, or give the source another prefix"
-        )
-    return variable
 
 
 @dataclass(frozen=True, slots=True)

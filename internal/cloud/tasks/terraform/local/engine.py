@@ -13,7 +13,8 @@ from typing import Any, Final
 import orjson
 
 from apis.cloud import InstanceTerraformSpec, TaskOperation, TerraformSettings
-from internal.cloud.runs import RunInput
+from internal.cloud.environment_names import parse_prefixes
+from internal.cloud.runs import RunInput, wire
 from internal.cloud.tasks.plans import is_rejected, plan_output, waits_for_approval
 from internal.cloud.tasks.task import (
     DESTROYED,
@@ -362,7 +363,11 @@ async def run(order: TerraformOrder) -> TaskResult:
     settings = local_settings(
         {
             **order.environment,
-            **environment_from(spec.infrastructure.environment_from, context.secret_keys),
+            **environment_from(
+                spec.infrastructure.environment_from,
+                context.secret_keys,
+                parse_prefixes(order.environment.get(wire.ALLOWED, "")),
+            ),
             **_registry_token(context, order.settings),
         },
         context.input.owner.namespace,
