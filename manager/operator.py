@@ -9,6 +9,7 @@ import click
 
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
+from manager.privilege_flags import protected_namespace_option
 from manager.serving_flags import console_options, metrics_options, take_console_options
 from manager.stack_flags import BY_DEFAULT, SUPPORTED
 
@@ -43,6 +44,7 @@ _POSITIVE: Final = click.IntRange(min=1)
 @click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
 @metrics_options
+@protected_namespace_option
 @console_options
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'

@@ -5,6 +5,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Literal
 
+from ctrlruntime.client.protected_namespaces import KUBERNETES_NAMESPACES
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import ManagerOptions, WebhookOptions
 from manager.console.options import ConsoleOptions, cloud_run_place
@@ -82,6 +83,11 @@ class RunOptions(ServedRun):
         if has_runs and runs.provider == "cloudrun" and self.console.enabled:
             place = cloud_run_place(runs.cloud_run_project, runs.cloud_run_location)
         return replace(self.console, runs_folder=folder, cloud_run=place)
+
+    def protected_patterns(self) -> frozenset[str]:
+        """Return those of Kubernetes, those of `--protected-namespace`, and the manager's own."""
+        own = frozenset({self.own_namespace} if self.own_namespace else ())
+        return KUBERNETES_NAMESPACES | self.tenancy.protected_namespaces | own
 
     def manager_options(self) -> ManagerOptions:
         """Return the runtime's part of the options."""

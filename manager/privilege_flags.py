@@ -36,10 +36,20 @@ def privilege_options(command: Command) -> Command:
             "protected_namespaces",
             multiple=True,
             callback=lambda _context, _option, given: _words(given),
-            help="Write nothing to this namespace (a name or pattern) for any tenant; always so for kube-* "
+            help="Write nothing to this namespace (a name or pattern) for any object; always so for kube-* "
             "and the manager's own. Repeatable.",
         ),
     )
+
+
+protected_namespace_option = click.option(
+    "--allow-protected-namespace",
+    "allow_protected_namespaces",
+    multiple=True,
+    callback=lambda _context, _option, given: _words(given),
+    help="Reconcile objects in this namespace although it is protected (kube-system, the manager's own and the "
+    "like), except for tenants. Repeatable.",
+)
 
 
 def _words(given: tuple[str, ...]) -> frozenset[str]:

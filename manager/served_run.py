@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from ctrlruntime.client.protected_namespaces import KUBERNETES_NAMESPACES, ProtectedNamespaces
 from ctrlruntime.manager import GCOptions, ManagerOptions, MetricsServing
 
 
@@ -24,6 +25,13 @@ class ServedRun:
     metrics_cert_key: str = "tls.key"
     health_probe_bind_address: str = ":8081"
 
+    allow_protected_namespaces: frozenset[str] = frozenset()
+    """Names of protected namespaces in which objects of the systems are reconciled all the same."""
+
+    def protected_patterns(self) -> frozenset[str]:
+        """Return names and patterns of the namespaces in which nothing is written for objects that people write."""
+        return KUBERNETES_NAMESPACES
+
     def served_options(self, name: str) -> ManagerOptions:
         """Return the runtime's part of these options, for a manager of that name."""
         return ManagerOptions(
@@ -41,5 +49,10 @@ class ServedRun:
             ),
             health_bind_address=self.health_probe_bind_address,
             gc=GCOptions(manage=True),
+            protected=ProtectedNamespaces(
+                patterns=self.protected_patterns(),
+                allowed=self.allow_protected_namespaces,
+                remedy="start the manager with --allow-protected-namespace {namespace}",
+            ),
             handle_signals=True,
         )

@@ -37,6 +37,7 @@ from ctrlruntime.cache.reflector import ServerFeatures
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 
 __all__ = ["Cache", "CacheOptions", "CachedClient", "InformerHandle", "KindCacheOptions"]
@@ -70,6 +71,8 @@ class Cache:
         self.options = options or CacheOptions()
         self.field_managers: set[str] = set()
         """Those of the Controls that write by this cache, which therefore compare what it tracks."""
+        self.protected = ProtectedNamespaces()
+        """Where no Control that writes by this cache writes."""
         self._observer: InformerObserver = observer or NoInformerObserver()
         self._features = ServerFeatures()
         self._log: FilteringBoundLogger = (

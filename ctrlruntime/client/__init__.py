@@ -34,6 +34,7 @@ from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.options import ClientOptions
 from ctrlruntime.client.patches import PatchType, difference, merge_patch
+from ctrlruntime.client.protected_namespaces import NamespaceProtected, ProtectedNamespaces
 from ctrlruntime.client.reads import ListPage
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.client.transport import Transport, TransportOptions
@@ -53,9 +54,11 @@ __all__ = [
     "Invalid",
     "KeyedLock",
     "ListPage",
+    "NamespaceProtected",
     "NoKindMatch",
     "NotFound",
     "PatchType",
+    "ProtectedNamespaces",
     "RESTMapper",
     "ServerTimeout",
     "StatusCause",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Final, Protocol
@@ -23,11 +23,13 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.protected_namespaces import NamespaceProtected, ProtectedNamespaces
 from ctrlruntime.controller.reconcile import ReconcileError, Reconciler, Result, TerminalError
 from ctrlruntime.queue import Request
 
 REASON: Final = "ReconcileError"
 INVALID: Final = "InvalidSpec"
+PROTECTED: Final = "NamespaceProtected"
 EXPECTED: Final = (APIError, TransportError, OSError, TerminalError, ReconcileError)
 """Errors of a server or a network, and those that a reconciler raises to be retried or not."""
 
@@ -46,7 +48,8 @@ class ErrorStatus:
     generation of the object, once; then it is raised on, so it is logged, counted and retried. The message
     names the exception's class and place alone, because its text may hold what no status may show.
     A ValidationError of pydantic is an object that cannot be read: the reason is InvalidSpec, the message
-    names the fields, and it is not retried. The kind's status has `observedGeneration` and `conditions`.
+    names the fields, and it is not retried. An object in a protected namespace is not reconciled, deletions
+    included: the reason is NamespaceProtected. The kind's status has `observedGeneration` and `conditions`.
     """
 
     reconciler: Reconciler
@@ -56,11 +59,16 @@ class ErrorStatus:
     field_manager: str
     clock: Callable[[], datetime]
     condition: str = "Ready"
+    protected: ProtectedNamespaces = field(default_factory=ProtectedNamespaces)
     cluster: str = ""
     """The cluster of `entries` and `client`: failures of another one's requests are raised on only."""
 
     async def reconcile(self, request: Request) -> Result | None:
         """Reconcile. Raises what the reconciler raises."""
+        refusal = self.protected.refusal(request.namespace)
+        if refusal and request.cluster == self.cluster:
+            await self._record(request, NamespaceProtected(refusal), PROTECTED, refusal)
+            return None
         try:
             return await self.reconciler.reconcile(request)
         except EXPECTED:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.cache.errors import CacheSyncTimeout
+from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.cluster.selection import LOCAL_NAME, ClusterNotFound
 from ctrlruntime.manager.runnables import Group
@@ -19,7 +20,9 @@ class Clusters:
     runnable_group = Group.CACHES
     needs_leader_election = False
 
-    def __init__(self, logger: FilteringBoundLogger) -> None:
+    def __init__(self, logger: FilteringBoundLogger, protected: ProtectedNamespaces) -> None:
+        """`protected`: where nothing is written, in none of them."""
+        self._protected = protected
         self._logger = logger
         self._engaged: dict[str, Cluster] = {}
         self._leaving: dict[str, Cluster] = {}
@@ -62,6 +65,7 @@ class Clusters:
                 f"cluster {name!r} is being disengaged: wait for disengage() to return"
             )
         self.added = True
+        cluster.cache.protected = self._protected
         self._engaged[name] = cluster
 
     def remove(self, name: str) -> Cluster | None:

@@ -145,7 +145,7 @@ class Manager:
         self._hurried = asyncio.Event()
         self._started = False
         self._webhooks: Webhooks | None = None
-        self._clusters = Clusters(self.logger)
+        self._clusters = Clusters(self.logger, self.options.protected)
         self._leaving: dict[str, asyncio.Task[None]] = {}
         self.add(CacheRunnable(self.cache, sync_timeout=self._sync_timeout))
         self.add(LoopWatchdog(self.metrics.loop_stall.observe, self.logger))
@@ -506,6 +506,7 @@ class Manager:
         )
         self.live_client = self.cluster.live_client
         self.cache = self.cluster.cache
+        self.cache.protected = self.options.protected
         self.client = self.cluster.client
         self.recorder = self.cluster.recorder
         self.metrics.before_render(lambda: self.metrics.informers.show(self.cache.stats()))

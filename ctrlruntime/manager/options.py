@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ctrlruntime.client.options import ClientOptions
+from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.manager.election import ElectionOptions
@@ -29,6 +30,9 @@ class ManagerOptions:
     """Names the program in events (``reportingController``), field managers and user agents."""
     namespaces: tuple[str, ...] | None = None
     """Namespaces the cache watches by default; None is all."""
+
+    protected: ProtectedNamespaces = field(default_factory=ProtectedNamespaces)
+    """Namespaces in which no Control writes, in any cluster of the manager: by default those of Kubernetes itself."""
 
     client: ClientOptions = field(default_factory=ClientOptions)
     """Of the clients of controllers, cache, events and webhooks, which share the limit of ``qps``; the election's has none."""

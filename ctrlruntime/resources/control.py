@@ -191,9 +191,10 @@ class Control:
         `wrote`: the caller has its own record of having written it (see `check_ownership`), `current`
         that what it wrote last was this very revision. Raises the client's errors other than
         conflicts; a conflict is an outcome. Raises UntrackedKind where drift cannot be seen, OwnerNotAllowed before any
-        request for an owner reference to another namespace.
+        request for an owner reference to another namespace, and NamespaceProtected.
         """
         desired.check_reference(owner)
+        self._check_namespace(desired.mapping, desired.name, desired.namespace)
         if self._cache.unconfirmed(
             desired.mapping, desired.name, namespace=desired.namespace or None
         ):
@@ -229,6 +230,7 @@ class Control:
         selection. An object of another owner is a conflict, and is not written. What else differs is drift,
         found once the cache has the object again.
         """
+        self._check_namespace(desired.mapping, desired.name, desired.namespace)
         entry = await self._unselected(desired)
         if entry is None:
             return None
@@ -337,11 +339,12 @@ class Control:
 
         Guarded by the object's UID, so a foreign object of the same name that took its place in
         the meantime is not touched. `propagation`: what becomes of what it owns. Raises ValueError
-        for the permit of another object.
+        for the permit of another object, and NamespaceProtected.
         """
         check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
+        self._check_namespace(mapping, entry.name, entry.namespace)
         self._settled.pop(
             ObjectKey(mapping.gvk.group_kind, entry.name, namespace=entry.namespace), None
         )
@@ -372,11 +375,13 @@ class Control:
         It takes a permit as a deletion does: the server deletes an object whose other owners are all gone.
         Our owner reference and the recorded UID are taken off; the owner's key stays, so that the
         same owner finds it again. `labels` and `annotations` are merged in (None removes).
-        Returns False, and does nothing, for any other object. Raises ValueError for the permit of another.
+        Returns False, and does nothing, for any other object. Raises ValueError for the permit of another, and
+        NamespaceProtected.
         """
         check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
+        self._check_namespace(mapping, entry.name, entry.namespace)
         kept = [reference_manifest(ref) for ref in entry.owners if ref.uid != owner.uid]
         patch = {
             "metadata": {
@@ -394,6 +399,10 @@ class Control:
         return True
 
     # -- writing ---------------------------------------------------------------------------
+
+    def _check_namespace(self, mapping: RESTMapping, name: str, namespace: str) -> None:
+        """Raise NamespaceProtected: whoever may write the owner there may not write all that it makes."""
+        self._cache.protected.check(mapping.gvk.group_kind, name, namespace)
 
     async def _unselected(self, desired: Desired) -> Entry | None:
         """Return the object of that name if it has not the labels that the cache selects by."""

@@ -127,6 +127,7 @@ class DryRunControl(Control):
         check_permit(permit, entry)
         if self.judge(entry, owner).standing is Ownership.FOREIGN:
             return False
+        self._check_namespace(mapping, entry.name, entry.namespace)
         write = PlannedWrite(
             operation=operation,
             mapping=mapping,

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.client.protected_namespaces import matches
 from internal.tenancy.edit_role import EDITABLE
 from internal.tenancy.policies import NAMESPACE
 
@@ -56,7 +56,7 @@ class ForeignNamespaces:
 
     def lists(self, namespace: str) -> bool:
         """Whether a name or pattern of the list matches."""
-        return any(fnmatchcase(namespace, pattern) for pattern in self.patterns)
+        return matches(namespace, self.patterns)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,8 +72,7 @@ class Privileges:
 
     def is_protected(self, namespace: str) -> bool:
         """Whether nothing may be written to the namespace, nor to its Namespace object."""
-        patterns = (*ALWAYS_PROTECTED, *self.protected)
-        return any(fnmatchcase(namespace, pattern) for pattern in patterns)
+        return matches(namespace, (*ALWAYS_PROTECTED, *self.protected))
 
     def protects(self, kind: GroupKind, name: str) -> bool:
         """Whether the object is the Namespace object of a protected namespace."""

@@ -22,6 +22,7 @@ from internal.cosmos.selfheal.reconciler import SelfHealReconciler
 from internal.cosmos.workload.claims import StorageClasses
 from internal.hub.owner_index import OF_OWNER
 from manager.controllers.cosmos_parts import CosmosParts
+from manager.controllers.error_status import UnprotectedOnly
 
 NAME = "cosmosselfheal"
 """The controller's name: it has no kind of its own."""
@@ -49,7 +50,7 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
         .permission("", "pods", "list", "watch", "delete")
         .permission("", "persistentvolumeclaims", "list", "watch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(_reconciler(parts, cache))
+        .build(UnprotectedOnly(_reconciler(parts, cache), manager.options.protected))
     )
 
 
