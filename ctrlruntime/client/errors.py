@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.intake import describe_value
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,14 +285,22 @@ def error_of_status(
     return cls(message, code=number, reason=reason, details=details, retry_after=retry_after)
 
 
-def error_of_response(code: int, body: bytes, *, retry_after: float | None = None) -> APIError:
-    """Return the error for an answer of 400 or more, whether or not its body is a Status."""
+def error_of_response(
+    code: int, body: bytes, *, retry_after: float | None = None, foreign: bool = False
+) -> APIError:
+    """Return the error for an answer of 400 or more, whether or not its body is a Status.
+
+    Of a `foreign` server, which may be any server, only a Status is quoted.
+    """
     try:
         status = orjson.loads(body)
     except ValueError:
         status = None
     if isinstance(status, dict) and status.get("kind") == "Status":
         return error_of_status(status, code=code, retry_after=retry_after)
-    text = body[:500].decode("utf-8", "replace").strip() or f"the server answered {code}"
+    if foreign:
+        text = f"the server answered {code} with {describe_value(body)}, and no Status"
+    else:
+        text = body[:500].decode("utf-8", "replace").strip() or f"the server answered {code}"
     cls = _BY_CODE.get(code, APIError)
     return cls(text, code=code, retry_after=retry_after)

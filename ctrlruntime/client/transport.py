@@ -203,7 +203,7 @@ class Transport:
                 self._warn(answered)
             if status < _REFUSED:
                 if status >= _REDIRECTED and is_redirect(status):
-                    raise _redirected(method, path, answered)
+                    raise _redirected(method, path, answered, foreign=self.config.foreign)
                 return Response(status, answered, answer)
             unauthorized = status == _UNAUTHORIZED
             if unauthorized and refused is None and self.config.auth.renewable:
@@ -211,7 +211,8 @@ class Transport:
                 continue
             retry_after = _retry_after(answered)
             if attempt >= self.options.retries or not _is_retried(status, retry_after):
-                raise error_of_response(status, answer, retry_after=retry_after)
+                foreign = self.config.foreign
+                raise error_of_response(status, answer, retry_after=retry_after, foreign=foreign)
             attempt += 1
             self._observer.retried(method, self._host, str(status))
             await self._sleep(min(retry_after or 1.0, self.options.max_retry_after))
@@ -370,11 +371,12 @@ class Transport:
         auth: Mapping[str, str],
     ) -> Exception:
         if is_redirect(answer.status):
-            return _redirected("GET", path, answer.headers)
+            return _redirected("GET", path, answer.headers, foreign=self.config.foreign)
         if answer.status == HTTPStatus.UNAUTHORIZED and self.config.auth.renewable:
             await self.config.auth.headers(refused=auth)  # the caller backs off and watches again
         body = await self._read(chunks)
-        return error_of_response(answer.status, body, retry_after=_retry_after(answer.headers))
+        retry_after, foreign = _retry_after(answer.headers), self.config.foreign
+        return error_of_response(answer.status, body, retry_after=retry_after, foreign=foreign)
 
     async def _read(self, chunks: AsyncGenerator[bytes, None]) -> bytes:
         """Return a streamed body as a whole. Raises AnswerTooLarge."""
@@ -507,11 +509,13 @@ class _NoConnection(TransportError):
     """It was not made in time."""
 
 
-def _redirected(method: str, path: str, headers: Mapping[str, str]) -> TransportError:
+def _redirected(
+    method: str, path: str, headers: Mapping[str, str], *, foreign: bool
+) -> TransportError:
     """Refuse a redirect: an API server redirects no API request; what stands before it may, and credentials do not follow."""
+    where = "elsewhere" if foreign else f"to {headers.get('Location', 'nowhere')}"
     return TransportError(
-        f"{method} {path}: redirected to {headers.get('Location', 'nowhere')}; "
-        "let the configuration name that server"
+        f"{method} {path}: redirected {where}; let the configuration name that server"
     )
 
 

@@ -6,6 +6,7 @@ Every error is an :class:`IntakeError`, a ValueError that names the limit and th
 from ctrlruntime.intake.archives import archive_members
 from ctrlruntime.intake.bodies import read_body, read_file
 from ctrlruntime.intake.compressed import BoundedInflater, inflate
+from ctrlruntime.intake.descriptions import describe_error, describe_value
 from ctrlruntime.intake.json_documents import encode_json, json_depth, read_json, value_depth
 from ctrlruntime.intake.limits import (
     DOCUMENT,
@@ -26,6 +27,8 @@ __all__ = [
     "Limits",
     "Malformed",
     "archive_members",
+    "describe_error",
+    "describe_value",
     "encode_json",
     "inflate",
     "json_depth",

@@ -22,7 +22,6 @@ from ctrlruntime.rollout.health_checks import HealthCheck, HealthCheckState
 __all__ = ["HealthChecker", "is_allowed"]
 
 LARGEST_ANSWER: Final = 1 << 20
-LONGEST_TEXT: Final = 200
 _OK: Final = 200
 Answer = tuple[HealthCheckState, str]
 
@@ -178,40 +177,32 @@ def _of_prometheus(status: int, body: bytes) -> Answer:
     """Return the result of an instant query: failing while it finds something."""
     answer = _json(status, body)
     if answer.get("status") != "success":
-        raise _NoResult(f"Prometheus answered {status}: {_text(answer.get('error', 'no result'))}")
+        raise _NoResult(f"Prometheus answered {status}, and no result: try the query there")
     data = answer.get("data") or {}
     kind, found = data.get("resultType"), data.get("result")
     if kind == "scalar" and isinstance(found, list):
-        value = str(found[-1])
-        return _of_samples([] if float(value) == 0 else [value])
+        return _of_samples(int(float(str(found[-1])) != 0))
     if kind in ("vector", "matrix") and isinstance(found, list):
-        return _of_samples([_sample(each) for each in found])
-    raise _NoResult(f"the query gives {_text(kind)}: write one that gives samples or a number")
+        return _of_samples(len(found))
+    raise _NoResult("the query gives another type: write one that gives samples or a number")
 
 
-def _of_samples(samples: Sequence[str]) -> Answer:
-    if not samples:
+def _of_samples(number: int) -> Answer:
+    if not number:
         return HealthCheckState.HEALTHY, "the query finds nothing"
-    more = f" and {len(samples) - 1} more" if len(samples) > 1 else ""
-    return HealthCheckState.FAILING, f"the query finds {samples[0]}{more}"
-
-
-def _sample(found: Mapping[str, Any]) -> str:
-    labels = ",".join(f"{key}={value}" for key, value in sorted(found["metric"].items()))
-    value = found["value"][-1] if "value" in found else "values"
-    return _text(f"{{{labels}}} {value}")
+    return HealthCheckState.FAILING, f"the query finds {number} sample{'' if number == 1 else 's'}"
 
 
 def _of_hook(status: int, body: bytes) -> Answer:
     if status != _OK:
         raise _NoResult(f"the hook answered {status}, and 200 is wanted")
     answer = _json(status, body)
-    healthy, message = answer.get("healthy"), _text(answer.get("message") or "")
+    healthy = answer.get("healthy")
     if not isinstance(healthy, bool):
         raise _NoResult('the hook answered no JSON with "healthy": true or false')
     if healthy:
-        return HealthCheckState.HEALTHY, message or "the hook answers that it is healthy"
-    return HealthCheckState.FAILING, message or "the hook answers that it is not healthy"
+        return HealthCheckState.HEALTHY, "the hook answers that it is healthy"
+    return HealthCheckState.FAILING, "the hook answers that it is not healthy"
 
 
 def _json(status: int, body: bytes) -> dict[str, Any]:
@@ -222,11 +213,6 @@ def _json(status: int, body: bytes) -> dict[str, Any]:
     if not isinstance(answer, dict):
         raise _NoResult(f"the answer, {status}, is no JSON object")
     return answer
-
-
-def _text(found: object) -> str:
-    text = " ".join(str(found).split())
-    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]} …"
 
 
 def _period(check: HealthCheck) -> timedelta:

@@ -40,7 +40,7 @@ class HookCheck(ApiModel):
 
     url: Url
     """It gets a POST with JSON: namespace, and either rollout and targetVersion or template and targetRevision. It
-    answers 200 with JSON: healthy, and a message. The manager has to allow it: `--health-check-url`."""
+    answers 200 with JSON: healthy, true or false. The manager has to allow it: `--health-check-url`."""
 
 
 class HealthCheck(ApiModel, rules=(exactly_one_of("prometheus", "hook"),)):

@@ -148,24 +148,25 @@ async def exchange_with_retries(
 
 async def _followed(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
     origin = _origin(_address(message.url, message.exact))
-    for _ in range(MOST_REDIRECTS + 1):
-        reply = await _once(http, message, limit)
+    shown = displayed_url(message.url)
+    for hop in range(MOST_REDIRECTS + 1):
+        place = shown if hop == 0 else f"what {shown} redirects to"
+        reply = await _once(http, message, limit, place)
         location = reply.headers.get("Location")
         if reply.status not in _REDIRECTS or not location:
             return reply
-        message = _redirected(message, reply.status, location, origin)
-    raise BadAddress(
-        f"{displayed_url(message.url)} was reached by {MOST_REDIRECTS} redirects, and is one"
-    )
+        message = _redirected(message, reply.status, location, origin, place)
+    raise BadAddress(f"{shown} leads to more than {MOST_REDIRECTS} redirects")
 
 
-def _redirected(message: Message, status: int, location: str, origin: str) -> Message:
+def _redirected(message: Message, status: int, location: str, origin: str, place: str) -> Message:
+    """Return the next message. Errors call the address of this one `place`: a redirect's is part of an answer."""
     exact = _PRINTABLE.fullmatch(location) is not None
     try:
         base = URL(message.url, encoded=message.exact)
         target = _address(str(base.join(URL(location, encoded=exact))), exact)
-    except ValueError as error:
-        raise BadAddress(f"{displayed_url(message.url)} redirects to what is no address") from error
+    except (ValueError, BadAddress):
+        raise BadAddress(f"{place} redirects to what is no address of http or https") from None
     method, body, headers = message.method, message.body, CIMultiDict(message.headers)
     if (status == 303 and method != "HEAD") or (status in (301, 302) and method == "POST"):
         method, body = "GET", None
@@ -185,7 +186,7 @@ def _redirected(message: Message, status: int, location: str, origin: str) -> Me
     )
 
 
-async def _once(http: aiohttp.ClientSession, message: Message, limit: int) -> Reply:
+async def _once(http: aiohttp.ClientSession, message: Message, limit: int, place: str) -> Reply:
     url = _address(message.url, message.exact)
     try:
         async with http.request(
@@ -201,12 +202,12 @@ async def _once(http: aiohttp.ClientSession, message: Message, limit: int) -> Re
                 status=response.status, headers=headers, body=body[:limit], cut=len(body) > limit
             )
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
-        raise NotSent(f"{displayed_url(url)} cannot be reached: {_cause(error)}") from error
+        raise NotSent(f"{place} cannot be reached: {_cause(error)}") from error
     except (aiohttp.ClientError, ConnectionError) as error:
-        raise NoReply(f"{displayed_url(url)} gave no answer: {type(error).__name__}") from error
+        raise NoReply(f"{place} gave no answer: {type(error).__name__}") from None
     except ValueError as error:
         raise BadAddress(
-            f"{displayed_url(url)} cannot be asked: a header has a character that none may have"
+            f"{place} cannot be asked: a header has a character that none may have"
         ) from error
 
 

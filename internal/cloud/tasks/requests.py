@@ -12,6 +12,7 @@ import orjson
 from apis.cloud import Expectation, HTTPRequest
 from apis.references import SecretKeyRef
 from ctrlruntime.clock import monotonic
+from ctrlruntime.intake import describe_value
 from ctrlruntime.json import Json, equal
 from ctrlruntime.outbound_http import displayed_url, outbound_session
 from internal.cloud.tasks.http import (
@@ -183,7 +184,7 @@ class _Expected:
         wrong = [] if self.any else [value for value in found if not equal(value, self.value)]
         if not wrong:
             return None
-        return f"{self.path} is {_brief(wrong[0], censored)}, not {_brief(self.value, censored)}"
+        return f"{self.path} is {describe_value(wrong[0])}, not {_brief(self.value, censored)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -226,5 +227,6 @@ class _Prepared:
 
 
 def _brief(value: object, censored: Callable[[str], str]) -> str:
+    """Return a value of the spec, shortened."""
     text = censored(orjson.dumps(value).decode())
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "…"

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from ctrlruntime.intake import describe_value
 from internal.cosmos.comet.failures import Failure, NodeError
 
 PATH: Final = "status"
@@ -74,7 +75,9 @@ def parse_status(body: bytes) -> NodeStatus:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(str(error)) from None
     if envelope.error is not None:
-        raise NodeError(Failure.REFUSED, f"The node answered with an error: {_word(envelope)}")
+        raise NodeError(
+            Failure.REFUSED, f"The node answered with an error: {_size(envelope.error)}"
+        )
     found = _result(envelope)
     info, node = found.sync_info, found.node_info or _NodeInfo()
     height = _height(info.latest_block_height)
@@ -101,17 +104,17 @@ def require_network(status: NodeStatus, chain_id: str) -> NodeStatus:
     """Return the status. Raises NodeError if it is of a node of another network."""
     if status.is_of(chain_id):
         return status
-    why = f"A node of the network {status.network[:48]!r} answers; chain.chainID is {chain_id[:48]!r}."
+    why = f"A node of another network answers, whose name is {describe_value(status.network)}; chain.chainID is {chain_id[:48]!r}."
     raise NodeError(Failure.OTHER_NETWORK, why)
 
 
 def _height(given: str | int) -> int:
     text = str(given)
     if not (text.isascii() and text.isdigit() and len(text) < 20):
-        raise _invalid(f"latest_block_height is {text[:30]!r}")
+        raise _invalid(f"latest_block_height is {describe_value(given)}, and no height")
     height = int(text)
     if height > GREATEST:
-        raise _invalid(f"latest_block_height is {text}")
+        raise _invalid("latest_block_height is larger than any height")
     return height
 
 
@@ -127,9 +130,10 @@ def _text(given: object) -> str:
     return "" if given is None else str(given)
 
 
-def _word(envelope: _Envelope) -> str:
-    error = envelope.error
-    return str(error.get("message") or error) if isinstance(error, dict) else str(error)
+def _size(error: object) -> str:
+    """Describe an error, and its code if it has the number that JSON-RPC wants."""
+    code = error.get("code") if isinstance(error, dict) else None
+    return f"code {code}" if type(code) is int else describe_value(error)
 
 
 def _invalid(why: str) -> NodeError:

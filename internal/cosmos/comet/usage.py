@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from ctrlruntime.intake import describe_value
 from internal.cosmos.comet.failures import Failure, NodeError
 
 PATH: Final = "disk"
@@ -41,9 +42,12 @@ def parse_usage(body: bytes) -> DiskUsage:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _invalid(str(error)) from None
     if answer.error:
-        raise NodeError(Failure.REFUSED, f"The usage of the disk is not known: {answer.error}")
+        raise NodeError(
+            Failure.REFUSED,
+            f"The usage of the disk is not known: the container beside the node answered with an error, {describe_value(answer.error)}.",
+        )
     if answer.all_bytes <= 0 or not 0 <= answer.free_bytes <= answer.all_bytes:
-        raise _invalid(f"{answer.free_bytes} of {answer.all_bytes} bytes are free")
+        raise _invalid("its numbers are no sizes of a disk")
     return DiskUsage(answer.all_bytes, answer.free_bytes)
 
 

@@ -17,6 +17,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import lz4.frame
 
+from ctrlruntime.intake import describe_error
+
 if TYPE_CHECKING:
     from typing_extensions import Buffer
 
@@ -148,9 +150,10 @@ def _response(source: Source) -> http.client.HTTPResponse:
         response = _opener().open(source.url, timeout=SECONDS)
     except urllib.error.HTTPError as error:
         error.close()
-        raise FetchError(f"{source.shown} cannot be fetched: {error}") from error
+        raise FetchError(f"{source.shown} cannot be fetched: HTTP status {error.code}") from None
     except (http.client.HTTPException, OSError, ValueError) as error:
-        raise FetchError(f"{source.shown} cannot be fetched: {error}") from error
+        why = describe_error(error)
+        raise FetchError(f"{source.shown} cannot be fetched: {why}") from None
     if (response.length or 0) > source.max_bytes:
         response.close()
         raise source.too_large()

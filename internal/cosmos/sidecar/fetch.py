@@ -11,6 +11,7 @@ from typing import IO, Final, cast
 
 import msgspec
 
+from ctrlruntime.intake import describe_error
 from internal.cosmos.fullnode.init_containers import RESTORING
 from internal.cosmos.sidecar.download import (
     BROKEN,
@@ -96,7 +97,8 @@ def fetch_snapshot(source: Source, home: Path, data: Path) -> bool:
         with opened(source) as stream:
             unpack(stream, home, source)
     except _BROKEN as error:
-        raise FetchError(f"{source.shown} cannot be unpacked: {error}") from error
+        why = describe_error(error)
+        raise FetchError(f"{source.shown} cannot be unpacked: {why}") from None
     if not has_blocks(data):
         raise FetchError(
             f"{source.shown} has no data/*.db in it, and only data/ and wasm/ are unpacked; say what to do by "
@@ -116,7 +118,7 @@ def unpack(stream: IO[bytes], home: Path, source: Source) -> None:
         path = PurePosixPath(member.name)
         if path.is_absolute() or ".." in path.parts or not (member.isfile() or member.isdir()):
             raise FetchError(
-                f"the archive has {member.name!r}, which is no file below the node's folder: only files and "
+                f"the archive has {_kind(member)} that is no file below the node's folder: only files and "
                 "folders are unpacked; use another archive, or snapshotScript"
             )
         if path.parts[:1] and path.parts[0] in UNPACKED and path.name not in _OF_A_NODE:
@@ -125,6 +127,13 @@ def unpack(stream: IO[bytes], home: Path, source: Source) -> None:
             left -= _drain(content)
         if left < 0:
             raise source.too_large()
+
+
+def _kind(member: tarfile.TarInfo) -> str:
+    """Describe a member of an archive without its name."""
+    if member.issym() or member.islnk():
+        return "a link"
+    return "a path" if member.isfile() or member.isdir() else "a device"
 
 
 def _members(
@@ -157,7 +166,9 @@ class _HeaderLimit:
         if self.left is not None:
             self.left -= len(content)
             if self.left < 0:
-                raise tarfile.ReadError(f"a header is longer than {_HEADER} bytes")
+                raise FetchError(
+                    f"the archive has a header that is longer than {_HEADER} bytes: use another one"
+                )
         return content
 
 
@@ -193,7 +204,7 @@ def _fetch_json(source: Source, file: Path, schema: type[msgspec.Struct]) -> Non
         _check_json(part, source, schema)
         part.replace(file)
     except _BROKEN as error:
-        raise FetchError(f"{source.shown} cannot be read: {error}") from error
+        raise FetchError(f"{source.shown} cannot be read: {describe_error(error)}") from None
     finally:
         part.unlink(missing_ok=True)
 

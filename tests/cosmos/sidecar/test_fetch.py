@@ -339,7 +339,7 @@ def test_h_d3_a_redirect_to_another_scheme_is_refused(
     site: Site, tmp_path: Path, target: str
 ) -> None:
     site.moved["/moved"] = target
-    with pytest.raises(FetchError, match=r"not allowed|only http and https|unknown url type"):
+    with pytest.raises(FetchError, match=r"HTTP status 302|only http and https"):
         fetch_addrbook(Source(site.url("/moved"), LIMIT), tmp_path / "addrbook.json")
     assert list(tmp_path.iterdir()) == []
 
@@ -385,7 +385,7 @@ def test_h_d3_headers_without_end_are_refused(site: Site, tmp_path: Path) -> Non
     info = tarfile.TarInfo("data/x")
     info.pax_headers = {"comment": "x" * (3 << 20)}
     content = info.tobuf(tarfile.PAX_FORMAT) + bytes(1024)
-    with pytest.raises(FetchError, match="header is longer"):
+    with pytest.raises(FetchError, match="header that is longer"):
         fetch_snapshot(
             Source(site.put("/s", gzip.compress(content)).url, 64 << 20),
             tmp_path,

@@ -547,7 +547,9 @@ async def test_the_wait_is_what_the_server_requests(
 
 async def test_a_limit_without_end_is_given_up(bench: HCPBench) -> None:
     bench.server.budget = 0
-    with pytest.raises(TaskError, match="429 to GET /organizations/acme/workspaces/acme: You have"):
+    with pytest.raises(
+        TaskError, match="429 to GET /organizations/acme/workspaces/acme with 84 bytes"
+    ):
         await bench.task(limited=20).run(bench.context())
     assert bench.server.clock.passed >= 20
 

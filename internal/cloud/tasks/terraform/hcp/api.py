@@ -13,6 +13,7 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from ctrlruntime.intake import describe_value
 from internal.cloud.tasks.http import (
     BadAddress,
     ExchangeError,
@@ -242,24 +243,10 @@ def _checked(address: str) -> str:
 def _judge(reply: Reply, what: str) -> None:
     if 200 <= reply.status < 300:
         return
-    text = f"HCP Terraform answered {reply.status} to {what}{_details(reply.body)}"
+    text = f"HCP Terraform answered {reply.status} to {what} with {describe_value(reply.body)}"
     if reply.status == 401:
         text += ": the token is not valid (any more); put a new one into its Secret"
     raise _ERRORS.get(reply.status, APIError)(text)
-
-
-def _details(body: bytes) -> str:
-    """Return the texts of the error objects."""
-    try:
-        errors = orjson.loads(body)["errors"]
-        texts = [each if isinstance(each, str) else _text_of(each) for each in errors]
-    except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ""
-    return f": {'; '.join(filter(None, texts))}"[:500] if any(texts) else ""
-
-
-def _text_of(error: Mapping[str, Any]) -> str:
-    return str(error.get("detail") or error.get("title") or "")
 
 
 def _document(reply: Reply) -> Document:
