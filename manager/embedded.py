@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from ctrlruntime.envtest import Environment
+from internal.named_secrets import Purpose
 from manager.kinds import KINDS
 
 OWN_KUBECONFIG = "embedded-cluster"
@@ -27,7 +28,11 @@ class EmbeddedCluster:
         return {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": OWN_KUBECONFIG, "namespace": "default"},
+            "metadata": {
+                "name": OWN_KUBECONFIG,
+                "namespace": "default",
+                "labels": {Purpose.CLUSTER.value: "true"},
+            },
             "stringData": {"kubeconfig": self.kubeconfig("admin").read_text()},
         }
 

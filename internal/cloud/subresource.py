@@ -6,9 +6,9 @@ from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from apis.cloud import Instance, TaskStatus, TerraformSettings
-from apis.references import SecretKeyRef
 from ctrlruntime.api import ApiModel, Resource
 from internal.cloud.tasks.task import TaskDefinition
+from internal.named_secrets import NamedKey
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 
@@ -38,7 +38,7 @@ class Upstream:
     """The Terraform settings of the instance with those of its type; None: those of the spec count."""
 
 
-def _no_secrets(_resource: object) -> Sequence[SecretKeyRef]:
+def _no_secrets(_resource: object) -> Sequence[NamedKey]:
     return ()
 
 
@@ -77,10 +77,8 @@ class Subresource(Generic[R]):
     """Kinds that have to be ready for their current inputs first."""
     annotations: frozenset[str] = frozenset()
     """Annotations of the instance that are inputs of this task too."""
-    secrets: Callable[[R], Sequence[SecretKeyRef]] = _no_secrets
-    """Keys of Secrets that the task may read."""
-    secret_names: Callable[[R], Sequence[str]] = _no_names
-    """Secrets that the task may read as a whole."""
+    secrets: Callable[[R], Sequence[NamedKey]] = _no_secrets
+    """Keys of Secrets that the task may read, and what for."""
     config_maps: Callable[[R], Sequence[str]] = _no_names
     """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined

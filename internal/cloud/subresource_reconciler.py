@@ -201,7 +201,6 @@ class SubresourceReconciler(Generic[R]):
             protected=is_guarded(resource, instance),
             orphaned=instance is None,
             secrets=sub.secrets(resource),
-            secret_names=sub.secret_names(resource),
             config_maps=self._config_maps(resource),
             period=sub.period(resource),
             paused_by="" if instance is None else pausing_annotation(instance.annotations),

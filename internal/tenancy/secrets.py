@@ -1,6 +1,6 @@
 """Single Secrets that settings refer to: each watched by itself, whole, and nothing else.
 
-Only Secrets with the label DATABASE are read: whoever may write a registry names the server that gets
+Only Secrets with the label of the purpose are read: whoever may write a registry names the server that gets
 them. The watch selects by it, so that the content of another Secret never reaches the manager.
 """
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 
 from ctrlruntime.cache.cache import Cache, InformerHandle
-from internal.tenancy.labels import DATABASE
+from internal.named_secrets import Purpose, allow_command
 from internal.tenancy.values import SECRET, decoded_text
 
 Place = tuple[str, str]
@@ -41,9 +41,8 @@ class WatchedSecrets:
         entry = watched.handle.informer.store.get(name, namespace=namespace)
         if entry is None:
             raise SecretUnavailable(
-                f"there is no Secret {name!r} with the label {DATABASE}=true in namespace "
-                f"{namespace!r}; to allow it for databases: kubectl -n {namespace} label secret {name} "
-                f"{DATABASE}=true"
+                f"there is no Secret {name!r} with the label {Purpose.DATABASE.selector} in namespace "
+                f"{namespace!r}; {allow_command(namespace, name, [Purpose.DATABASE])}"
             )
         data = entry.field("data") or {}
         if key not in data:
@@ -64,7 +63,7 @@ class WatchedSecrets:
         handle = self._cache.declare(
             SECRET,
             namespaces=[namespace],
-            labels=f"{DATABASE}=true",
+            labels=Purpose.DATABASE.selector,
             fields=f"metadata.name={name}",
             metadata_only=False,
         )

@@ -34,6 +34,7 @@ from internal.cloud.bulk import MONTHLY, TYPES
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.fleet import hub
+from internal.named_secrets import Purpose
 from internal.tenancy import (
     applier,
     deletion_guard,
@@ -269,6 +270,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
         | constants(policies)
         | constants(annotation_keys)
         | constants(resources)
+        | {Purpose.DATABASE.value}
     )
     numbered = {ORDINAL, INPUTS}
     """Of instances with numbers, which tenants are not."""

@@ -1,33 +1,14 @@
 """The Secrets that a task may read, for providers that have to hand them over themselves."""
 
-import base64
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeAlias
 
 from apis.references import SecretKeyRef
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
 
-__all__ = ["SecretReader", "read_keys", "secrets_of"]
-
-SECRET = GroupVersionKind("", "v1", "Secret")
+__all__ = ["SecretReader", "read_keys"]
 
 SecretReader: TypeAlias = Callable[[str, str], Awaitable[Mapping[str, bytes] | None]]
 """The data of a Secret by namespace and name; None if there is none."""
-
-
-def secrets_of(client: Client) -> SecretReader:
-    """Read from the API server, each time."""
-
-    async def read(namespace: str, name: str) -> Mapping[str, bytes] | None:
-        try:
-            found = await client.get(SECRET, name, namespace=namespace)
-        except NotFound:
-            return None
-        return {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
-
-    return read
 
 
 async def read_keys(

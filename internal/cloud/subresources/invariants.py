@@ -3,11 +3,11 @@
 from typing import Final
 
 from apis.cloud import Instance, InstanceInvariants, InstanceInvariantsSpec
-from apis.references import SecretKeyRef
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
-from internal.cloud.subresources.secrets import of_requests, requests_of_invariants, unique
+from internal.cloud.subresources.secrets import of_requests, requests_of_invariants
 from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
+from internal.named_secrets import NamedKey
 
 DEFINITION: Final = TaskDefinition(
     name="invariants",
@@ -38,9 +38,9 @@ def version(resource: InstanceInvariants) -> str:
     return resource.spec.version
 
 
-def secrets(resource: InstanceInvariants) -> list[SecretKeyRef]:
+def secrets(resource: InstanceInvariants) -> list[NamedKey]:
     """Return what the requests need."""
-    return unique(of_requests(requests_of_invariants(resource.spec.invariants)))
+    return of_requests(requests_of_invariants(resource.spec.invariants))
 
 
 def period(resource: InstanceInvariants) -> float | None:

@@ -3,13 +3,13 @@
 from typing import Final
 
 from apis.cloud import Instance, InstanceKubernetes, InstanceKubernetesSpec
-from apis.references import SecretKeyRef
 from internal.cloud.labels import DATABASE_RESTORED, FORMER_CLUSTER
 from internal.cloud.subresource import Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import of_cluster
 from internal.cloud.tasks.kubernetes.cluster_record import recorded_ref
 from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
+from internal.named_secrets import NamedKey, Purpose, named_keys
 
 DEFINITION: Final = TaskDefinition(
     name="kubernetes",
@@ -41,11 +41,12 @@ def version(resource: InstanceKubernetes) -> str:
     return resource.spec.version
 
 
-def secrets(resource: InstanceKubernetes) -> list[SecretKeyRef]:
+def secrets(resource: InstanceKubernetes) -> list[NamedKey]:
     """Return what opens the cluster, and what opened the one where the workload is."""
     now = of_cluster(resource.spec.cluster.kubeconfig_from, resource.spec.outputs_secret_name)
     before = recorded_ref(resource.status.record)
-    return now if before is None or before in now else [*now, before]
+    former = [] if before is None else named_keys([before], Purpose.CLUSTER)
+    return list(dict.fromkeys([*now, *former]))
 
 
 def period(resource: InstanceKubernetes) -> float | None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from typing import Final
 
 from apis.cloud import Instance, InstanceKubernetesPVC, InstanceKubernetesPVCSpec
-from apis.references import SecretKeyRef
 from internal.cloud.subresource import Subresource, Upstream
-from internal.cloud.subresources.secrets import of_cluster, of_requests, unique
+from internal.cloud.subresources.secrets import of_cluster, of_requests
 from internal.cloud.tasks.task import Concurrency, Retries, Supersede, TaskDefinition
+from internal.named_secrets import NamedKey
 
 FULLEST: Final = "fullest"
 """Output of a look: how full the fullest claim is, in per cent."""
@@ -57,11 +57,11 @@ def desired(instance: Instance, upstream: Upstream) -> InstanceKubernetesPVCSpec
     )
 
 
-def secrets(resource: InstanceKubernetesPVC) -> list[SecretKeyRef]:
+def secrets(resource: InstanceKubernetesPVC) -> list[NamedKey]:
     """Return what opens the cluster, and what asking for the usage needs."""
     spec = resource.spec
     cluster = of_cluster(spec.kubeconfig_from, spec.outputs_secret_name)
-    return unique([*cluster, *of_requests([spec.disks.usage])])
+    return [*cluster, *of_requests([spec.disks.usage])]
 
 
 def period(resource: InstanceKubernetesPVC) -> float | None:

@@ -4,29 +4,25 @@ from collections.abc import Iterable, Iterator
 
 from apis.cloud import Hook, HTTPRequest, Invariant, UpgradeSettings
 from apis.references import SecretKeyRef
+from internal.named_secrets import NamedKey, Purpose, named_keys
 
 KUBECONFIG = "kubeconfig"
 """The output of the infrastructure that opens the instance's cluster."""
 
 
-def of_requests(requests: Iterable[HTTPRequest | None]) -> list[SecretKeyRef]:
-    """Return what the headers of requests are taken from."""
-    return [
-        header.value_from
-        for request in requests
-        if request is not None
-        for header in request.secret_headers
-    ]
+def of_requests(requests: Iterable[HTTPRequest | None]) -> list[NamedKey]:
+    """Return what the headers of requests are taken from, each once."""
+    given = [request for request in requests if request is not None]
+    found = (header.value_from for request in given for header in request.secret_headers)
+    return sorted(set(named_keys(found, Purpose.REQUESTS)))
 
 
-def of_cluster(
-    kubeconfig_from: SecretKeyRef | None, outputs_secret_name: str
-) -> list[SecretKeyRef]:
+def of_cluster(kubeconfig_from: SecretKeyRef | None, outputs_secret_name: str) -> list[NamedKey]:
     """Return what opens the cluster: the Secret that is named, or else the output of the infrastructure."""
     if kubeconfig_from is not None:
-        return [kubeconfig_from]
+        return named_keys([kubeconfig_from], Purpose.CLUSTER)
     if outputs_secret_name:
-        return [SecretKeyRef(name=outputs_secret_name, key=KUBECONFIG)]
+        return [NamedKey(outputs_secret_name, KUBECONFIG, Purpose.CLUSTER)]
     return []
 
 
@@ -48,11 +44,3 @@ def requests_of_upgrade(steps: UpgradeSettings) -> Iterator[HTTPRequest | None]:
 
 def _requests_of_hook(hook: Hook) -> Iterator[HTTPRequest | None]:
     yield from (hook.http, hook.until)
-
-
-def unique(references: Iterable[SecretKeyRef]) -> list[SecretKeyRef]:
-    """Each reference once, in a stable order."""
-    return [
-        SecretKeyRef(name=name, key=key)
-        for name, key in sorted({(item.name, item.key) for item in references})
-    ]

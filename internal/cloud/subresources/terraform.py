@@ -3,7 +3,6 @@
 from typing import Final, cast
 
 from apis.cloud import Instance, InstanceTerraform, InstanceTerraformSpec
-from apis.references import SecretKeyRef
 from ctrlruntime.api import ApiModel
 from internal.cloud.keys import instance_key
 from internal.cloud.labels import CLOUDSQL_MODE, CMEK_ALGORITHM, ENABLE_CMEK, MISSING_STATE
@@ -13,6 +12,7 @@ from internal.cloud.subresources.domains import platform_domain
 from internal.cloud.tasks.task import Concurrency, Supersede, TaskDefinition
 from internal.cloud.tasks.terraform.inputs import PLACE
 from internal.cloud.terraform_types import moved
+from internal.named_secrets import NamedKey, Purpose, named_keys
 
 DEFINITION: Final = TaskDefinition(
     name="terraform",
@@ -54,16 +54,13 @@ def refusal(found: InstanceTerraform, wanted: ApiModel) -> str:
     )
 
 
-def secrets(resource: InstanceTerraform) -> list[SecretKeyRef]:
-    """Return the API token, if one is named."""
-    settings = resource.spec.infrastructure.terraform
-    return [] if settings is None or settings.token_from is None else [settings.token_from]
-
-
-def secret_names(resource: InstanceTerraform) -> list[str]:
-    """Return the Secrets with the environment of a local binary, each once."""
-    sources = resource.spec.infrastructure.environment_from
-    return sorted({source.secret_ref.name for source in sources})
+def secrets(resource: InstanceTerraform) -> list[NamedKey]:
+    """Return the API token, if one is named, and the Secrets with the environment of a local binary, each once."""
+    infrastructure = resource.spec.infrastructure
+    token = None if infrastructure.terraform is None else infrastructure.terraform.token_from
+    keys = [] if token is None else named_keys([token], Purpose.TERRAFORM)
+    names = sorted({source.secret_ref.name for source in infrastructure.environment_from})
+    return [*keys, *(NamedKey(name, None, Purpose.TERRAFORM) for name in names)]
 
 
 SUBRESOURCE: Final = Subresource(
@@ -73,7 +70,6 @@ SUBRESOURCE: Final = Subresource(
     refusal=refusal,
     annotations=frozenset({CLOUDSQL_MODE, ENABLE_CMEK, CMEK_ALGORITHM, MISSING_STATE}),
     secrets=secrets,
-    secret_names=secret_names,
     checks_drift=True,
     plans=True,
 )

@@ -3,16 +3,15 @@
 from typing import Final
 
 from apis.cloud import Instance, UpgradeInstanceTask, UpgradeInstanceTaskSpec
-from apis.references import SecretKeyRef
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import (
     of_cluster,
     of_requests,
     requests_of_upgrade,
-    unique,
 )
 from internal.cloud.tasks.task import Concurrency, Retries, Supersede, TaskDefinition
+from internal.named_secrets import NamedKey
 
 DEFINITION: Final = TaskDefinition(
     name="upgrade",
@@ -47,11 +46,11 @@ def version(resource: UpgradeInstanceTask) -> str:
     return resource.spec.to_version
 
 
-def secrets(resource: UpgradeInstanceTask) -> list[SecretKeyRef]:
+def secrets(resource: UpgradeInstanceTask) -> list[NamedKey]:
     """Return what opens the cluster, and what the requests of the steps need."""
     spec = resource.spec
     cluster = of_cluster(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
-    return unique([*cluster, *of_requests(requests_of_upgrade(spec.steps))])
+    return [*cluster, *of_requests(requests_of_upgrade(spec.steps))]
 
 
 def config_maps(resource: UpgradeInstanceTask) -> list[str]:

@@ -6,7 +6,7 @@ effects outside: what is started was recorded before. Calling it again is always
 
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeGuard, TypeVar
+from typing import Any, Final, Generic, TypeGuard, TypeVar
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -23,7 +23,6 @@ from apis.cloud import Waiting as TaskWaiting
 from apis.hub_condition import report_hub
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
-from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import waits_for_people
@@ -53,7 +52,7 @@ from internal.cloud.taskdriver.deps import Opened, Tools, opening
 from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.taskdriver.inputs import inputs_of, trusted, was_built
 from internal.cloud.taskdriver.plan_approval import plan_policy, summary_of
-from internal.cloud.taskdriver.record import has_built, is_live, owner_of, proof_of
+from internal.cloud.taskdriver.record import Identity, has_built, is_live, owner_of, proof_of
 from internal.cloud.taskdriver.reports import (
     report_drift,
     report_end,
@@ -66,7 +65,6 @@ from internal.cloud.taskdriver.scheduling import is_held_change, next_run
 from internal.cloud.taskdriver.state_locks import orphaned_lock
 from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.writes import (
-    SECRET,
     OutputsRefused,
     has_outputs,
     keep_outputs,
@@ -75,10 +73,13 @@ from internal.cloud.taskdriver.writes import (
     write_status,
 )
 from internal.cloud.tasks.task import Supersede, TaskDefinition
+from internal.named_secrets import NamedKey, SecretRefused, read_named
 
 R = TypeVar("R", bound=Resource[Any, TaskStatus])
 T = TypeVar("T")
 
+NOT_LABELLED: Final = "SecretNotLabelled"
+"""Reason of a hold: a Secret has no label of the purpose."""
 _log: FilteringBoundLogger = structlog.get_logger("cloud.taskdriver")
 
 
@@ -97,10 +98,8 @@ class EnsureOptions(Generic[R]):
     """Whether its instance is protected from deletion; missing information counts as protected."""
     orphaned: bool = False
     """Whether its instance is missing."""
-    secrets: Sequence[SecretKeyRef] = ()
-    """Keys of Secrets that the task may read."""
-    secret_names: Sequence[str] = ()
-    """Secrets of which the task may read every key that there is when its run starts."""
+    secrets: Sequence[NamedKey] = ()
+    """Keys of Secrets that the task may read as they are when its run starts, and what for."""
     config_maps: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Texts of the ConfigMaps that the task may read, by name and key."""
     period: float | None = None
@@ -234,6 +233,7 @@ class _Pass(Generic[R]):
         self.runs = runs
         self.claim = claim_of(s)
         self._seen: Sequence[Run] = ()
+        self._keys: tuple[SecretKeyRef, ...] | None = None
 
     async def run(self) -> Progress:
         """Look, decide, write, act."""
@@ -294,7 +294,7 @@ class _Pass(Generic[R]):
         denied = self._denied()
         if denied is not None:
             return denied
-        return begin(s, step.identity, await self._all(), self.tools.tracing.carrier())
+        return await self._begin(step.identity, await self._all())
 
     async def _leave(self) -> Decision:
         """Clean up after an object that goes: a teardown, if one is needed, then its runs."""
@@ -312,7 +312,16 @@ class _Pass(Generic[R]):
             denied = self._denied()
             if denied is not None:
                 return denied
-        return begin(s, identity, found, self.tools.tracing.carrier())
+        return await self._begin(identity, found)
+
+    async def _begin(self, identity: Identity, found: Sequence[Run]) -> Decision:
+        """Begin a run, unless a Secret that the object names is not for that: then it is looked at again."""
+        try:
+            await self._secrets()
+        except SecretRefused as error:
+            self.s = replace(self.s, held=Hold(reason=NOT_LABELLED, message=str(error)))
+            return replace(rest(self.s, None), requeue=self.s.pace.poll_most)
+        return begin(self.s, identity, found, self.tools.tracing.carrier())
 
     async def _start_again(self, decision: Decision) -> Decision:
         """Start a run whose intent is on record and which is not there: the process ended in between, or the provider did not take it."""
@@ -383,10 +392,12 @@ class _Pass(Generic[R]):
         run, s = status.run, self.s
         if run is None:
             raise ValueError("no run is recorded")
+        try:
+            request = await self._request(run, status)
+        except SecretRefused as error:
+            raise RunRefused(str(error)) from error
         provider = await self.runs()
-        started = await self._effect(
-            "start", run.run_id, provider.start(await self._request(run, status))
-        )
+        started = await self._effect("start", run.run_id, provider.start(request))
         self.tools.metrics.started(s.definition.name, run)
         return started
 
@@ -416,17 +427,12 @@ class _Pass(Generic[R]):
                 raise
 
     async def _secrets(self) -> tuple[SecretKeyRef, ...]:
-        """Return every key that the task may read; of a Secret that is missing there are none."""
-        found = list(self.options.secrets)
-        for name in self.options.secret_names:
-            try:
-                secret = await self.tools.runs.client.get(
-                    SECRET, name, namespace=self.s.owner.namespace
-                )
-            except NotFound:
-                continue
-            found += [SecretKeyRef(name=name, key=key) for key in sorted(secret.get("data") or {})]
-        return tuple(found)
+        """Return every key that there is of what the task may read. Raises SecretRefused."""
+        if self._keys is None:
+            client, namespace = self.tools.runs.client, self.s.owner.namespace
+            found = await read_named(client, namespace, self.options.secrets)
+            self._keys = tuple(SecretKeyRef(name=name, key=key) for name, key in sorted(found))
+        return self._keys
 
     async def _is_built(self) -> bool:
         """Whether a run succeeded before, by whatever shows it: a status may be lost, a Secret and runs may not."""

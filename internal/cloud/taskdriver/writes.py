@@ -26,6 +26,7 @@ from ctrlruntime.resources import (
     remove_object,
 )
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
+from internal.named_secrets import Purpose
 
 SECRET = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 
@@ -175,7 +176,7 @@ def _record(resource: Resource[Any, TaskStatus], instance: str) -> Desired:
         mapping=SECRET,
         manifest={"apiVersion": "v1", "kind": "Secret", "metadata": metadata},
         once=True,
-        labels={INSTANCE: instance},
+        labels={INSTANCE: instance, Purpose.CLUSTER.value: "true"},
     )
 
 

@@ -6,7 +6,7 @@ from ctrlruntime.clock import monotonic
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns, metadata_token
-from internal.cloud.runs.secrets import secrets_of
+from internal.named_secrets import labelled_secrets
 from manager.controllers.cloud_options import RunsOptions
 from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.runs import ProviderPlugin
@@ -18,7 +18,7 @@ def make(options: RunsOptions, manager: Manager, objects: ObjectCluster) -> RunP
     return CloudRunRuns(
         cloud_run_options(options),
         metadata_token(monotonic),
-        secrets_of(objects.live_client),
+        labelled_secrets(objects.live_client),
         fence=manager.fence,
     )
 

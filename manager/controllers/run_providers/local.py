@@ -6,7 +6,7 @@ from typing import Final
 from ctrlruntime.manager import Manager
 from internal.cloud.runs import RunProvider
 from internal.cloud.runs.local import LocalOptions, LocalRuns
-from internal.cloud.runs.secrets import secrets_of
+from internal.named_secrets import labelled_secrets
 from manager.controllers.cloud_options import RunsOptions
 from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.runs import ProviderPlugin
@@ -21,7 +21,7 @@ def make(options: RunsOptions, _manager: Manager, objects: ObjectCluster) -> Run
     )
     if options.command:
         local = replace(local, command=options.command)
-    return LocalRuns(local, secrets=secrets_of(objects.live_client))
+    return LocalRuns(local, secrets=labelled_secrets(objects.live_client))
 
 
 PLUGIN: Final = ProviderPlugin(make=make)

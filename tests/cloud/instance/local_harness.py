@@ -16,6 +16,7 @@ from ctrlruntime.manager import Manager
 from internal.cloud.pace import Pace
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresources import SUBRESOURCES
+from internal.named_secrets import Purpose
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from tests.cloud.instance.harness import NAMESPACE, InstanceHarness
@@ -38,7 +39,11 @@ class LocalHarness(InstanceHarness):
         manifest = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": name, "namespace": NAMESPACE},
+            "metadata": {
+                "name": name,
+                "namespace": NAMESPACE,
+                "labels": dict.fromkeys(map(str, Purpose), "true"),
+            },
             "stringData": data,
         }
         await self.client.create(manifest)

@@ -14,6 +14,7 @@ from internal.cloud.subresource import Upstream
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.taskdriver.inputs import content, spec_revision
+from internal.named_secrets import NamedKey, Purpose
 
 HEADER = {"name": "A", "valueFrom": {"name": "s", "key": "k"}}
 REQUEST = {"url": "https://x.example.com", "secretHeaders": [HEADER]}
@@ -113,20 +114,22 @@ def test_which_secrets_a_run_may_read() -> None:
     spec = merged(spec, {"upgrade": {"backup": {"http": REQUEST, "until": REQUEST}}})
     made = Instance.from_manifest({"metadata": {"name": "src-1"}, "spec": spec})
     upstream = Upstream(version="5.0.0", outputs_secret_name="outputs")
-    found: dict[str, list[tuple[str, str]]] = {}
+    found: dict[str, list[NamedKey]] = {}
     for item in SUBRESOURCES:
         wanted = item.desired(made, upstream)
         assert wanted is not None
         child: Resource[Any, Any] = item.kind.from_manifest(
             {"metadata": {"name": "src-1"}, "spec": content(wanted)}
         )
-        found[item.definition.name] = [(ref.name, ref.key) for ref in item.secrets(child)]
+        found[item.definition.name] = list(item.secrets(child))
+    cluster = NamedKey("outputs", "kubeconfig", Purpose.CLUSTER)
+    header = NamedKey("s", "k", Purpose.REQUESTS)
     assert found == {
-        T: [("hcp", "token")],
-        U: [("outputs", "kubeconfig"), ("s", "k")],
-        K: [("outputs", "kubeconfig")],
-        P: [("outputs", "kubeconfig"), ("s", "k")],
-        V: [("s", "k")],
+        T: [NamedKey("hcp", "token", Purpose.TERRAFORM)],
+        U: [cluster, header],
+        K: [cluster],
+        P: [cluster, header],
+        V: [header],
     }
 
 

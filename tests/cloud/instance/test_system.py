@@ -17,6 +17,7 @@ from internal.cloud.labels import BUNDLE, DELETION_PROTECTION, INSTANCE
 from internal.cloud.subresources import pvc
 from internal.cloud.subresources.pvc import SELDOM
 from internal.cloud.taskdriver.writes import SECRET
+from internal.named_secrets import Purpose
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, instance, ready_of
 
@@ -101,7 +102,7 @@ async def test_marks_of_the_secret_with_outputs_come_back(e2e_harness: E2EHarnes
     await e2e_harness.idle()
     name = "src-1-outputs"
     before = await marks_of(e2e_harness, SECRET, name)
-    assert before["labels"] == {INSTANCE: "src-1"}
+    assert before["labels"] == {INSTANCE: "src-1", Purpose.CLUSTER.value: "true"}
     for edit in (
         {"labels": {INSTANCE: None}},
         {"labels": {INSTANCE: "another"}},

@@ -24,6 +24,7 @@ from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.manager.logs import make_logger
 from internal.cloud.runs.jobs import JobOptions, JobRuns
+from internal.named_secrets import Purpose
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
 from tests.backends import SharedServer
@@ -315,7 +316,11 @@ async def _place(environment: Environment, namespace: str) -> AsyncIterator[str]
         token = {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": {"name": "hcp", "namespace": namespace},
+            "metadata": {
+                "name": "hcp",
+                "namespace": namespace,
+                "labels": {Purpose.TERRAFORM.value: "true"},
+            },
             "stringData": {"token": TOKEN},
         }
         await client.create(token)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +36,7 @@ from internal.cloud.taskdriver import EnsureOptions, Progress, TaskMetrics, Tool
 from internal.cloud.taskdriver.context import Hold, Leaving
 from internal.cloud.taskdriver.drift_checks import DriftCheck
 from internal.cloud.tasks.task import Retries, TaskDefinition
+from internal.named_secrets import NamedKey
 from tests.cloud.rbac import embedded
 from tests.cloud.taskdriver.fake_provider import Outside
 
@@ -174,6 +175,7 @@ class StepOptions(TypedDict, total=False):
     period: float | None
     paused_by: str
     priority: TaskPriority
+    secrets: Sequence[NamedKey]
     leaving: Leaving
     held: Hold | None
     hold: Waiting | None

@@ -35,6 +35,7 @@ from internal.cloud.pace import Pace
 from internal.cloud.runs.jobs import JobRuns
 from internal.cloud.subresources import SUBRESOURCES, kubernetes
 from internal.cloud.tasks.task import Retries
+from internal.named_secrets import Purpose
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.hub import StackOptions, add_hub
@@ -296,7 +297,8 @@ async def cloud_fleet(
 
 def token_of(namespace: str) -> dict[str, Any]:
     """Make the Secret that opens HCP Terraform."""
-    metadata = {"name": "hcp", "namespace": namespace}
+    labels = {Purpose.TERRAFORM.value: "true"}
+    metadata = {"name": "hcp", "namespace": namespace, "labels": labels}
     return {
         "apiVersion": "v1",
         "kind": "Secret",

@@ -16,6 +16,7 @@ from apis.fleet.labels import APPROVE_ORPHANS, DATA_PLANE
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.resources import OWNER, OWNER_UID
+from internal.named_secrets import Purpose
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
 from tests.cloud.lifecycle.e2e_environment import image_of
@@ -282,7 +283,8 @@ async def test_objects_of_an_instance_that_is_gone_are_swept_after_the_delay(
 async def test_a_kubeconfig_of_the_data_plane_itself_is_refused(servers: CloudFleet) -> None:
     hub, plane = servers.hub, servers.plane
     text = inline(plane.environment.kubeconfig("admin"))
-    metadata = {"name": "wrong", "namespace": "default"}
+    labels = {Purpose.CLUSTER.value: "true"}
+    metadata = {"name": "wrong", "namespace": "default", "labels": labels}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata}
     await hub.client.create({**secret, "stringData": {"kubeconfig": text}})
     cluster = servers.instance()["spec"]["cluster"]
