@@ -1,10 +1,11 @@
-"""The tables of names and options in docs/packages, made from the code.
+"""The tables of names and options in docs/packages, and of what accounts can do, made from the code.
 
     python -m tests.docs.reference            writes them into the pages
     python -m tests.docs.reference --check    fails with the difference
 
 A page says where: `<!-- names ctrlruntime.queue -->` for what a package exports, `<!-- options
-ctrlruntime.manager.ManagerOptions -->` for the fields of a class; the table that follows is replaced.
+ctrlruntime.manager.ManagerOptions -->` for the fields of a class, `<!-- table MODULE -->` for the rows of the
+module's `table()`; the table that follows is replaced.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import inspect
 import itertools
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import MISSING, Field, fields
 from enum import Enum
 from types import ModuleType
@@ -25,7 +26,8 @@ from typing import Any
 from tests.docs.blocks import ROOT
 
 PAGES = ROOT / "docs" / "packages"
-_PLACE = re.compile(r"<!-- (names|options) ([\w.]+) -->\n\n?(?:\|[^\n]*\n)*")
+MADE = (*sorted(PAGES.glob("*.md")), ROOT / "docs" / "operations" / "manager-token.md")
+_PLACE = re.compile(r"<!-- (names|options|table) ([\w.]+) -->\n\n?(?:\|[^\n]*\n)*")
 
 
 class Undocumented(Exception):
@@ -39,10 +41,20 @@ def filled(page: str) -> str:
 
 def _table(place: re.Match[str]) -> str:
     what, path = place.groups()
-    rows = names(importlib.import_module(path)) if what == "names" else options(_found(path))
-    head = ("name", "") if what == "names" else ("option", "default", "")
+    head, rows = _rows(what, path)
     lines = [_row(head), "|" + "---|" * len(head), *map(_row, rows)]
     return f"<!-- {what} {path} -->\n\n" + "\n".join(lines) + "\n"
+
+
+def _rows(what: str, path: str) -> tuple[tuple[str, ...], Iterable[tuple[str, ...]]]:
+    """The head of a table and its rows."""
+    if what == "options":
+        return ("option", "default", ""), options(_found(path))
+    module = importlib.import_module(path)
+    if what == "names":
+        return ("name", ""), names(module)
+    head, *rows = module.table()
+    return head, rows
 
 
 def _row(cells: tuple[str, ...]) -> str:
@@ -141,7 +153,7 @@ def _plain(text: str, *, whole: bool = False) -> str:
 def main(arguments: list[str]) -> int:
     """Write the tables, or with --check tell what differs."""
     failed = 0
-    for page in sorted(PAGES.glob("*.md")):
+    for page in MADE:
         text = page.read_text()
         made = filled(text)
         if "--check" not in arguments:
