@@ -55,6 +55,7 @@ from manager.data_plane_manifests import (
 from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.plane_objects import OWNERS
+from manager.system_manifests import by_system_files
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
 
@@ -167,6 +168,7 @@ def files(directory: Path) -> dict[str, str]:
         **_operator_layout(),
         **_data_plane_layout(),
         **{name: text for system in SYSTEMS for name, text in _overlay(system).items()},
+        **by_system_files({name: rules_of(name) for name in SYSTEMS}, NAMESPACE, PREFIX, LABELS),
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
@@ -252,6 +254,8 @@ def _operator_layout() -> dict[str, str]:
 
 IMAGE = "registry.example.com/ctrlruntime-manager"
 """The manager's image in every overlay."""
+PREFIX = "ctrlruntime-"
+"""Of the names in every overlay."""
 NAMESPACE = "ctrlruntime-system"
 """The manager's own namespace in every overlay."""
 _FREEZES = ChangeFreeze.mapping()

@@ -16,6 +16,15 @@ from manager.served_run import ServedRun
 from manager.systems import SYSTEMS
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
+
+
+def system_lease(system: str) -> str:
+    """Return the Lease of the managers of one system, where each system has Deployments of its own."""
+    return f"{system}.{LEADER_ELECTION_ID}"
+
+
+LEASES = (LEADER_ELECTION_ID, *map(system_lease, SYSTEMS))
+"""Every Lease that shipped manifests name."""
 EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 

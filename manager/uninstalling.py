@@ -15,7 +15,7 @@ from ctrlruntime.resources import removal_of, remove_object
 from manager.crd_guard import is_denied_by_guard, remove_guard
 from manager.kinds import KINDS
 from manager.leases import find_held
-from manager.options import LEADER_ELECTION_ID
+from manager.options import LEASES
 from manager.owned_objects import OwnedObject, is_ours, owned_objects, release
 
 CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
@@ -76,8 +76,10 @@ async def _running(client: Client) -> str:
     """Name what shows that a manager works: its Pod, or a Lease that is renewed. Empty if nothing."""
     for pod in await client.list(POD, labels=MANAGER, metadata_only=True):
         return f"Pod {pod['metadata']['namespace']}/{pod['metadata']['name']}"
-    held = await find_held(client, LEADER_ELECTION_ID, now=wall())
-    return "" if held is None else f"Lease of {held.holder}"
+    for lease in LEASES:
+        if held := await find_held(client, lease, now=wall()):
+            return f"Lease of {held.holder}"
+    return ""
 
 
 async def release_objects(client: Client, report: Report) -> int:

@@ -116,6 +116,7 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str, str], Manifest
 SAME = {
     "default": {},
     "with-webhooks": {"webhooks": {"enabled": True}},
+    "by-system": {"accounts": {"bySystem": True}},
     "only-tenancy": {"systems": ["tenancy"]},
     "only-cloud": {"systems": ["cloud"]},
     "only-cosmos": {"systems": ["cosmos"]},
@@ -225,6 +226,10 @@ def test_a_watched_namespace_may_be_that_of_the_manager(rendered: Rendered) -> N
         ({"image": {"digest": "sha256:abc"}}, "image.digest"),
         ({"namespaces": ["Default"]}, "namespaces.0"),
         ({"args": ["leader-elect"]}, "args.0"),
+        (
+            {"accounts": {"bySystem": True}, "serviceAccount": {"name": "mine"}},
+            "leave serviceAccount.name empty",
+        ),
         ({"metrics": {"rules": {"runbookBaseURL": "docs"}}}, "runbookBaseURL"),
     ],
     ids=str,

@@ -51,6 +51,7 @@ FOLDERS = (
     "prometheus",
     "samples",
     "with-webhooks",
+    "by-system",
     "only-tenancy",
     "data-plane",
     "only-cloud",
@@ -175,14 +176,14 @@ def test_every_folder_has_its_kustomization() -> None:
 
 
 def test_every_file_is_in_its_kustomization() -> None:
-    for folder in FOLDERS:
+    for path in CONFIG.rglob("kustomization.yaml"):
+        folder = path.parent.relative_to(CONFIG)
         kustomization = yaml.safe_load((CONFIG / folder / "kustomization.yaml").read_text())
         listed = [*kustomization["resources"]]
         listed += [patch["path"] for patch in kustomization.get("patches", ()) if "path" in patch]
-        listed += [f"{name}/kustomization.yaml" for name in listed]
-        for path in (CONFIG / folder).rglob("*.yaml"):
-            name = str(path.relative_to(CONFIG / folder))
-            assert name == "kustomization.yaml" or name in listed, f"{folder}/{name}"
+        files = {file.name for file in path.parent.glob("*.yaml")} - {path.name}
+        folders = {each.parent.name for each in path.parent.glob("*/kustomization.yaml")}
+        assert files | folders <= {*listed}, folder
 
 
 async def accepted(client: Client, manifest: Manifest, namespace: str) -> None:

@@ -2,8 +2,54 @@
 {{- default .Release.Name .Values.fullnameOverride | trunc 27 | trimSuffix "-" -}}
 {{- end -}}
 
-{{- define "ctrlruntime.account" -}}
-{{- default (printf "%s-controller-manager" (include "ctrlruntime.name" .)) .Values.serviceAccount.name -}}
+{{- /* The Deployments, each with an account of its own: one, or one for each system. YAML, as a map with the key `parts`. */ -}}
+{{- define "ctrlruntime.parts" -}}
+{{- $name := include "ctrlruntime.name" . -}}
+{{- if and .Values.accounts.bySystem .Values.serviceAccount.name -}}
+{{- fail "accounts.bySystem makes an account for each system: leave serviceAccount.name empty" -}}
+{{- end -}}
+parts:
+{{- if .Values.accounts.bySystem }}
+{{- range default (list "tenancy" "cloud" "cosmos") .Values.systems | uniq | sortAlpha }}
+- name: {{ $name }}-{{ . }}
+  component: {{ . }}
+  systems: [{{ . }}]
+  rights: {{ . }}
+  lease: {{ . }}.manager.ctrlruntime.dev
+  account: {{ $name }}-{{ . }}-controller-manager
+  secret: {{ . }}-webhook-server-cert
+{{- end }}
+{{- else }}
+- name: {{ $name }}
+  component: ""
+  systems: {{ uniq .Values.systems | sortAlpha | toJson }}
+  rights: {{ include "ctrlruntime.systems" . }}
+  lease: manager.ctrlruntime.dev
+  account: {{ default (printf "%s-controller-manager" $name) .Values.serviceAccount.name }}
+  secret: webhook-server-cert
+{{- end }}
+{{- end -}}
+
+{{- /* Called with the root and a part: not empty if it serves webhooks. Cosmos has none. */ -}}
+{{- define "ctrlruntime.serves" -}}
+{{- $root := index . 0 -}}
+{{- if and $root.Values.webhooks.enabled (ne (index . 1).component "cosmos") }}yes{{ end -}}
+{{- end -}}
+
+{{- /* Called with the root and a part: what selects its Pods alone. */ -}}
+{{- define "ctrlruntime.partSelector" -}}
+{{ include "ctrlruntime.selector" (index . 0) }}
+{{- with (index . 1).component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
+{{- end -}}
+
+{{- /* Called with the root and a part: labels of what only it has. */ -}}
+{{- define "ctrlruntime.partLabels" -}}
+{{ include "ctrlruntime.labels" (index . 0) }}
+{{- with (index . 1).component }}
+app.kubernetes.io/component: {{ . }}
+{{- end }}
 {{- end -}}
 
 {{- /* Pods are told apart by the release, so that two of them can be in one namespace. */ -}}
@@ -41,8 +87,9 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 {{- end -}}
 
+{{- /* Called with the root and a part: its account. */ -}}
 {{- define "ctrlruntime.subject" -}}
 - kind: ServiceAccount
-  name: {{ include "ctrlruntime.account" . }}
-  namespace: {{ .Release.Namespace }}
+  name: {{ (index . 1).account }}
+  namespace: {{ (index . 0).Release.Namespace }}
 {{- end -}}
