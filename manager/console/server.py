@@ -240,16 +240,17 @@ class Console:
         return self._ask_to_sign_in(request, "", 200)
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
-        _check_same_origin(request)
+        _check_same_origin(request, https=self._users.is_https(request))
         form = await request.post()
         token = str(form.get("token", "")).strip()
         if not token or len(token) > LONGEST_TOKEN:
-            raise Unknown("Paste a bearer token; one of more than 3,800 characters needs a proxy.")
-        await self._users.of_token(request, token)
+            raise Unknown(f"Paste a bearer token; it has at most {LONGEST_TOKEN:,} characters.")
+        caller = await self._users.of_token(request, token)
+        self._users.sessions.close(request.cookies.get(COOKIE, ""))
         answer = _see(_local_path(str(form.get("next", "/"))))
         answer.set_cookie(
             COOKIE,
-            token,
+            self._users.sessions.open(caller.username, token),
             httponly=True,
             samesite="Strict",
             secure=self._users.is_https(request),
@@ -257,7 +258,8 @@ class Console:
         return answer
 
     async def _sign_out(self, request: web.Request) -> web.StreamResponse:
-        _check_same_origin(request)
+        _check_same_origin(request, https=self._users.is_https(request))
+        self._users.sessions.close(request.cookies.get(COOKIE, ""))
         answer = _see("/sign-in")
         answer.del_cookie(COOKIE)
         return answer
@@ -341,13 +343,16 @@ def _see(path: str) -> web.Response:
     return web.Response(status=303, headers={"Location": path})
 
 
-def _check_same_origin(request: web.Request) -> None:
-    """Raise HTTPForbidden for a form that another site sent: by Sec-Fetch-Site, and by the host of Origin."""
-    site = request.headers.get("Sec-Fetch-Site", "same-origin")
-    origin = request.headers.get("Origin")
-    if site not in {"same-origin", "none"}:
+def _check_same_origin(request: web.Request, *, https: bool) -> None:
+    """Raise HTTPForbidden unless a form is of this site: by Sec-Fetch-Site, and by Origin.
+
+    Each has to fit where it is sent, and one of them has to be sent: every browser sends Origin with a form.
+    """
+    site, origin = request.headers.get("Sec-Fetch-Site"), request.headers.get("Origin")
+    if (site or "same-origin") != "same-origin" or not (site or origin):
         raise web.HTTPForbidden
-    if origin is not None and origin.partition("://")[2] != request.host:
+    scheme, _, host = (origin or "").partition("://")
+    if origin is not None and (host != request.host or (https and scheme != "https")):
         raise web.HTTPForbidden
 
 

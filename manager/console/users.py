@@ -1,9 +1,9 @@
-"""The user of a request: by bearer token, by the cookie of a sign-in, or as a trusted proxy states."""
+"""The user of a request: by bearer token, by the session of a sign-in, or as a trusted proxy states."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ipaddress import ip_address
 from typing import Final
 
@@ -11,14 +11,15 @@ from aiohttp import web
 
 from ctrlruntime.manager.authorization import AccessReviews, Caller, bearer_token
 from manager.console.options import ConsoleOptions, Network, is_loopback
+from manager.console.sessions import Sessions
 
 COOKIE: Final = "ctrlruntime-console"
-"""Cookie with the token of a user who signed in; it ends with the browser."""
+"""Cookie with the id of a session; it ends with the browser."""
 AUTHENTICATED: Final = "system:authenticated"
 RESERVED: Final = "system:"
 """Names that begin so belong to Kubernetes: a proxy cannot give them to anybody."""
-LONGEST_TOKEN: Final = 3800
-"""Characters of a token that fits into a cookie."""
+LONGEST_TOKEN: Final = 8192
+"""Characters of a token that can sign in."""
 
 
 class Unknown(Exception):
@@ -31,16 +32,23 @@ class Users:
 
     options: ConsoleOptions
     reviews: AccessReviews
+    sessions: Sessions = field(default_factory=Sessions)
 
     async def caller(self, request: web.Request) -> Caller:
         """Return the user. Raises Unknown, and what AccessReviews raises."""
         if self.is_proxied(request):
             return self._proxied(request)
-        token = bearer_token(request.headers.get("Authorization", ""))
-        token = token or request.cookies.get(COOKIE, "")
+        if token := bearer_token(request.headers.get("Authorization", "")):
+            return await self.of_token(request, token)
+        session = request.cookies.get(COOKIE, "")
+        token = self.sessions.token(session)
         if not token:
-            raise Unknown("")
-        return await self.of_token(request, token)
+            raise Unknown("The session has ended." if session else "")
+        try:
+            return await self.of_token(request, token)
+        except Unknown:
+            self.sessions.close(session)
+            raise
 
     async def of_token(self, request: web.Request, token: str) -> Caller:
         """Return the user of a token. Raises Unknown for one that is not valid or came in clear."""

@@ -123,9 +123,11 @@ async def running(
             manager.cache.declare(kind)
         console = Console(manager, options or ConsoleOptions(bind_address="127.0.0.1:0"))
         manager.add(console)
+        scheme = "https" if options is not None and options.secure else "http"
         try:
             async with (
                 aiohttp.ClientSession(
+                    headers={"Origin": f"{scheme}://127.0.0.1:{console.port}"},
                     connector=aiohttp.TCPConnector(ssl=False),
                     cookie_jar=aiohttp.CookieJar(unsafe=True),
                 ) as http,

@@ -171,6 +171,7 @@ async def test_a_form_of_another_site_and_a_bad_token_open_no_session(console: H
         ({"token": "who-is-this"}, {}, 401),
         ({"token": ""}, {}, 401),
         ({"token": "x" * 5000}, {}, 401),
+        ({"token": "x" * 9000}, {}, 401),
     ):
         async with console.http.post(
             console.url("/sign-in"), data=form, headers=headers, allow_redirects=False
