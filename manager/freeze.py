@@ -8,14 +8,23 @@ from typing import Any, Final
 
 import click
 
-from apis.operations import ChangeFreeze, FrozenSystem
+from apis.operations import (
+    ChangeFreeze,
+    Exemption,
+    ExemptionState,
+    ExemptionStatus,
+    FrozenKind,
+    FrozenSystem,
+)
 from ctrlruntime.api import format_time
 from ctrlruntime.api.scalars import parse_duration, parse_time
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.create_or_update import retry_on_conflict
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
-from manager.cluster_flags import hub_options, talk
+from manager.cluster_flags import cluster_options, hub_options, talk
 from manager.tables import Column, output_option, print_rows
 
 LIST: Final = (
@@ -27,12 +36,15 @@ LIST: Final = (
     Column("STARTS", "startsAt", wide=True),
     Column("UNTIL", "until"),
     Column("HELD", "held"),
+    Column("EXEMPT", "exempt"),
+    Column("REQUESTED", "requested"),
+    Column("EXEMPTIONS", "exemptions", wide=True),
 )
 
 
 @click.group()
 def freeze() -> None:
-    """Freezes of all changes: list, begin, end."""
+    """Freezes of all changes: list, begin, exempt, end."""
 
 
 @freeze.command("list")
@@ -89,6 +101,73 @@ def begin(
     click.echo(f"{name}: all changes wait until `manager freeze end {name}`, or its end")
 
 
+@freeze.command()
+@click.argument("name")
+@click.argument("target", metavar="KIND/OBJECT")
+@click.option("--reason", default="", help="Why; the freeze's status and an event repeat it.")
+@click.option("--revoke", is_flag=True, help="Take the exemption away: the freeze holds it again.")
+@cluster_options
+def exempt(
+    name: str,
+    target: str,
+    reason: str,
+    revoke: bool,
+    namespace: str,
+    kubeconfig: Path | None,
+    context: str | None,
+) -> None:
+    """Let the changes of one object go on in a freeze, such as Instance/src-1 or TenantRegistry/shop."""
+    kind, object_name = _target(target)
+
+    async def change(client: Client) -> str:
+        by = "" if revoke else await _user(client)
+        item = Exemption(kind=kind, namespace=namespace, name=object_name, reason=reason, by=by)
+        return await retry_on_conflict(lambda: _exempt(client, name, item, revoke=revoke))
+
+    click.echo(f"{name}: {talk(kubeconfig, context, change)}")
+
+
+async def _exempt(client: Client, name: str, item: Exemption, *, revoke: bool) -> str:
+    """Write the exemptions of a freeze, unless it changed since it was read. Raises the client's errors."""
+    found = await client.get(ChangeFreeze, name)
+    others = [each for each in found.spec.exempt if _place(each) != _place(item)]
+    if revoke and len(others) == len(found.spec.exempt):
+        raise click.ClickException(f"{name}: {_place(item)} has no exemption")
+    items = [each.model_dump(mode="json", exclude_defaults=True) for each in others]
+    items += [] if revoke else [item.model_dump(mode="json", exclude_defaults=True)]
+    version = {"resourceVersion": found.metadata.resource_version}
+    await client.patch(ChangeFreeze, name, {"metadata": version, "spec": {"exempt": items}})
+    return f"{_place(item)} is {'held again' if revoke else 'not held any more'}"
+
+
+def _target(text: str) -> tuple[FrozenKind, str]:
+    """Return kind and name of `KIND/OBJECT`. Raises BadParameter."""
+    kind, _, name = text.partition("/")
+    known = {item.value.lower(): item for item in FrozenKind}
+    if kind.lower() not in known or not name:
+        kinds = ", ".join(item.value for item in FrozenKind)
+        raise click.BadParameter(
+            f"{text!r}: write a kind and a name, such as Instance/src-1. Kinds: {kinds}",
+            param_hint="KIND/OBJECT",
+        )
+    return known[kind.lower()], name
+
+
+async def _user(client: Client) -> str:
+    """Return the user name that the server has for this client; empty if it does not tell."""
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
+    try:
+        made: dict[str, Any] = await client.create({**review, "metadata": {}})
+    except NotFound:  # before Kubernetes 1.28
+        return ""
+    return str(made.get("status", {}).get("userInfo", {}).get("username", ""))[:256]
+
+
+def _place(item: Exemption) -> str:
+    """Return which object an exemption is of."""
+    return f"{item.kind.value} {item.namespace}/{item.name}"
+
+
 @freeze.command("end")
 @click.argument("name")
 @hub_options
@@ -117,6 +196,7 @@ def freeze_row(found: ChangeFreeze) -> dict[str, Any]:
     """Return a freeze as a row."""
     spec, held = found.spec, found.status.held
     counts = [held.tenancy, held.cloud, held.cosmos]
+    states = [item.state for item in found.status.exemptions]
     return {
         "name": found.metadata.name or "",
         "phase": found.status.phase.value,
@@ -126,5 +206,15 @@ def freeze_row(found: ChangeFreeze) -> dict[str, Any]:
         "startsAt": "" if spec.starts_at is None else format_time(spec.starts_at),
         "until": "" if spec.until is None else format_time(spec.until),
         "held": sum(item or 0 for item in counts),
+        "exempt": len(spec.exempt),
+        "requested": states.count(ExemptionState.REQUESTED),
+        "exemptions": "; ".join(map(_exemption, found.status.exemptions)),
         "message": found.status.message,
     }
+
+
+def _exemption(item: ExemptionStatus) -> str:
+    """Return an exemption in words."""
+    by = f" by {item.by}" if item.by else ""
+    why = f" ({item.reason})" if item.reason else ""
+    return f"{_place(item)} {item.state.value.lower()}{by}{why}"

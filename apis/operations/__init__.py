@@ -5,6 +5,10 @@ from .changefreeze import (
     ChangeFreezePhase,
     ChangeFreezeSpec,
     ChangeFreezeStatus,
+    Exemption,
+    ExemptionState,
+    ExemptionStatus,
+    FrozenKind,
     FrozenSystem,
     HeldChanges,
 )
@@ -18,6 +22,10 @@ __all__ = [
     "ChangeFreezePhase",
     "ChangeFreezeSpec",
     "ChangeFreezeStatus",
+    "Exemption",
+    "ExemptionState",
+    "ExemptionStatus",
+    "FrozenKind",
     "FrozenSystem",
     "HeldChanges",
 ]

@@ -13,6 +13,7 @@ from ctrlruntime.api import (
     ApiModel,
     Conditions,
     Int32,
+    ListMap,
     ListSet,
     PrintColumn,
     Resource,
@@ -26,6 +27,10 @@ __all__ = [
     "ChangeFreezePhase",
     "ChangeFreezeSpec",
     "ChangeFreezeStatus",
+    "Exemption",
+    "ExemptionState",
+    "ExemptionStatus",
+    "FrozenKind",
     "FrozenSystem",
     "HeldChanges",
 ]
@@ -40,6 +45,34 @@ class FrozenSystem(StrEnum):
     """Upgrades, FleetRollouts, and runs that change or destroy what an Instance has."""
     COSMOS = "Cosmos"
     """Replacement of Pods that work, and removal of nodes and disks."""
+
+
+class FrozenKind(StrEnum):
+    """A kind whose objects can be exempted, with all that belongs to them."""
+
+    TENANT_REGISTRY = "TenantRegistry"
+    """With its Tenants and template rollouts."""
+    INSTANCE = "Instance"
+    """With its subresources."""
+    FLEET_ROLLOUT = "FleetRollout"
+    """Its assignments; the runs of an Instance that has one need an exemption of their own."""
+    COSMOS_FULL_NODE = "CosmosFullNode"
+    """With its nodes."""
+
+
+class Exemption(ApiModel):
+    """An object that a freeze does not hold."""
+
+    kind: FrozenKind
+    """Its kind."""
+    namespace: Annotated[str, Field(min_length=1, max_length=63)]
+    """Its namespace."""
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Its name."""
+    reason: Annotated[str, Field(max_length=256)] = ""
+    """Why, for people."""
+    by: Annotated[str, Field(max_length=256)] = ""
+    """Who granted it, as `manager freeze exempt` writes it; the audit log of the API server has the proof."""
 
 
 class ChangeFreezeSpec(
@@ -66,6 +99,10 @@ class ChangeFreezeSpec(
         Field(max_length=256),
     ] = Field(default_factory=list)
     """The namespaces in which they are held. Default: all."""
+    exempt: Annotated[
+        list[Exemption], ListMap("kind", "namespace", "name"), Field(max_length=256)
+    ] = Field(default_factory=list)
+    """Objects that it does not hold. An annotation on the object alone requests it and grants nothing."""
     starts_at: Time | None = None
     """When it begins. Default: at once."""
     until: Time | None = None
@@ -95,6 +132,24 @@ class HeldChanges(ApiModel):
     """Pods and nodes whose change waits."""
 
 
+class ExemptionState(StrEnum):
+    """Whether an exemption counts."""
+
+    GRANTED = "Granted"
+    """`spec.exempt` has the object."""
+    REQUESTED = "Requested"
+    """The object's annotation names the freeze: it is held all the same."""
+
+
+class ExemptionStatus(Exemption):
+    """An exemption that was granted or is requested."""
+
+    state: ExemptionState
+    """Granted or Requested."""
+    since: Time | None = None
+    """When the manager first saw it in this state."""
+
+
 class ChangeFreezeStatus(ApiModel):
     """What the freeze holds."""
 
@@ -106,6 +161,10 @@ class ChangeFreezeStatus(ApiModel):
     """The same in a sentence."""
     held: HeldChanges = Field(default_factory=HeldChanges)
     """What waits while it is active; changes that several freezes hold are counted in each."""
+    exemptions: Annotated[list[ExemptionStatus], ListMap("kind", "namespace", "name")] = Field(
+        default_factory=list
+    )
+    """Objects with an exemption, and at most 64 of each system whose annotation requests one."""
     conditions: Conditions = Field(default_factory=list)
     """Active: whether it holds changes now; Ready: whether the spec can be read."""
 

@@ -10,6 +10,7 @@ from ctrlruntime.rollout.decision import Assignment, Decision, decide, waves_of
 from ctrlruntime.rollout.freezes import (
     ChangeHolds,
     Freeze,
+    FrozenObject,
     NoHolds,
     hold_of,
     next_edge,
@@ -35,6 +36,7 @@ __all__ = [
     "ChangeKind",
     "Decision",
     "Freeze",
+    "FrozenObject",
     "Health",
     "Member",
     "NoHolds",

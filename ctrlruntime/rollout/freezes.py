@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout.waiting import Reason, Waiting
 
 
+class FrozenObject(NamedTuple):
+    """An object whose changes a freeze may hold."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Freeze:
-    """Holds the changes of `systems` in `namespaces`; an empty set is all of them.
+    """Holds the changes of `systems` in `namespaces`; an empty set is all of them. It does not hold those of `exempt`.
 
     It is active from `starts_at` on, and before `until`; None is no bound.
     """
@@ -22,6 +31,7 @@ class Freeze:
     why: str = ""
     systems: frozenset[str] = frozenset()
     namespaces: frozenset[str] = frozenset()
+    exempt: frozenset[FrozenObject] = frozenset()
     starts_at: datetime | None = None
     until: datetime | None = None
 
@@ -53,16 +63,20 @@ class Freeze:
 
 
 def hold_of(
-    freezes: Iterable[Freeze], system: str, namespace: str, now: datetime, exempt: str = ""
+    freezes: Iterable[Freeze],
+    system: str,
+    namespace: str,
+    now: datetime,
+    changed: FrozenObject | None = None,
 ) -> Waiting | None:
     """Return why changes of a system wait in a namespace, by the freeze that ends last; None: they do not.
 
-    `exempt` is the name of a freeze that does not hold the object concerned.
+    `changed` is the object concerned; without it no exemption counts.
     """
     active = [
         item
         for item in freezes
-        if item.name != exempt and item.covers(system, namespace) and item.is_active(now)
+        if changed not in item.exempt and item.covers(system, namespace) and item.is_active(now)
     ]
     if not active:
         return None
@@ -83,10 +97,11 @@ def next_edge(freezes: Iterable[Freeze], now: datetime) -> datetime | None:
 class ChangeHolds(Protocol):
     """What holds changes of one system from outside."""
 
-    def waiting(
-        self, request: Request, annotations: Mapping[str, str] | None = None
-    ) -> Waiting | None:
-        """Return why changes of an object wait; None: they may be made."""
+    def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
+        """Return why changes of an object wait; None: they may be made.
+
+        `frozen` is the object that a freeze may exempt: itself or what it belongs to.
+        """
 
     def record(self, request: Request, changes: int) -> None:
         """Record how many changes of an object wait for `waiting` to end; it is woken then."""
@@ -95,9 +110,7 @@ class ChangeHolds(Protocol):
 class NoHolds:
     """Holds nothing."""
 
-    def waiting(
-        self, request: Request, annotations: Mapping[str, str] | None = None
-    ) -> Waiting | None:
+    def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
         """Return None."""
         return None
 

@@ -189,10 +189,9 @@ class SubresourceReconciler(Generic[R]):
         self, resource: R, instance: Entry | None, hold: Hold | None, leaving: Leaving
     ) -> EnsureOptions[R]:
         sub, metadata = self.subresource, resource.metadata
-        annotations = {} if instance is None else instance.annotations
         request = Request(metadata.name or "", namespace=metadata.namespace or "")
         check, bad_schedule = self._drift_check(instance)
-        frozen = self.holds.waiting(request, annotations)
+        frozen = self.holds.waiting(request, instance)
         return EnsureOptions(
             definition=sub.definition if self.reads.task is None else self.reads.task(),
             resource=resource,

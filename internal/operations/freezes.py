@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
 from pydantic import ValidationError
 
-from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
+from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Event
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import Freeze, Reason, Waiting, hold_of, next_edge
+from ctrlruntime.rollout import Freeze, FrozenObject, Reason, Waiting, next_edge
+from internal.operations.exemptions import ExemptionRequests, hold_for
 
 UNREADABLE: Final = "its spec cannot be read"
 UNKNOWN: Final = (
@@ -51,6 +52,7 @@ def freeze_of(entry: Entry) -> Freeze:
         why=spec.reason,
         systems=frozenset(item.value for item in spec.systems),
         namespaces=frozenset(spec.namespaces),
+        exempt=frozenset(FrozenObject(i.kind.value, i.namespace, i.name) for i in spec.exempt),
         starts_at=spec.starts_at,
         until=spec.until,
     )
@@ -67,7 +69,8 @@ class SystemFreezes:
     informer: FreezeInformer
     clock: Callable[[], datetime]
     on_counts: Callable[[], None] = lambda: None
-    """Called when what is held changes."""
+    """Called when what is held changes, or who requests an exemption."""
+    requests: ExemptionRequests = field(default_factory=ExemptionRequests)
     _started: datetime | None = None
     _holders: list[Holder] = field(default_factory=list)
     _memo: VersionMemo[str, Freeze] = field(default_factory=lambda: VersionMemo(256))
@@ -87,11 +90,11 @@ class SystemFreezes:
         self._holders.append(made)
         return made
 
-    def waiting(self, namespace: str, exempt: str = "") -> Waiting | None:
-        """Return why changes wait in a namespace; None: they may be made."""
+    def waiting(self, namespace: str, frozen: Entry | None = None) -> Waiting | None:
+        """Return why changes of an object wait in a namespace; None: they may be made."""
         if not self.is_known:
             return Waiting(Reason.FROZEN, UNKNOWN)
-        return hold_of(self.freezes(), self.system.value, namespace, self.clock(), exempt)
+        return hold_for(self.freezes(), self.system.value, namespace, frozen, self.clock())
 
     @property
     def is_known(self) -> bool:
@@ -125,6 +128,11 @@ class SystemFreezes:
     def freeze_changed(self, _event: Event) -> None:
         """Handle an event of the informer."""
         self._changed.set()
+
+    def object_changed(self, event: Event) -> None:
+        """Handle an event of the informer of a kind whose objects can be exempted."""
+        if self.requests.observe(event):
+            self.on_counts()
 
     def served_changed(self) -> None:
         """Compare again, since the server serves the kind now or no longer."""
@@ -171,11 +179,9 @@ class Holder:
     held: dict[Request, int] = field(default_factory=dict)
     """How many changes wait, by object."""
 
-    def waiting(
-        self, request: Request, annotations: Mapping[str, str] | None = None
-    ) -> Waiting | None:
+    def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
         """Return why changes of an object wait; None: they may be made."""
-        return self.freezes.waiting(request.namespace, (annotations or {}).get(EXEMPT, ""))
+        return self.freezes.waiting(request.namespace, frozen)
 
     def record(self, request: Request, changes: int) -> None:
         """Record how many changes of an object a freeze holds."""

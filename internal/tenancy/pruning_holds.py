@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from apis.operations import EXEMPT
 from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, UpdateEvent
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.tenancy.removal_decisions import Decision, Reason
@@ -37,22 +35,9 @@ class PruningHolds:
             return ""
         registry = self.registries.get(tenant.spec.registry_id or "", namespace=namespace)
         request = Request(tenant.metadata.name or "", namespace=namespace)
-        hold = self.holds.waiting(request, None if registry is None else registry.annotations)
+        hold = self.holds.waiting(request, registry)
         return "" if hold is None else hold.message
 
     def record(self, request: Request, decisions: Iterable[Decision] = ()) -> None:
         """Record how many strays of a tenant wait; it is queued when the freeze is over."""
         self.holds.record(request, sum(item.reason is Reason.FROZEN for item in decisions))
-
-
-@dataclass(frozen=True, slots=True)
-class ExemptionChanges:
-    """An event handler of the registry informer: calls `on_change` when the exemption of one changed."""
-
-    on_change: Callable[[], None]
-
-    def __call__(self, event: Event) -> None:
-        if isinstance(event, UpdateEvent):
-            before, after = (each.annotations.get(EXEMPT) for each in (event.old, event.new))
-            if before != after:
-                self.on_change()

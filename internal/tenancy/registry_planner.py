@@ -73,7 +73,7 @@ class RegistryPlanner:
         guard = self._guard(registry, entry, state.released)
         decided = await self.sync.decide(registry, entry, reading, guard)
         request = Request(entry.name, namespace=entry.namespace)
-        hold = self.holds.waiting(request, entry.annotations)
+        hold = self.holds.waiting(request, entry)
         hold = hold or window_hold(registry, self.clocks.now())
         staged, unusable = self._staged(decided, hold)
         made, decisions = self._stage(decided, staged, state, hold)

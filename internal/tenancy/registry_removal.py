@@ -85,7 +85,7 @@ class RegistryRemoval:
     def _frozen(self, entry: Entry, living: Sequence[Entry]) -> str:
         """Return the freeze that keeps the tenants, in words; empty: they may be deleted."""
         request = Request(entry.name, namespace=entry.namespace)
-        hold = self.holds.waiting(request, entry.annotations) if living else None
+        hold = self.holds.waiting(request, entry) if living else None
         self.holds.record(request, 0 if hold is None else len(living))
         return "" if hold is None else f"the deletion of {len(living)} tenants: {hold.message}"
 

@@ -49,6 +49,7 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
         ObjectPatcher(manager.client, FIELD_MANAGER),
         utc_now,
         FreezeMetrics.of(manager.metrics.registry),
+        manager.recorder,
     )
     (
         Builder(manager)

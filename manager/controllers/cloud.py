@@ -120,6 +120,7 @@ def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
     """Add the controller of instances alone; their subresources are another's."""
     counts = InstanceMetrics(parts.manager.metrics.registry)
     parts.instances.informer.add_handler(counts.observe)
+    parts.instances.informer.add_handler(freezes.object_changed)
     handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
         _builder_of(parts, Instance)

@@ -34,7 +34,9 @@ def add_rollout_controller(
 ) -> None:
     """Add the controller of FleetRollouts."""
     manager = parts.manager
-    rollouts = manager.cache.declare(FleetRollout).informer.store
+    informer = manager.cache.declare(FleetRollout).informer
+    informer.add_handler(freezes.object_changed)
+    rollouts = informer.store
     thawed = RequestSource("freezes of rollouts")
     holds = freezes.holder(
         partial(thawed.enqueue, reason="a freeze began or ended"),

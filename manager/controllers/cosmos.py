@@ -152,7 +152,9 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)
-    holds = add_change_freezes(manager, FrozenSystem.COSMOS).holder(
+    freezes = add_change_freezes(manager, FrozenSystem.COSMOS)
+    parts.node_sets.informer.add_handler(freezes.object_changed)
+    holds = freezes.holder(
         partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets
     )
     reconciler = _reconciler(parts, observations, memory, holds)

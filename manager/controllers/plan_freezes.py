@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from apis.operations import EXEMPT, ChangeFreeze, FrozenSystem
+from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.clock import utc_now
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import Freeze, Waiting, hold_of
+from ctrlruntime.rollout import Freeze, Waiting
+from internal.operations.exemptions import hold_for
 from internal.operations.freezes import freeze_of
 
 UNREADABLE: Final = (
@@ -31,14 +32,11 @@ class PlannedFreezes:
 
     def hold(self, entry: Entry) -> Waiting | None:
         """Return the freeze that holds changes of an object."""
-        return self.waiting(Request(entry.name, namespace=entry.namespace), entry.annotations)
+        return self.waiting(Request(entry.name, namespace=entry.namespace), entry)
 
-    def waiting(
-        self, request: Request, annotations: Mapping[str, str] | None = None
-    ) -> Waiting | None:
-        """Return the freeze that holds changes of an object with these annotations."""
-        exempt = (annotations or {}).get(EXEMPT, "")
-        return hold_of(self.freezes, self.system.value, request.namespace, utc_now(), exempt)
+    def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
+        """Return the freeze that holds changes of an object."""
+        return hold_for(self.freezes, self.system.value, request.namespace, frozen, utc_now())
 
     def record(self, request: Request, changes: int) -> None:
         """Record nothing."""

@@ -35,7 +35,7 @@ from internal.tenancy.deletion_intents import DeletionIntents
 from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.hooks import Hooks
 from internal.tenancy.labels import FIELD_MANAGER, VALUES
-from internal.tenancy.pruning_holds import ExemptionChanges, PruningHolds
+from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.queries import Queries
 from internal.tenancy.query_schedule import QuerySchedule
 from internal.tenancy.readiness import ReadinessTimers
@@ -100,6 +100,7 @@ def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = N
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
     parts.informers.tenants.informer.add_handler(counting)
     freezes = add_change_freezes(manager, FrozenSystem.TENANCY)
+    parts.informers.registries.informer.add_handler(freezes.object_changed)
     _add_tenant_controller(parts, freezes)
     _add_template_controller(parts)
     _add_registry_controller(parts, freezes)
@@ -140,7 +141,6 @@ def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     orphan_requests = OrphanRequests()
     parts.informers.tenants.informer.add_handler(orphan_requests)
     holds = freezes.holder(partial(parts.wakeups.tenants.enqueue, reason="a freeze began or ended"))
-    parts.informers.registries.informer.add_handler(ExemptionChanges(holds.wake_all))
     intents = DeletionIntents(orphan_requests, parts.definitions)
     reconciler = _tenant_reconciler(parts, intents, PruningHolds(parts.stores.registries, holds))
     kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)

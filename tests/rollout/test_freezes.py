@@ -13,6 +13,7 @@ from ctrlruntime.rollout import (
     Change,
     ChangeKind,
     Freeze,
+    FrozenObject,
     Health,
     OnHalt,
     Reason,
@@ -154,17 +155,22 @@ def test_what_is_held_changes_at_the_next_edge_and_not_before(
 
 def test_a_freeze_holds_its_systems_and_namespaces_alone() -> None:
     freeze = Freeze(
-        name="x", systems=frozenset({"Cloud"}), namespaces=frozenset({"prod"}), why="Audit"
+        name="x",
+        systems=frozenset({"Cloud"}),
+        namespaces=frozenset({"prod"}),
+        why="Audit",
+        exempt=frozenset({FrozenObject("Instance", "prod", "a")}),
     )
 
-    def held(system: str, namespace: str, exempt: str = "") -> bool:
-        return hold_of([freeze], system, namespace, START, exempt) is not None
+    def held(system: str, namespace: str, changed: FrozenObject | None = None) -> bool:
+        return hold_of([freeze], system, namespace, START, changed) is not None
 
     assert held("Cloud", "prod")
     assert not held("Cloud", "test")
     assert not held("Tenancy", "prod")
-    assert not held("Cloud", "prod", exempt="x")
-    assert held("Cloud", "prod", exempt="another")
+    assert not held("Cloud", "prod", FrozenObject("Instance", "prod", "a"))
+    for other in ("FleetRollout", "prod", "a"), ("Instance", "x", "a"), ("Instance", "prod", "b"):
+        assert held("Cloud", "prod", FrozenObject(*other))
 
 
 def test_of_several_freezes_the_one_that_ends_last_is_named() -> None:

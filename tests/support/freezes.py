@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from datetime import datetime
 from typing import Any
 
-from apis.operations import ChangeFreeze
+from apis.operations import EXEMPT, ChangeFreeze
 from ctrlruntime.api import format_time
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
@@ -50,3 +50,14 @@ async def freeze_until(
 ) -> ChangeFreeze:
     """Wait for a state of a freeze."""
     return await eventually(lambda: client.get(ChangeFreeze, name), holds)
+
+
+async def grant(client: Client, freeze: str, kind: str, namespace: str, name: str) -> None:
+    """Exempt an object from a freeze."""
+    item = {"kind": kind, "namespace": namespace, "name": name}
+    await client.patch(ChangeFreeze, freeze, {"spec": {"exempt": [item]}})
+
+
+def requesting(freeze: str) -> dict[str, Any]:
+    """A patch whose annotation requests an exemption."""
+    return {"metadata": {"annotations": {EXEMPT: freeze}}}

@@ -20,7 +20,7 @@ from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Fail, Match
 from ctrlruntime.json import Json
 from manager.controllers import change_freezes
-from tests.support.freezes import freeze_until, frozen
+from tests.support.freezes import freeze_until, frozen, grant
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.forked_manager import fork_manager
 from tests.tenancy.harness import CONFIG_MAP, STATUS_PERIOD, TenancyHarness
@@ -197,8 +197,7 @@ async def test_strays_of_an_exempt_registry_are_pruned_in_a_freeze(harness: Tena
         await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await stray(fleet, "a-copy")
         await fleet.until(Tenant, "a-app", "RemovalPending", "False", "Frozen")
-        exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
-        await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
+        await grant(harness.client, freeze, "TenantRegistry", fleet.namespace, "registry")
         await fleet.gone(CONFIG_MAP, "a-copy")
         assert "/a-copy@cm" in (await fleet.event("ResourcePruned"))["note"]
 
@@ -230,8 +229,7 @@ async def test_other_namespaces_and_exempt_registries_are_not_held(harness: Tena
         await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await fleet.template(**content("three"))
         await waiting(fleet, "Frozen", 1)
-        exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
-        await fleet.patch(TenantRegistry, "registry", {"metadata": {"annotations": exempt}})
+        await grant(harness.client, freeze, "TenantRegistry", fleet.namespace, "registry")
         await harness.eventually(lambda: updated(fleet, "three"), bool)
         assert await updated(fleet, "three") == {"a-app"}
 

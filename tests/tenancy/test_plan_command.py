@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.operations import EXEMPT
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
@@ -25,7 +24,7 @@ from ctrlruntime.resources.change_plan import PlanError
 from internal.tenancy.labels import SKIP_HOOKS
 from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
-from tests.support.freezes import freeze_until, frozen
+from tests.support.freezes import freeze_until, frozen, grant, requesting
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 
@@ -342,9 +341,10 @@ async def test_a_freeze_that_would_hold_the_changes_is_noted(
         assert f"Note: changes of 3 tenants wait: {why}. {tail}\n" in text
         shown = (await run_plan(fleet, *template, "--no-confirm", output="markdown")).output
         assert f"> changes of 3 tenants wait: {why}. {tail}" in shown.replace("&#x27;", "'")
-        exempt = {EXEMPT: "year-end"}
-        patch = {"metadata": {"annotations": exempt}}
-        await fleet.patch(TenantRegistry, "registry", patch)
+        await fleet.patch(TenantRegistry, "registry", requesting("year-end"))
+        command = f"manager freeze exempt year-end TenantRegistry/registry -n {fleet.namespace}"
+        assert command in await note_of(*template), "an annotation grants nothing"
+        await grant(harness.client, "year-end", "TenantRegistry", fleet.namespace, "registry")
         assert await note_of(*template) == ""
 
 

@@ -49,7 +49,7 @@ class LeaseEnds:
     def _frozen(self, entry: Entry) -> Waiting | None:
         """Return the freeze that keeps an instance whose lease has ended."""
         request = Request(entry.name, namespace=entry.namespace)
-        hold = self.holds.waiting(request, entry.annotations)
+        hold = self.holds.waiting(request, entry)
         self.holds.record(request, int(hold is not None))
         return hold
 

@@ -80,7 +80,7 @@ class FleetRolloutReconciler:
             status = invalid(rollout.status, str(error), entry.generation, self.clock())
             await self.reports.record(entry, (rollout.status, status), rollout.spec)
             return None
-        hold = self.holds.waiting(request, entry.annotations)
+        hold = self.holds.waiting(request, entry)
         return await self._roll_out(rollout, entry, replace(strategy, hold=hold))
 
     async def _roll_out(

@@ -121,7 +121,7 @@ class FullNodeReconciler:
         self, request: Request, entry: Entry, node_set: CosmosFullNode
     ) -> Result | None:
         owner = Owner.of(entry)
-        hold = self.holds.waiting(request, entry.annotations)
+        hold = self.holds.waiting(request, entry)
         kept = (
             frozenset()
             if hold is None
@@ -194,7 +194,7 @@ class FullNodeReconciler:
 
     async def _finish(self, request: Request, entry: Entry) -> Result | None:
         """Let a deleted set go; in a freeze, or while its disks are protected, it stays with all that it has."""
-        hold = self.holds.waiting(request, entry.annotations)
+        hold = self.holds.waiting(request, entry)
         finish = await self.removal.finish(entry, Owner.of(entry), frozen=hold is not None)
         if isinstance(finish, Hold):
             self.holds.record(request, 0)

@@ -15,7 +15,7 @@ from ctrlruntime.envtest.proxy import LogEntry, Mark
 from manager.controllers import change_freezes
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import instance
-from tests.support.freezes import freeze_until, frozen
+from tests.support.freezes import freeze_until, frozen, grant, requesting
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("RO-FREEZE")
@@ -121,14 +121,23 @@ async def test_nothing_is_torn_down_in_a_freeze(harness: E2EHarness) -> None:
     assert "-terraform" in harness.elsewhere.tasks()
 
 
-async def test_an_exempt_instance_is_changed(harness: E2EHarness) -> None:
+@pytest.mark.criterion("S-F12")
+async def test_an_instance_is_changed_once_the_freeze_exempts_it_and_not_by_its_annotation(
+    harness: E2EHarness,
+) -> None:
     async with frozen(harness.client, systems=["Cloud"]) as freeze:
         await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
         await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
         await waits(harness, "Frozen")
-        exempt = {"operations.ctrlruntime.dev/exempt-from-freeze": freeze}
-        patch = {"metadata": {"annotations": exempt}}
-        await harness.client.patch(Instance, "src-1", patch, namespace="default")
+        await harness.client.patch(Instance, "src-1", requesting(freeze), namespace="default")
+        command = f"manager freeze exempt {freeze} Instance/src-1 -n default"
+        await harness.until(
+            "Instance",
+            lambda item: (waiting := held(item)) is not None and command in waiting.message,
+        )
+        await harness.idle()
+        assert "upgrade" not in harness.elsewhere.tasks()
+        await grant(harness.client, freeze, "Instance", "default", "src-1")
         found = await harness.until("Instance", lambda item: item.status.version == "5.2.0")
         assert found.status.waiting is None
 

@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 
+from apis.cloud import FleetRollout
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import format_time
+from manager.controllers import change_freezes
 from tests.cloud.rollouts.harness import NEW, OLD, Fleet
 from tests.cloud.rollouts.test_crash import crash_until
 from tests.manager_cli.program import Program
-from tests.support.freezes import freeze_until, frozen
+from tests.support.freezes import freeze_until, frozen, requesting
 from tests.support.waiting import eventually
 from tests.tenancy.manager_forkserver import ForkServer
 
@@ -69,6 +71,45 @@ async def test_managers_killed_at_their_writes_assign_nothing_in_a_freeze(tmp_pa
             assert set((await fleet.versions()).values()) == {OLD}
         await crash_until(fleet, forkserver, "after", "Complete")
         assert sorted(name for name, _ in fleet.assignments) == sorted(await fleet.versions())
+
+
+@pytest.mark.criterion("S-F12")
+async def test_a_rollout_goes_on_once_the_freeze_exempts_it_and_not_by_its_annotation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
+    async with Fleet.start(tmp_path) as fleet:
+        await fleet.create_instances(2)
+        async with frozen(fleet.client, name="audit"):
+            await fleet.roll_out()
+            await fleet.reaches("Frozen")
+            place = "FleetRollout/release"
+            patch = requesting("audit")
+            await fleet.client.patch(FleetRollout, "release", patch, namespace="default")
+
+            async def message() -> str:
+                return (await fleet.reaches("Frozen")).message
+
+            wish = f"manager freeze exempt audit {place} -n default"
+            await eventually(message, lambda text: wish in text)
+            wanted = await freeze_until(fleet.client, "audit", lambda each: each.status.exemptions)
+            assert [item.state for item in wanted.status.exemptions] == ["Requested"]
+            assert fleet.assignments == []
+            said = await command(fleet, "exempt", "audit", place, "--reason", "hot fix")
+            assert "FleetRollout default/" in said
+            await fleet.reaches("Complete", updated=2)
+            granted = await freeze_until(
+                fleet.client, "audit", lambda each: each.status.exemptions[0].state == "Granted"
+            )
+            (item,) = granted.status.exemptions
+            assert (item.kind, item.name, item.reason) == ("FleetRollout", "release", "hot fix")
+            assert item.by
+            (row,) = json.loads(await command(fleet, "list", "-o", "json"))
+            assert (row["exempt"], row["requested"]) == (1, 0)
+            assert item.by in row["exemptions"]
+            await command(fleet, "exempt", "audit", place, "--revoke")
+            await freeze_until(fleet.client, "audit", lambda each: not each.spec.exempt)
+            assert "Instance/src-1" in await command(fleet, "exempt", "audit", "Pod/x", code=2)
 
 
 async def command(fleet: Fleet, *arguments: str, code: int = 0) -> str:

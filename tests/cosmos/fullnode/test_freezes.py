@@ -20,7 +20,7 @@ from tests.cosmos.fullnode.harness import (
     Place,
     pods,
 )
-from tests.support.freezes import freeze_until, frozen
+from tests.support.freezes import freeze_until, frozen, grant, requesting
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="module"),
@@ -90,6 +90,24 @@ async def test_a_changed_image_rolls_no_pod_and_a_lost_pod_comes_back(
     assert time.monotonic() - began < SECONDS
     await place.settled()
     assert not set((await place.uids()).values()) & set(before.values())
+
+
+@pytest.mark.criterion("S-F12")
+async def test_pods_roll_once_the_freeze_exempts_the_set_and_not_by_its_annotation(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    await settled(place)
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        patch = requesting(freeze)
+        await harness.client.patch(CosmosFullNode, NAME, patch, namespace=place.namespace)
+        await place.edit(podTemplate={"image": "gaia:v2"})
+        waiting, _ = await waits(place, 3)
+        assert (
+            f"freeze exempt {freeze} CosmosFullNode/{NAME} -n {place.namespace}" in waiting.message
+        )
+        await grant(harness.client, freeze, "CosmosFullNode", place.namespace, NAME)
+        await place.until(lambda each: each.status.waiting is None)
 
 
 async def test_no_node_and_nothing_that_belongs_to_it_goes_in_a_freeze(
