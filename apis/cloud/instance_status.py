@@ -115,6 +115,8 @@ class InstanceStatus(ApiModel):
     """Version that is deployed."""
     assigned_version: AssignedVersion | None = None
     """The version that a rollout assigned in place of the spec's; none: the spec counts."""
+    release_assignment: str = ""
+    """What a FleetRollout assigned last, as JSON. Only the manager writes it; the annotation of that name repeats it."""
     task: str = ""
     """The task under way."""
     waiting: Waiting | None = None

@@ -31,7 +31,6 @@ LAST_BYTES: Final = 0.5
 """Seconds between closing the fence and releasing the Lease of a loop that stands still: a write may have passed the fence."""
 
 
-
 class LeaderElectionLost(RuntimeError):
     """The lease could not be renewed. The process must exit: another leader may be at work."""
 

@@ -56,7 +56,7 @@ def _assigned_priority(
 ) -> TaskPriority | None:
     """Return the priority of the rollout whose version counts, if the object's run is part of the way there."""
     spec: Mapping[str, Any] = instance.field("spec") or {}
-    assignment = recorded_assignment(instance.annotations)
+    assignment = recorded_assignment(instance)
     if assignment is None or assignment.spec_version != spec.get("sourcegraphVersion"):
         return None
     version = subresource.version(resource)

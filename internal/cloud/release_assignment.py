@@ -1,18 +1,20 @@
 """The version that a FleetRollout assigned to an instance, in place of the spec's. Pure.
 
-The record is an annotation, so that one write carries the version and the change, and so that no tool that owns
-the spec fights it. It counts while the spec has the version that it had at the assignment: a change of the spec wins.
+The record is in the status, which only the manager writes, so that one write carries the version and the change, and so
+that no tool that owns the spec fights it. It counts while the spec has the version that it had at the assignment: a
+change of the spec wins. An annotation repeats the record, and wakes the controllers; one that differs is not followed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from apis.cloud import (
+    GROUP,
     AssignedChange,
     AssignedVersion,
     Instance,
@@ -20,8 +22,13 @@ from apis.cloud import (
     Phase,
     TaskPriority,
 )
+from ctrlruntime.api.conditions import shorten
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
+
+RECORD: Final = "releaseAssignment"
+"""The field of the status that has the record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +56,7 @@ class ReleaseAssignment:
 
 
 def format_assignment(assignment: ReleaseAssignment) -> str:
-    """Return the value of the annotation."""
+    """Return the value of the record and of the annotation."""
     record = {
         "rollout": assignment.rollout,
         "version": assignment.version,
@@ -61,10 +68,33 @@ def format_assignment(assignment: ReleaseAssignment) -> str:
     return json.dumps(record, separators=(",", ":"))
 
 
-def recorded_assignment(annotations: Mapping[str, str]) -> ReleaseAssignment | None:
-    """Return the assignment of an instance, in force or not; None if there is none that can be read."""
+def recorded_assignment(holder: Instance | Entry) -> ReleaseAssignment | None:
+    """Return the assignment that a rollout recorded, in force or not; None if there is none."""
+    if isinstance(holder, Entry):
+        return parse_assignment(str((holder.field("status") or {}).get(RECORD, "")))
+    found = parse_assignment(holder.status.release_assignment)
+    return _reported(holder.status.assigned_version) if found is None else found
+
+
+def _reported(known: AssignedVersion | None) -> ReleaseAssignment | None:
+    """Return the assignment of a status that has what counts, and no record."""
+    if known is None or known.change is None:
+        return None
+    change = read_change(known.change.model_dump(exclude_defaults=False))
+    if change is None:
+        return None
+    return ReleaseAssignment(
+        rollout=known.rollout,
+        version=known.version,
+        spec_version=known.spec_version,
+        change=change,
+    )
+
+
+def parse_assignment(text: str) -> ReleaseAssignment | None:
+    """Return an assignment that was formatted; None if it cannot be read."""
     try:
-        record = json.loads(annotations.get(RELEASE_ASSIGNMENT, ""))
+        record = json.loads(text)
         change = read_change(record["change"])
         texts = [str(record[key]) for key in ("rollout", "version", "specVersion")]
     except (ValueError, KeyError, TypeError):
@@ -85,45 +115,55 @@ def _priority(given: object) -> TaskPriority | None:
     return next((item for item in TaskPriority if item.value == given), None)
 
 
+def repeats_record(instance: Instance) -> bool:
+    """Whether the annotation of an instance is as its record."""
+    record = recorded_assignment(instance)
+    given = (instance.metadata.annotations or {}).get(RELEASE_ASSIGNMENT)
+    return given == (None if record is None else format_assignment(record))
+
+
 def lost_assignment(instance: Instance) -> ReleaseAssignment | None:
-    """Return the assignment that counts by the status and is not recorded any more: the annotation was edited."""
-    known = instance.status.assigned_version
-    if known is None or known.change is None:
+    """Return the recorded assignment if the annotation has another one, or lacks the one in force."""
+    record = recorded_assignment(instance)
+    if record is None or repeats_record(instance):
         return None
-    if recorded_assignment(instance.metadata.annotations or {}) is not None:
-        return None
-    change = read_change(known.change.model_dump(exclude_defaults=False))
-    if change is None or known.spec_version != instance.spec.sourcegraph_version:
-        return None
-    return ReleaseAssignment(
-        rollout=known.rollout,
-        version=known.version,
-        spec_version=known.spec_version,
-        change=change,
+    given = parse_assignment((instance.metadata.annotations or {}).get(RELEASE_ASSIGNMENT, ""))
+    return record if given is not None or assignment_in_force(instance) is not None else None
+
+
+def forged_assignment(instance: Instance) -> str:
+    """Return what is wrong with an annotation that no rollout recorded, and what to do; empty if nothing is.
+
+    One that is older than the record may be a rollout's: a manager that ended between two writes left it.
+    """
+    record = recorded_assignment(instance)
+    given = parse_assignment((instance.metadata.annotations or {}).get(RELEASE_ASSIGNMENT, ""))
+    if given is None or repeats_record(instance):
+        return ""
+    if record is not None and given.change.at < record.change.at:
+        return ""
+    if record is not None and replace(given, priority=record.priority) == record:
+        return ""
+    name, namespace = instance.metadata.name, instance.metadata.namespace
+    return shorten(
+        f"The annotation {RELEASE_ASSIGNMENT} assigns {given.version[:63]!r} by FleetRollout {given.rollout[:63]!r}, "
+        f"which did not record it: it is not followed. Remove it: `kubectl annotate instances.{GROUP} {name} "
+        f"-n {namespace} {RELEASE_ASSIGNMENT}-`"
     )
 
 
 def assignment_in_force(instance: Instance) -> ReleaseAssignment | None:
     """Return the assignment whose version counts; None if there is none, or the spec was changed since."""
-    found = recorded_assignment(instance.metadata.annotations or {})
+    found = recorded_assignment(instance)
     if found is None or found.spec_version != instance.spec.sourcegraph_version:
         return None
     return found
 
 
 def assigned_version(instance: Instance) -> AssignedVersion | None:
-    """Return what the status of an instance, as it was read, is to show; None: the spec's version counts.
-
-    Without a readable annotation the version that the status recorded stays, so that a tool that drops foreign
-    annotations downgrades nothing.
-    """
+    """Return what the status of an instance, as it was read, is to show; None: the spec's version counts."""
     found = assignment_in_force(instance)
-    if found is not None:
-        return found.as_status()
-    known = instance.status.assigned_version
-    if known is None or recorded_assignment(instance.metadata.annotations or {}) is not None:
-        return None
-    return known if known.spec_version == instance.spec.sourcegraph_version else None
+    return None if found is None else found.as_status()
 
 
 def with_progress(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import secrets
-import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
+
+from ctrlruntime.clock import monotonic, random_hex
 
 SECONDS: Final = 8 * 3600.0
 """How long a session lasts, whatever it is used for."""
@@ -30,7 +30,7 @@ class Session:
 class Sessions:
     """The sessions of a console, by their ids. Bounded in number and time; another replica has others."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
 
@@ -45,7 +45,7 @@ class Sessions:
             self.close(key)
         while len(self._sessions) >= MOST:
             self._sessions.popitem(last=False)
-        key = secrets.token_urlsafe(32)
+        key = random_hex(32)
         self._sessions[key] = Session(username, token, self._clock() + SECONDS)
         return key
 

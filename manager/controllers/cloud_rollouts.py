@@ -73,6 +73,7 @@ def add_rollout_controller(
         .explicit_permissions()
         .permission(GROUP, "fleetrollouts/status", "patch")
         .permission(GROUP, "instances", "patch")  # assignments
+        .permission(GROUP, "instances/status", "patch")  # their record
         .options(ControllerOptions(max_concurrent_reconciles=1))  # one may take from another
         .build(guarded)
     )

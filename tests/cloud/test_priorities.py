@@ -20,7 +20,6 @@ from ctrlruntime.api import Resource
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.rollout import Change, ChangeKind
-from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.priorities import priority_of
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.subresources import SUBRESOURCES
@@ -52,14 +51,9 @@ def instance(
     manifest = {
         "apiVersion": "cloud.ctrlruntime.dev/v1",
         "kind": "Instance",
-        "metadata": {
-            "name": "src-1",
-            "namespace": "d",
-            "uid": "u",
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
-        },
+        "metadata": {"name": "src-1", "namespace": "d", "uid": "u"},
         "spec": {"sourcegraphVersion": OLD} | ({} if own is None else {"priority": own}),
-        "status": {"version": deployed},
+        "status": {"version": deployed, "releaseAssignment": format_assignment(assignment)},
     }
     return EntryDecoder(GroupVersionKind.of(manifest)).decode_manifest(manifest)
 

@@ -13,7 +13,11 @@ from ctrlruntime.rollout import BadWindow, ChangeKind
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
 from internal.cloud.instance.status import Hindrance
-from internal.cloud.release_assignment import recorded_assignment, with_assigned_version
+from internal.cloud.release_assignment import (
+    forged_assignment,
+    recorded_assignment,
+    with_assigned_version,
+)
 from internal.cloud.terraform_types import TerraformTypes, UnknownType
 from internal.cloud.version_policy import version_problem
 
@@ -47,10 +51,24 @@ def _describe(error: ValidationError) -> str:
     return shorten(f"The instance cannot be read: {'; '.join(places)}")
 
 
+def _unknown_version(instance: Instance) -> str:
+    """Return why an instance without a known version waits that may have been restored without its status.
+
+    It may run a version that a rollout assigned, and the spec's would be a downgrade.
+    """
+    forged = "" if instance.status.version else forged_assignment(instance)
+    if not forged:
+        return ""
+    return (
+        f"{forged}. Nothing is deployed until then. If it was restored from a backup, write the version that it runs "
+        f"into spec.sourcegraphVersion before that."
+    )
+
+
 def _version_problem(instance: Instance, entry: Entry) -> str:
     """Return why the version that counts may not follow the one that runs; a rollback of a rollout may."""
     spec = instance.spec
-    assignment = recorded_assignment(entry.annotations)
+    assignment = recorded_assignment(instance)
     back = assignment is not None and assignment.change.kind is ChangeKind.ROLLBACK
     if back and assignment is not None and assignment.version == spec.sourcegraph_version:
         return ""
@@ -77,6 +95,9 @@ class Preconditions:
             windows_of_instance(entry)
         except BadWindow as error:
             return Hindrance(reason="InvalidSpec", message=f"{error}."), ""
+        problem = _unknown_version(instance)
+        if problem:
+            return Hindrance(reason="AssignmentNotRecorded", message=problem), ""
         problem = _version_problem(instance, entry)
         if problem:
             return Hindrance(reason="VersionRefused", message=f"{problem}."), ""

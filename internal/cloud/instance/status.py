@@ -29,11 +29,13 @@ from internal.cloud.taskdriver.record import is_live
 READY: Final = "Ready"
 DOMAIN_CONFLICT: Final = "DomainConflict"
 """Condition: True while another instance has a name that this one wants."""
+FORGED: Final = "AssignmentForged"
+"""Condition, only while True: an annotation assigns a version that no rollout recorded."""
 LEASE_ENDED: Final = "LeaseEnded"
 """Condition: True while an ephemeral instance should have gone, and has not."""
 CHANGES_HELD: Final = "ChangesHeld"
 """Condition: True while a change waits for a freeze or a window; its transition to False is when it went on."""
-PASSING: Final = (DOMAIN_CONFLICT, LEASE_ENDED)
+PASSING: Final = (DOMAIN_CONFLICT, FORGED, LEASE_ENDED)
 """Conditions that are there only while they are True."""
 
 _WRITTEN_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
@@ -65,6 +67,8 @@ class Facts:
     handled_retry: str = ""
     lease: str = ""
     """What is wrong with the end of its lease."""
+    forged: str = ""
+    """What is wrong with an annotation that assigns what no rollout recorded."""
     shared_inputs: str = ""
     """Digest of what it shares with other instances; empty: not known."""
     assigned_by: str = ""
@@ -333,6 +337,10 @@ def _conditions(word: _Word, facts: Facts) -> list[Condition]:
                 hindrance.message,
                 generation=facts.generation,
             )
+        )
+    if facts.forged:
+        found.append(
+            new_condition(FORGED, True, "NotRecorded", facts.forged, generation=facts.generation)
         )
     if facts.lease:
         found.append(

@@ -24,10 +24,11 @@ from internal.cloud.instance.domains import held
 from internal.cloud.instance.held_runs import held_conditions
 from internal.cloud.instance.order import Child
 from internal.cloud.instance.reading import read_written
-from internal.cloud.instance.status import Facts, is_news, leaving, summarize
+from internal.cloud.instance.status import FORGED, Facts, is_news, leaving, summarize
 from internal.cloud.labels import FINALIZER, RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import (
     assigned_version,
+    forged_assignment,
     format_assignment,
     lost_assignment,
     with_progress,
@@ -68,9 +69,12 @@ class InstanceWriter:
 
         Without it the rollout would not know that it changed the instance, and would not return it.
         """
-        lost = lost_assignment(read_written(entry)[0])
+        written = read_written(entry)[0]
+        lost = lost_assignment(written)
         if lost is None:
             return False
+        if forged := forged_assignment(written):
+            self.recorder.event(entry, "Warning", FORGED, ACTION, forged)
         fields = {
             "annotations": {RELEASE_ASSIGNMENT: format_assignment(lost)},
             "resourceVersion": entry.resource_version,
@@ -82,7 +86,9 @@ class InstanceWriter:
     async def record(self, instance: Instance, entry: Entry, facts: Facts) -> float:
         """Write the status if it is news. Return the seconds after which to look again, or 0."""
         before = instance.status
-        assigned = assigned_version(read_written(entry)[0])
+        written = read_written(entry)[0]
+        assigned = assigned_version(written)
+        facts = replace(facts, forged=forged_assignment(written))
         if assigned is not None:
             facts = replace(facts, assigned_by=assigned.rollout)
         now = self.clock()
@@ -102,6 +108,8 @@ class InstanceWriter:
         at_risk = before.version != after.version and any(_rolls(child) for child in _walked(facts))
         if is_news(before, after, quiet=wait > 0 and not at_risk):
             await self._write(entry, before, after)
+            if facts.forged and find_condition(before.conditions, FORGED) is None:
+                self.recorder.event(entry, "Warning", FORGED, ACTION, facts.forged)
         return wait
 
     async def record_teardown(

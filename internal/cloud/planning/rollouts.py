@@ -30,7 +30,7 @@ from ctrlruntime.rollout import (
 )
 from internal.cloud.labels import FIELD_MANAGER, RELEASE_ASSIGNMENT
 from internal.cloud.planning.instances import InstancePlanner, context_of, planned
-from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
+from internal.cloud.release_assignment import RECORD, ReleaseAssignment, format_assignment
 from internal.cloud.rollouts.members import (
     Fleet,
     FleetInstance,
@@ -149,7 +149,7 @@ class RolloutPlanner:
         self, entry: Entry, fact: FleetInstance, record: ReleaseAssignment, reason: str
     ) -> None:
         """Plan the write of an assignment, and what the instance's controller does for it."""
-        changed = _with_annotation(entry, format_assignment(record))
+        changed = _with_assignment(entry, format_assignment(record))
         write = planned(Operation.UPDATE, Instance.mapping(), changed, Owner.of(entry), changed)
         change = FieldChange(ASSIGNED, fact.version, record.version)
         grouping = self.instances.grouping
@@ -192,12 +192,13 @@ def _record(entry: Entry, fact: FleetInstance, version: str, change: Change) -> 
     )
 
 
-def _with_annotation(entry: Entry, assignment: str) -> Entry:
+def _with_assignment(entry: Entry, assignment: str) -> Entry:
     manifest = entry.decode()
     annotations = {**entry.annotations, RELEASE_ASSIGNMENT: assignment}
     metadata = {**manifest["metadata"], "annotations": annotations}
     decoder = EntryDecoder(GroupVersionKind.of(manifest))
-    return decoder.decode_manifest({**manifest, "metadata": metadata})
+    status = {**(manifest.get("status") or {}), RECORD: assignment}
+    return decoder.decode_manifest({**manifest, "metadata": metadata, "status": status})
 
 
 def _why_left_out(member: Member) -> str:

@@ -12,6 +12,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.rollout import Assignment
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import (
+    RECORD,
     ReleaseAssignment,
     format_assignment,
     recorded_assignment,
@@ -42,9 +43,9 @@ class Assigner:
         text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
         self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
 
-    async def reprioritize(self, spec: FleetRolloutSpec, found: Entry) -> None:
-        """Give an assignment the priority that the rollout has now."""
-        assignment = recorded_assignment(found.annotations)
+    async def write_again(self, spec: FleetRolloutSpec, found: Entry) -> None:
+        """Write an assignment with the priority that the rollout has now, and the annotation that repeats it."""
+        assignment = recorded_assignment(found)
         if assignment is not None:
             await self._write(replace(assignment, priority=spec.priority), found)
 
@@ -53,12 +54,20 @@ class Assigner:
 
         Another manager may have changed it since, and the cache may know: it must not be changed twice.
         """
-        fields = {
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(assignment)},
-            "resourceVersion": found.resource_version,
-        }
+        text, mapping = format_assignment(assignment), Instance.mapping()
         try:
-            await self.patcher.patch_metadata(Instance.mapping(), found, fields)
+            if recorded_assignment(found) != assignment and not await self.patcher.patch_status(
+                mapping,
+                found.name,
+                {RECORD: text},
+                namespace=found.namespace,
+                uid=found.uid,
+                resource_version=found.resource_version,
+            ):
+                return False
+            # A manager that is killed here leaves it to the next one to repeat the record.
+            annotations = {"annotations": {RELEASE_ASSIGNMENT: text}}
+            await self.patcher.patch_metadata(mapping, found, annotations)
         except (Conflict, NotFound):
             return False  # its event brings the rollout back
         return True

@@ -38,6 +38,7 @@ from internal.cloud.release_assignment import (
     is_same_assignment,
     is_waiting,
     recorded_assignment,
+    repeats_record,
     with_assigned_version,
 )
 from internal.cloud.version_policy import version_problem
@@ -56,6 +57,8 @@ class FleetInstance:
     phase: Phase
     assignment: ReleaseAssignment | None
     """The last assignment, in force or not."""
+    is_repeated: bool = True
+    """Whether the annotation is as the record."""
     labels: Mapping[str, str]
     paused: bool
     windows: tuple[Window, ...] = ()
@@ -98,8 +101,9 @@ class Fleet:
 
     members: Sequence[Member]
     skipped: Mapping[str, str]
-    reprioritize: Sequence[str] = ()
-    """Members on their way to the version that were assigned with another priority than the rollout has now."""
+    write_again: Sequence[str] = ()
+    """Members whose annotation does not repeat the assignment, and those on their way to the version that were assigned
+    with another priority than the rollout has now."""
     look_again: datetime | None = None
     """When the next instance's own maintenance window opens."""
 
@@ -125,7 +129,8 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         health=health,
         health_since=since,
         phase=instance.status.phase,
-        assignment=recorded_assignment(entry.annotations),
+        assignment=recorded_assignment(written),
+        is_repeated=repeats_record(written),
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
         windows=_windows(entry),
@@ -152,7 +157,7 @@ def fleet_of(
     members: list[Member] = []
     skipped: dict[str, str] = {}
     openings: list[datetime] = []
-    reprioritize: list[str] = []
+    write_again: list[str] = []
     selected = [item for item in instances if spec.selector.items() <= item.labels.items()]
     target = spec.target_version
     too_new = {each for each in {item.version for item in selected} if is_newer(each, target)}
@@ -162,18 +167,20 @@ def fleet_of(
             skipped[item.name] = reason
         else:
             members.append(_member(name, spec, item, now))
-            if _has_other_priority(name, spec, item):
-                reprioritize.append(item.name)
+            if _is_written_again(name, spec, item):
+                write_again.append(item.name)
             closed = closed_window(item.windows, now)
             if closed is not None and closed.until is not None and item.version != target:
                 openings.append(closed.until)
-    return Fleet(members, skipped, reprioritize, min(openings, default=None))
+    return Fleet(members, skipped, write_again, min(openings, default=None))
 
 
-def _has_other_priority(name: str, spec: FleetRolloutSpec, item: FleetInstance) -> bool:
+def _is_written_again(name: str, spec: FleetRolloutSpec, item: FleetInstance) -> bool:
     assignment = item.assignment
     if assignment is None or assignment.rollout != name or item.is_overruled:
         return False
+    if not item.is_repeated:
+        return True
     return item.health is not Health.READY and assignment.priority is not spec.priority
 
 

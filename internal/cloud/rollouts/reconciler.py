@@ -96,8 +96,8 @@ class FleetRolloutReconciler:
             await self.assigner.assign(entry, spec, change, seen[change.name])
         if decision.changes:
             fleet, decision, seen = await self._decide(entry, spec, strategy)
-        for name in fleet.reprioritize:
-            await self.assigner.reprioritize(spec, seen[name])
+        for name in fleet.write_again:
+            await self.assigner.write_again(spec, seen[name])
         await self.fleet.yielder.maybe_yield()
         if not fleet.members and _is_superseded(fleet):
             after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)

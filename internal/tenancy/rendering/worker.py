@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 import orjson
 
+from ctrlruntime.clock import monotonic
 from ctrlruntime.processes import end_process
 from internal.tenancy.rendering.errors import RenderError
 from internal.tenancy.rendering.fair_turns import FairTurns
@@ -37,7 +37,7 @@ class Worker:
     `clock` returns seconds.
     """
 
-    def __init__(self, *, deadline: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, *, deadline: float, clock: Callable[[], float] = monotonic) -> None:
         self.deadline = deadline
         self.restarts = 0
         self._process: Process | None = None

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from apis.cloud import Instance
 from ctrlruntime.rollout import Change, ChangeKind
 from internal.cloud.bulk import MONTHLY, PATCH, TYPES, is_newer, plan
-from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 
 
@@ -229,8 +228,9 @@ def test_a_version_that_a_rollout_assigned_counts_in_place_of_the_specs(
         spec_version="5.1.0",
         change=Change(ChangeKind.ROLLOUT, datetime(2026, 3, 1, tzinfo=UTC), "5.1.0"),
     )
-    record = {RELEASE_ASSIGNMENT: format_assignment(assignment)}
-    made = plan([instance("src-1", "internal", annotations=record)], to, {"internal": 100})
+    found = instance("src-1", "internal")
+    found.status.release_assignment = format_assignment(assignment)
+    made = plan([found], to, {"internal": 100})
     assert [each.reason for each in made.passed] == ([reason] if reason else [])
     assert made.counts.get("internal", (0, 0))[0] == has
     assert len(made.upgrade) == (to == "5.3.0")

@@ -226,7 +226,7 @@ class Fleet(ManagerHarness):
         changing = {}
         for item in found:
             name = item.metadata.name or ""
-            record = recorded_assignment(item.metadata.annotations or {})
+            record = recorded_assignment(item)
             if record is not None:
                 at = f"{record.version}@{record.change.at}"
                 if self._known.get(name) != at:

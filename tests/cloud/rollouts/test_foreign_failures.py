@@ -21,7 +21,6 @@ from ctrlruntime.rollout import (
     Strategy,
     decide,
 )
-from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment, with_progress
 from internal.cloud.rollouts.members import _is_excused
 
@@ -71,14 +70,12 @@ def failed(
     after = InstanceStatus.model_validate(lost)
     after.assigned_version = with_progress(given.as_status(), before, after, 3, LATER, inputs)
     manifest = {
-        "metadata": {
-            "name": "a",
-            "annotations": {RELEASE_ASSIGNMENT: format_assignment(given)},
-        },
+        "metadata": {"name": "a"},
         "spec": {"sourcegraphVersion": "5.1.0"},
     }
     found = Instance.model_validate(manifest)
     found.status = after
+    found.status.release_assignment = format_assignment(given)
     return found
 
 

@@ -10,7 +10,6 @@ import pytest
 from apis.cloud import Instance
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.rollout import Change, ChangeKind, Health
-from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.rollouts.members import FleetInstance, fleet_instance
 
@@ -37,8 +36,6 @@ def seen(
 ) -> FleetInstance:
     """Return an instance with an assignment, and a status that reports on another one perhaps."""
     metadata: dict[str, Any] = {"name": "a", "namespace": "default", "uid": "u", "generation": 1}
-    if given is not None:
-        metadata["annotations"] = {RELEASE_ASSIGNMENT: format_assignment(given)}
     condition = {
         "type": "Ready",
         "status": "True" if phase == "Ready" else "False",
@@ -46,12 +43,14 @@ def seen(
         "message": "",
         "lastTransitionTime": "2026-03-01T00:00:00Z",
     }
-    status = {
+    status: dict[str, Any] = {
         "observedGeneration": observed,
         "phase": phase,
         "version": version,
         "conditions": [condition],
     }
+    if given is not None:
+        status["releaseAssignment"] = format_assignment(given)
     if reported is not None:
         status["assignedVersion"] = reported.as_status().to_wire()
     manifest = {

@@ -64,8 +64,10 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
             return all(each and each.annotations.get(RELEASE_ASSIGNMENT) for each in found)
 
         async def another_manager_assigns() -> None:
+            status = {"status": {"releaseAssignment": theirs}}
             patch = {"metadata": {"annotations": {RELEASE_ASSIGNMENT: theirs}}}
             for name in names:
+                await fleet.client.patch_status(Instance, name, status, namespace=NAMESPACE)
                 await fleet.client.patch(Instance, name, patch, namespace=NAMESPACE)
             await eventually(is_seen)
 
@@ -83,3 +85,4 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
         for name in names:
             found = await fleet.client.get(Instance, name, namespace=NAMESPACE)
             assert (found.metadata.annotations or {})[RELEASE_ASSIGNMENT] == theirs
+            assert found.status.release_assignment == theirs
