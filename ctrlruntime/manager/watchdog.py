@@ -56,11 +56,13 @@ class GCOptions:
     """Seconds between collections of the young objects. The collector counts an allocation less for each object that
     goes, so where old ones are replaced it would let a million young ones gather, and stop the loop for 0.2 s."""
     full_period: float = 60.0
-    """Seconds between collections of everything that is not frozen, whose survivors are frozen in turn: each looks at
-    the objects of one period only."""
+    """Seconds between collections of everything that is not frozen."""
+    most_unfrozen: int = 50_000
+    """Old objects that are not frozen until they are collected and frozen, which bounds how long a collection takes:
+    some 10 ms."""
     most_growth: int = 128 * 1024 * 1024
-    """Bytes by which the process grows until what is frozen is collected as well: cycles that were in use when they
-    were frozen. This stops the loop as long as the first collection did."""
+    """Bytes by which the process grows without so many objects until what is frozen is collected as well: cycles that
+    were in use when they were frozen. This alone stops the loop as long as the first collection did."""
 
 
 def resident() -> int:
@@ -92,7 +94,7 @@ class GCTuner:
         self._memory = memory
         self._full = 0.0
         self._size = 0
-        """Bytes of this process after the last collection of everything."""
+        """Bytes of this process when objects were last frozen."""
         self._report = report
         self._began = 0.0
         self._previous: tuple[int, int, int] | None = None
@@ -107,7 +109,7 @@ class GCTuner:
     def after_caches(self) -> None:
         """Freeze what is alive now: it mostly stays, and later collections need not look at it."""
         if self._options.manage:
-            self._collect_everything()
+            self._collect_and_freeze()
             self._full = self._clock()
             gc.set_threshold(*self._options.thresholds)
             gc.enable()
@@ -134,15 +136,16 @@ class GCTuner:
                 gc.collect(generation)
             if self._memory() - self._size > self._options.most_growth:
                 gc.unfreeze()
-                self._collect_everything()
+                self._collect_and_freeze()
+            elif len(gc.get_objects(generation=2)) > self._options.most_unfrozen:
+                self._collect_and_freeze()
             elif self._clock() - self._full >= self._options.full_period:
                 gc.collect()
-                gc.freeze()
             else:
                 continue
             self._full = self._clock()
 
-    def _collect_everything(self) -> None:
+    def _collect_and_freeze(self) -> None:
         gc.collect()
         gc.freeze()
         self._size = self._memory()

@@ -8,6 +8,8 @@ import gc
 import tracemalloc
 import weakref
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from operator import le
 from urllib.parse import urlsplit
 
 import pytest
@@ -143,4 +145,35 @@ async def test_old_cycles_go_within_a_minute_and_frozen_ones_when_memory_grows(
             now = 60.0
         await eventually(lambda: left() is None)
     finally:
+        tuner.end()
+
+
+@pytest.mark.criterion("S-F16")
+async def test_growth_by_objects_is_frozen_in_small_parts_and_never_looked_at_again() -> None:
+    """As where thousands of objects fill a cache: no collection looks at more than one part."""
+    memory = 100 * MIB
+    looked_at: list[int] = []
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        if phase == "start" and info["generation"] == 2:
+            looked_at.append(sum(len(gc.get_objects(generation=each)) for each in range(3)))
+
+    tuner = GCTuner(
+        GCOptions(manage=True, young_period=0.001, most_unfrozen=1000),
+        lambda _generation, _seconds: None,
+        memory=lambda: memory,
+    )
+    tuner.before_caches()
+    cache: list[Node] = []
+    try:
+        tuner.after_caches()
+        gc.callbacks.append(count)
+        for part in range(1, 5):
+            cache += (Node() for _ in range(2000))
+            memory += 100 * MIB
+            await eventually(lambda: len(looked_at), partial(le, part))
+        assert max(looked_at) < 20_000 < gc.get_freeze_count()
+    finally:
+        if count in gc.callbacks:
+            gc.callbacks.remove(count)
         tuner.end()
