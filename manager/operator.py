@@ -33,9 +33,13 @@ _POSITIVE: Final = click.IntRange(min=1)
     help="System that stacks run. Repeatable.",
 )
 @click.option(
-    "--restrict-hub-secrets",
+    "--unrestricted-hub-secrets",
     is_flag=True,
-    help="Let stacks read Secrets of the hub in their parallel namespaces and their own alone.",
+    help="Let stacks read the Secrets of all namespaces of the hub. Default: those of their parallel namespaces and "
+    "their own.",
+)
+@click.option(
+    "--restrict-hub-secrets", is_flag=True, hidden=True, expose_value=False, help="The default."
 )
 @click.option("--leader-elect", is_flag=True, help="Let one of several operators work at a time.")
 @click.option(

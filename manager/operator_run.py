@@ -34,7 +34,8 @@ class OperatorRun(ServedRun):
     stack_image: str = ""
     stack_workers: int = 1
     stack_systems: tuple[str, ...] = BY_DEFAULT
-    restrict_hub_secrets: bool = False
+    unrestricted_hub_secrets: bool = False
+    """Let stacks read all Secrets of the hub."""
     leader_election_id: str = OPERATOR_LEASE
     console: ConsoleOptions = field(default_factory=ConsoleOptions)
     log_format: Literal["json", "console"] = "json"
@@ -64,7 +65,7 @@ async def run_operator(options: OperatorRun) -> None:
         stacks = StackOptions(
             image=image,
             workers=options.stack_workers,
-            restrict_hub_secrets=options.restrict_hub_secrets,
+            restrict_hub_secrets=not options.unrestricted_hub_secrets,
             arguments=system_arguments(options.stack_systems),
         )
         add_operator(manager, OperatorOptions(stack=stacks))

@@ -30,8 +30,10 @@ class BindingControl:
     parallel_of: Callable[[str], Iterable[Entry]]
     """Returns the namespaces that are labelled as parallel ones of a target namespace."""
     pace: LoopYielder
-    restrict_secrets: bool = False
+    restrict_secrets: bool = True
     """Let stacks read Secrets in their parallel namespaces and their own alone."""
+    narrowed: Callable[[str], None] = lambda _target: None
+    """Called with a target namespace whose stack could read all Secrets until now."""
 
     async def ensure(self, target: str, owner: Owner) -> bool:
         """Bind what is missing, and delete what is bound in namespaces that lost the label.
@@ -42,6 +44,8 @@ class BindingControl:
         desired = build_bindings(target, places, restrict_secrets=self.restrict_secrets)
         policy = SetPolicy(deletes_first=True, pause=self.pace.maybe_yield)
         result = await reconcile_set(self.control, self._bound(target), desired, owner, policy)
+        if any(is_wide(entry, target) for entry in result.deleted):
+            self.narrowed(target)
         for error in result.errors.values():
             if not is_refused_by_namespace(error):  # a namespace is going: the watch shows that too
                 raise error
@@ -73,6 +77,12 @@ class BindingControl:
         names = binding_names(target)
         found = (self.cache.entries(each, index={BY_STACK: target}) for each in BINDINGS)
         return [entry for entries in found for entry in entries if entry.name in names]
+
+
+def is_wide(entry: Entry, target: str) -> bool:
+    """Return whether a binding lets a stack read the Secrets of all namespaces."""
+    _, secrets, _ = binding_names(target)
+    return entry.name == secrets and not entry.namespace
 
 
 def is_staying(entry: Entry) -> bool:

@@ -22,7 +22,7 @@ READER: Final = "ctrlruntime-fleet-stack-reader"
 WRITER: Final = "ctrlruntime-fleet-stack-writer"
 """ClusterRole of a stack in each of its parallel namespaces."""
 SECRET_READER: Final = "ctrlruntime-fleet-stack-secret-reader"  # noqa: S105 - a name
-"""ClusterRole of a stack in all namespaces, or in its parallel namespaces and its own."""
+"""ClusterRole of a stack in its parallel namespaces and its own, or, by an option, in all namespaces."""
 RECORDER: Final = "ctrlruntime-fleet-stack-recorder"
 """ClusterRole of a stack in its own namespace: the record of what its sweep of orphans let go."""
 STACK_ROLES: Final = (READER, WRITER, SECRET_READER, RECORDER)
@@ -31,7 +31,7 @@ ORDINAL: Final = 1
 
 
 def build_bindings(
-    target: str, namespaces: Iterable[str], *, restrict_secrets: bool = False
+    target: str, namespaces: Iterable[str], *, restrict_secrets: bool = True
 ) -> list[Desired]:
     """Return what binds the account of a target namespace; `namespaces` are its parallel namespaces.
 

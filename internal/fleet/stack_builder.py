@@ -49,7 +49,7 @@ class StackOptions:
     """Pods of the controllers, of which one is elected."""
     admission: int = 1
     workers: int = 1
-    restrict_hub_secrets: bool = False
+    restrict_hub_secrets: bool = True
     """Let stacks read Secrets of the hub in their parallel namespaces and their own alone."""
     arguments: tuple[str, ...] = ()
     """Further arguments of `manager run`."""

@@ -282,6 +282,16 @@ def is_relevant(event: Event) -> bool:
     return any(is_labelled(entry) for entry in entries_of(event))
 
 
+def _note_narrowed(manager: Manager, target: str) -> None:
+    entry = manager.cache.entry(NAMESPACE, target)
+    if entry is not None:
+        note = (
+            "the stack could read the Secrets of all namespaces of the hub, and reads those of its parallel namespaces"
+            " and its own from now on; `manager operator --unrestricted-hub-secrets` allows all again"
+        )
+        manager.recorder.event(entry, "Normal", "SecretsRestricted", "Bind", note)
+
+
 def _namespace_reconciler(
     manager: Manager,
     options: OperatorOptions,
@@ -299,6 +309,7 @@ def _namespace_reconciler(
         parallel_of=lambda target: cache.entries(NAMESPACE, index={BY_STACK: target}),
         pace=manager.pace,
         restrict_secrets=options.stack.restrict_hub_secrets,
+        narrowed=partial(_note_narrowed, manager),
     )
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
 

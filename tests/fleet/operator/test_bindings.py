@@ -60,7 +60,7 @@ async def parallel(hub: Hub, name: str, *stacks: str, value: str | None = "true"
 
 def reads(name: str) -> set[str]:
     """What a stack may read on the hub, by default."""
-    return {f"{name} {READER} *", secrets(name, "*"), records(name)}
+    return {f"{name} {READER} *", secrets(name, name), records(name)}
 
 
 def records(name: str) -> str:
@@ -76,7 +76,12 @@ def writes(name: str, place: str) -> str:
     return f"{name} {WRITER} {place}"
 
 
-BOUND = {*reads("east"), writes("east", "acme")}
+def grants(name: str, place: str) -> set[str]:
+    """What a stack has in a parallel namespace, by default."""
+    return {writes(name, place), secrets(name, place)}
+
+
+BOUND = {*reads("east"), *grants("east", "acme")}
 """What the stack of east has once it is deployed."""
 
 
@@ -112,7 +117,7 @@ async def test_rights_are_bound_to_the_account_in_labelled_namespaces_alone(scen
         await hub.client.create(namespace("unlabelled"))
         await deployed(hub, east=scene.east, west=west)
         await expect_bound(
-            hub, *BOUND, *reads("west"), writes("east", "both"), writes("west", "both")
+            hub, *BOUND, *reads("west"), *grants("east", "both"), *grants("west", "both")
         )
 
 
@@ -149,7 +154,7 @@ async def test_teardown_takes_all_rights_away_and_leaves_those_of_others(scene: 
         await hub.add("west", west)
         await hub.run_stack("west", west)
         await hub.client.create(binding("by-hand", "acme", "east"))
-        everything = {*reads("west"), writes("west", "acme"), "east view acme"}
+        everything = {*reads("west"), *grants("west", "acme"), "east view acme"}
         await expect_bound(hub, *BOUND, *everything)
         await hub.label("east", None)
         await hub.until_torn_down("east")
@@ -209,18 +214,18 @@ async def test_a_binding_of_another_owner_in_the_way_is_left_and_its_holder_name
         message = await hub.message("east")
         left = "RoleBinding fleet-stack-east in namespace acme is left: it belongs to Team/acme"
         assert left in message
-        assert await bound(hub) == {*reads("east"), "other view acme"}
+        assert await bound(hub) == {*reads("east"), secrets("east", "acme"), "other view acme"}
 
 
-async def test_reading_of_secrets_can_be_restricted_to_parallel_namespaces_and_back(
+@pytest.mark.criterion("S-F6")
+async def test_reading_of_secrets_is_restricted_to_parallel_namespaces_unless_a_flag_allows_all(
     scene: Scene,
 ) -> None:
     hub = scene.hub
-    stacks = hub.options().stack
-    restricted = replace(stacks, restrict_hub_secrets=True)
+    unrestricted = replace(hub.options().stack, restrict_hub_secrets=False)
     always = {f"east {READER} *", records("east")}
     places = {secrets("east", "east"), secrets("east", "acme")}
-    async with hub.operator(stack=restricted):
+    async with hub.operator():
         await deployed(hub, east=scene.east)
         await expect_bound(hub, *always, *places, writes("east", "acme"))
         for name, expected in (("fleet-controllers", True), ("fleet-admission", False)):
@@ -231,10 +236,16 @@ async def test_reading_of_secrets_can_be_restricted_to_parallel_namespaces_and_b
         await expect_bound(hub, *always, secrets("east", "east"))
         await parallel(hub, "acme", "east")
         await expect_bound(hub, *always, *places, writes("east", "acme"))
+    async with hub.operator(stack=unrestricted):
+        await expect_bound(hub, *always, secrets("east", "*"), writes("east", "acme"))
     async with hub.operator():
         await expect_bound(hub, *BOUND)
-    async with hub.operator(stack=restricted):
-        await expect_bound(hub, *always, *places, writes("east", "acme"))
+
+        async def reported() -> bool:
+            found = await hub.client.list("events.k8s.io/v1/Event")
+            return any(each["reason"] == "SecretsRestricted" for each in found)
+
+        await eventually(reported)
         await hub.label("east", None)
         await hub.until_torn_down("east")
         assert await bound(hub) == set()

@@ -25,11 +25,11 @@ from .harness import (
     foreign,
     planes,
 )
-from .test_bindings import bound, parallel, reads, writes
+from .test_bindings import bound, grants, parallel, reads
 
 pytestmark = pytest.mark.slow
-BINDINGS = 3
-"""To read, to read Secrets, and to write in one namespace."""
+BINDINGS = 4
+"""To read, to read Secrets in two namespaces, and to write in one."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ async def test_r11_killed_at_every_write_of_deployment_and_teardown(
             return (
                 await scene.hub.objects("east") == wanted
                 and await scene.hub.identity("east") == await east.identity()
-                and await bound(scene.hub) == {*reads("east"), writes("east", "acme")}
+                and await bound(scene.hub) == {*reads("east"), *grants("east", "acme")}
                 and await scene.hub.reasons() == {"east": "StackNotAvailable"}
             )
 

@@ -16,7 +16,7 @@ from manager.manifests import operator_rules
 from tests.audit.rights import rights_of
 
 from .harness import OBJECTS, SCALE, SECRET, Hub, deployed, eventually, planes
-from .test_bindings import binding, bound, expect_bound, parallel, reads, writes
+from .test_bindings import binding, bound, expect_bound, grants, parallel, reads
 
 RBAC = "rbac.authorization.k8s.io"
 
@@ -49,9 +49,9 @@ async def test_the_generated_role_suffices_and_other_secrets_are_not_readable() 
             await parallel(hub, "acme", "east")
             await deployed(hub, east=east)
             assert await hub.objects("east") == OBJECTS
-            await expect_bound(hub, *reads("east"), writes("east", "acme"))
+            await expect_bound(hub, *reads("east"), *grants("east", "acme"))
             await hub.client.delete(ROLE_BINDING, "fleet-stack-east", namespace="acme")
-            await expect_bound(hub, *reads("east"), writes("east", "acme"))
+            await expect_bound(hub, *reads("east"), *grants("east", "acme"))
             await hub.label("east", None)
             await hub.until_torn_down("east")
 

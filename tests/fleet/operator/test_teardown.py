@@ -95,7 +95,7 @@ async def test_r11_the_rest_goes_when_the_pods_are_gone_and_the_label_last() -> 
         assert sorted(writes[:3]) == ["deployments.apps", "deployments.apps", "statefulsets.apps"]
         assert sorted(writes[3:-1]) == [
             "clusterrolebindings.rbac.authorization.k8s.io",
-            "clusterrolebindings.rbac.authorization.k8s.io",
+            "rolebindings.rbac.authorization.k8s.io",
             "rolebindings.rbac.authorization.k8s.io",
             "serviceaccounts",
             "services",
