@@ -383,6 +383,8 @@ class TenantRegistryStatus(ApiModel):
     """Rows whose changed values removed objects of their tenants, which count in the same way."""
     used_approvals: dict[str, int] = Field(default_factory=dict)
     """When each approval was used, by digest, in seconds since 1970: an approval counts once."""
+    approved_removals: Annotated[list[str], ListSet()] = Field(default_factory=list)
+    """Tenants whose deletion, or whose loss of objects, a used approval released and that are still there, in order."""
     source_position: str = ""
     """How far the rows had been read when they last changed; a replica that lags behind it is not read. Empty for databases
     that have no such position."""

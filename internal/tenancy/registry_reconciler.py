@@ -110,8 +110,9 @@ class RegistryReconciler:
         await self.tenants.secrets.watch(owner)
         planned = await self.planner.plan(registry, entry, reading, state)
         approval = entry.annotations.get(ALLOW_DELETE, "") if planned.whole.override_used else ""
-        await self.reports.record_removals(registry, entry, planned.allowed, approval)
-        state.released = planned.whole.released(state.released)
+        released = planned.whole.released(state.released)
+        await self.reports.record_removals(registry, entry, planned.allowed, released, approval)
+        state.released = released
         await self.reports.announce(registry, entry, planned.whole)
         unmarked = await self.tenants.record_moves(planned.allowed, owner)
         allowed, unrecorded = await self.tenants.record_replacements(planned.allowed, owner)

@@ -43,11 +43,16 @@ class RegistryReports:
     """Seconds between two writes of one status, at least."""
 
     async def record_removals(
-        self, registry: TenantRegistry, entry: Entry, allowed: Plan, approval: str = ""
+        self,
+        registry: TenantRegistry,
+        entry: Entry,
+        allowed: Plan,
+        released: frozenset[str] = frozenset(),
+        approval: str = "",
     ) -> None:
         """Write the rows that are about to lose their tenants, so that no crash makes them uncounted.
 
-        `approval`: the digest that is used by that. Raises Conflict if the registry is not as it was read: then nothing is removed yet.
+        `approval`: the digest that is used by that; `released`: the tenants that it and those before let go. Raises Conflict if the registry is not as it was read: then nothing is removed yet.
         """
         removed = {item.uid for item in allowed.deletes if item.uid}
         removed |= {item.uid for item in allowed.replaced if item.uid}
@@ -57,12 +62,14 @@ class RegistryReports:
         }
         now = self.clocks.now()
         fresh = removed - recent_of(registry, now).uids
-        if not (approval or fresh or changed - recent_values_of(registry, now).uids):
+        same = sorted(released) == registry.status.approved_removals
+        if same and not (approval or fresh or changed - recent_values_of(registry, now).uids):
             return
         window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)
+        after.approved_removals = sorted(released)
         if approval:
             used = {**after.used_approvals, approval: int(now.timestamp())}
             after.used_approvals = still_used(used, (approval,))

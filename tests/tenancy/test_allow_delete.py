@@ -91,3 +91,40 @@ async def paste(fleet: Fleet, message: str) -> None:
     environment = fleet.harness.environment
     kubectl = Kubectl(provisioned(), environment.kubeconfig("envtest"), environment.folder)
     await asyncio.to_thread(kubectl, *shlex.split(command)[1:])
+
+
+@pytest.mark.criterion("G-T1")
+async def test_g_t1_an_approval_that_was_used_is_carried_out_by_the_next_manager(
+    tmp_path: Path,
+) -> None:
+    """The manager ends between the use of the approval and the deletions; no second approval is needed."""
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await Fleet.make(harness)
+        fleet.rows("a", "b", "c")
+        await fleet.registry()
+        await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+        await fleet.ready("a-app", "b-app", "c-app")
+        proxy = harness.environment.proxy
+        match = Match(user="manager", verb="delete", resource=TENANTS)
+        refusal = proxy.add(Fail(500), match, times=None)
+        fleet.delete_row("a")
+        fleet.delete_row("b")
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True")
+        await fleet.approve("Held: a-app, b-app")
+
+        async def released() -> list[str]:
+            return list((await fleet.read(TenantRegistry, "registry")).status.approved_removals)
+
+        await harness.eventually(released, ["a-app", "b-app"].__eq__)
+        await harness.eventually(lambda: fleet.read(TenantRegistry, "registry"), is_unannotated)
+        fleet.delete_row("c")  # another set than was approved
+        await harness.restart_manager()
+        proxy.remove(refusal)
+        await harness.eventually(fleet.tenants, ["c-app"].__eq__)
+        await harness.eventually(released, [].__eq__)
+        await harness.synced(1, fleet.namespace)
+        assert await fleet.tenants() == ["c-app"]
+
+
+def is_unannotated(registry: TenantRegistry) -> bool:
+    return not registry.metadata.annotations
