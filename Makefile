@@ -191,8 +191,8 @@ bench-scale: setup ## PLANES data planes with OBJECTS tenants and a stack each: 
 sim-scale: setup ## The operator with 200 data planes (PLANES) that come and go, in virtual time
 	@.venv/bin/pytest -q -s tests/fleet/simulation --timeout 7200 --planes $(if $(filter file,$(origin PLANES)),200,$(PLANES)) $(PYTEST_ARGS)
 
-hostile: setup ## Every hostile input through every door, beside a healthy neighbour: stalls, memory, neighbours harmed, as JSON
-	@$(PY) -m tests.hostile
+hostile: setup ## Every hostile input through every door, beside a healthy neighbour: stalls, memory, neighbours harmed, restarts, as JSON; DOOR='...' for one
+	@$(PY) -m tests.hostile $(if $(DOOR),'$(DOOR)')
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)

@@ -26,6 +26,8 @@ def manifests(file: TextIO) -> Iterator[dict[str, Any]]:
                 yield from (
                     document.get("items") or [] if document.get("kind") == "List" else [document]
                 )
+    except UnicodeDecodeError as error:
+        raise click.ClickException(f"{file.name} is not UTF-8: save it as UTF-8") from error
     except IntakeError as error:
         raise click.ClickException(str(error)) from error
 

@@ -29,6 +29,30 @@ _OUTSIDE: Mapping[str, Sequence[str]] = {
 }
 """Fields by which a kubeconfig reads files or runs programs of the machine that uses it."""
 
+_SECTIONS: Final = ("cluster", "user", "context")
+_TEXTS: Final = frozenset(
+    {
+        *(
+            "server",
+            "tls-server-name",
+            "proxy-url",
+            "certificate-authority-data",
+            "namespace",
+            "cluster",
+        ),
+        *(
+            "user",
+            "token",
+            "username",
+            "password",
+            "client-certificate-data",
+            "client-key-data",
+            "as",
+        ),
+    }
+)
+"""Fields of entries that are texts."""
+
 
 class ConfigError(Exception):
     """The configuration is missing or wrong; the message names the place and the remedy."""
@@ -158,7 +182,25 @@ def _mapping(content: bytes, what: str) -> dict[str, Json]:
         raise ConfigError(str(error)) from None
     if not isinstance(document, dict):
         raise ConfigError(f"{what} is empty or not a mapping")
+    _check_types(document, what)
     return document
+
+
+def _check_types(document: Mapping[str, Any], what: str) -> None:
+    """Raise ConfigError for a field of another type than kubectl reads."""
+    if not isinstance(document.get("current-context") or "", str):
+        raise ConfigError(f"{what}: current-context is not a text")
+    for section in _SECTIONS:
+        items = document.get(f"{section}s") or []
+        if not isinstance(items, list):
+            raise ConfigError(f"{what}: {section}s is not a list")
+        for item in items:
+            body = (item.get(section) if isinstance(item, dict) else None) or {}
+            if not isinstance(body, dict):
+                raise ConfigError(f"{what}: an entry under {section}s has no mapping {section!r}")
+            wrong = [k for k, v in body.items() if k in _TEXTS and not isinstance(v or "", str)]
+            if wrong:
+                raise ConfigError(f"{what}: {wrong[0]} of a {section} is not a text")
 
 
 def _authenticator(user: _Named, cluster: _Named) -> Authenticator:

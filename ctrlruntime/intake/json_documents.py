@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import accumulate
 from typing import Final
 
@@ -16,6 +17,9 @@ _ONE_KIND: Final = bytes.maketrans(b"[]", b"{}")
 _NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
 _NOT_MARKS: Final = bytes(byte for byte in range(256) if byte not in b"{[,")
 _STEP: Final = [1 if byte == ord("{") else -1 for byte in range(256)]
+_HEAD: Final = (
+    64 * 1024
+)  # bytes that are looked at first: what is much too deep is so from its beginning
 _ROUNDS: Final = 16  # of removing innermost pairs: a usual document is empty after ten
 
 
@@ -49,7 +53,7 @@ def encode_json(value: object, what: str = "the document", *, option: int = 0) -
 
 def json_depth(body: bytes) -> int:
     """Return how deeply a document is nested: 0 for a scalar. It is not decoded; the time is linear."""
-    return _deepest(_brackets(_STRINGS.sub(b"", body)))
+    return max(_levels(_brackets(_STRINGS.sub(b"", body))), default=0)
 
 
 def is_deeper(body: bytes, depth: int) -> bool:
@@ -59,13 +63,15 @@ def is_deeper(body: bytes, depth: int) -> bool:
     """
     if len(body) <= 2 * depth or len(_brackets(body)) <= 2 * depth:
         return False
+    if len(body) > _HEAD and is_deeper(body[:_HEAD], depth):
+        return True
     brackets = _brackets(_STRINGS.sub(b"", body))
     for _ in range(min(_ROUNDS, depth)):
         brackets = brackets.replace(b"{}", b"")
         depth -= 1
         if len(brackets) <= 2 * depth:
             return False
-    return _deepest(brackets) > depth
+    return any(level > depth for level in _levels(brackets))
 
 
 def value_depth(value: object, limit: int) -> int:
@@ -95,8 +101,8 @@ def _brackets(body: bytes) -> bytes:
     return body.translate(_ONE_KIND, _NOT_BRACKETS)
 
 
-def _deepest(brackets: bytes) -> int:
-    return max(accumulate(map(_STEP.__getitem__, brackets)), default=0)
+def _levels(brackets: bytes) -> Iterator[int]:
+    return accumulate(map(_STEP.__getitem__, brackets))
 
 
 def _values(body: bytes) -> int:

@@ -31,6 +31,8 @@ DENIED_SECONDS = 30.0
 MOST = 4096
 """Answers that are remembered; the oldest are forgotten first."""
 
+LONGEST_TOKEN = 64 * 1024
+"""Characters; tokens are printable ASCII (RFC 6750), and anything else is not reviewed."""
 UNKNOWN_TOKENS_PER_SECOND = 2.0
 UNKNOWN_TOKENS_AT_ONCE = 20
 """Tokens that are not remembered lead to so many TokenReviews, whatever their senders."""
@@ -114,6 +116,8 @@ class AccessReviews:
 
     async def caller(self, token: str) -> Caller | None:
         """Return whose bearer token this is; None for one that is not valid. Raises TooManyUnknownTokens."""
+        if not (token.isascii() and token.isprintable() and 0 < len(token) <= LONGEST_TOKEN):
+            return None
         key = hashlib.sha256(token.encode()).hexdigest()
         known = self._callers.get(key)
         if known is not None:

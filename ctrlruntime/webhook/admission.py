@@ -5,13 +5,14 @@ from __future__ import annotations
 import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.errors import APIError, Forbidden
+from ctrlruntime.json import Json
 
 __all__ = [
     "AdmissionRequest",
@@ -29,6 +30,9 @@ __all__ = [
 GROUP = "admission.k8s.io"
 VERSIONS = ("v1", "v1beta1")
 NULL = msgspec.Raw(b"null")
+
+
+T = TypeVar("T")
 
 
 class ReviewError(ValueError):
@@ -101,7 +105,15 @@ class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
 
 
 def _manifest(raw: msgspec.Raw) -> Manifest | None:
-    value: Manifest | None = orjson.loads(bytes(raw))
+    """Raise ReviewError for what is no object, as an API server never sends it."""
+    try:
+        value: Json = orjson.loads(bytes(raw))
+    except orjson.JSONDecodeError as error:
+        raise ReviewError(f"the object of the review cannot be read: {error.msg}") from None
+    if value is not None and not (
+        isinstance(value, dict) and isinstance(value.get("metadata") or {}, dict)
+    ):
+        raise ReviewError("the object of the review is no object with metadata")
     return value
 
 
@@ -114,12 +126,19 @@ class _Review(msgspec.Struct, rename="camel", frozen=True):
 _DECODER = msgspec.json.Decoder(_Review)
 
 
+def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
+    """Return the review of a body. Raises ReviewError; ``what`` names it in the message."""
+    try:
+        return decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise ReviewError(f"the body is not {what}: {error}") from None
+    except RecursionError:
+        raise ReviewError(f"the body is not {what}: it is nested too deep") from None
+
+
 def decode_review(body: bytes) -> tuple[str, AdmissionRequest]:
     """Return API version and request of a review. Raises ReviewError, saying what is wrong."""
-    try:
-        review = _DECODER.decode(body)
-    except msgspec.DecodeError as error:
-        raise ReviewError(f"the body is not an AdmissionReview: {error}") from None
+    review = decode_body(_DECODER, body, "an AdmissionReview")
     group, _, version = review.api_version.partition("/")
     if review.kind not in ("AdmissionReview", "") or (
         review.api_version and (group != GROUP or version not in VERSIONS)

@@ -197,6 +197,8 @@ class Application:
         code = 200
         try:
             response = await handler.handle(request)
+        except ReviewError as error:
+            code, response = 400, refused(BadRequest(str(error)))
         except Exception as error:
             self.metrics.panics.inc()
             self._logger.error(

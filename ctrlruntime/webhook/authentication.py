@@ -10,7 +10,7 @@ import msgspec
 import orjson
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.webhook.admission import ReviewError, UserInfo
+from ctrlruntime.webhook.admission import ReviewError, UserInfo, decode_body
 from ctrlruntime.webhook.metrics import WebhookMetrics
 
 __all__ = ["LARGEST_TOKEN_REVIEW", "Authenticate", "Authentication", "TokenReviews"]
@@ -79,10 +79,7 @@ class TokenReviews:
 
 def _decode(body: bytes) -> _Review:
     """Raise ReviewError, without the token."""
-    try:
-        review = _DECODER.decode(body)
-    except msgspec.DecodeError as error:
-        raise ReviewError(f"the body is not a TokenReview: {error}") from None
+    review = decode_body(_DECODER, body, "a TokenReview")
     group, _, version = review.api_version.partition("/")
     if review.kind != "TokenReview" or group != GROUP or version not in VERSIONS:
         raise ReviewError(f"the body is a {review.kind} of {review.api_version}, not a TokenReview")

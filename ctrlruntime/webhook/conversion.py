@@ -23,7 +23,7 @@ from pydantic import ValidationError
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.json import json_patch
-from ctrlruntime.webhook.admission import ReviewError
+from ctrlruntime.webhook.admission import ReviewError, decode_body
 from ctrlruntime.webhook.findings import findings_of
 
 __all__ = [
@@ -200,10 +200,7 @@ _DECODER = msgspec.json.Decoder(_Review)
 
 def decode_conversion(body: bytes) -> tuple[str, ConversionRequest]:
     """Return API version and request of a ConversionReview. Raises ReviewError, saying what is wrong."""
-    try:
-        review = _DECODER.decode(body)
-    except msgspec.DecodeError as error:
-        raise ReviewError(f"the body is not a ConversionReview: {error}") from None
+    review = decode_body(_DECODER, body, "a ConversionReview")
     group, _, version = review.api_version.partition("/")
     if review.kind != "ConversionReview" or group != GROUP or version not in VERSIONS:
         raise ReviewError(

@@ -24,6 +24,7 @@ from apis.cloud import (
 )
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.rollout import Change, change_record, read_change
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 
@@ -94,7 +95,7 @@ def _reported(known: AssignedVersion | None) -> ReleaseAssignment | None:
 def parse_assignment(text: str) -> ReleaseAssignment | None:
     """Return an assignment that was formatted; None if it cannot be read."""
     try:
-        record = json.loads(text)
+        record = read_json(text, DOCUMENT)
         change = read_change(record["change"])
         texts = [str(record[key]) for key in ("rollout", "version", "specVersion")]
     except (ValueError, KeyError, TypeError):

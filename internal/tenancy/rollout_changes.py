@@ -6,6 +6,7 @@ import json
 from datetime import datetime
 
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.rollout import Change, change_record, read_change
 
 
@@ -17,7 +18,7 @@ def format_change(change: Change) -> str:
 def parse_change(text: str) -> Change | None:
     """Return the change that `format_change` wrote; None for anything else."""
     try:
-        return read_change(json.loads(text))
+        return read_change(read_json(text, DOCUMENT))
     except ValueError:
         return None
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
+from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.resources import revision
 from ctrlruntime.rollout import Assignment, ChangeKind, Member
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, RecordedRow
@@ -101,7 +102,7 @@ def format_row(row: RecordedRow) -> str:
 def parse_row(text: str) -> RecordedRow | None:
     """Return what `format_row` wrote; None for anything else, such as values that are not those of the revision."""
     try:
-        found = json.loads(text)
+        found = read_json(text, DOCUMENT)
         row = RecordedRow(found["revision"], found["variables"])
         return row if revision(dict(row.variables)) == row.revision else None
     except (ValueError, KeyError, TypeError):

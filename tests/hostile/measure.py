@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tests.hostile.memory import peak_above_idle
 
@@ -24,6 +24,8 @@ class Door:
     shapes: Mapping[str, Attack]
     neighbour: Attack
     """A healthy peer of the same door. Raises where it is not served."""
+    limits: str = field(kw_only=True)
+    """What is read at most, for the table of doors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +44,25 @@ class Outcome:
 
 
 class _Stall:
-    """The longest turn of the running loop, in processor time of its thread."""
+    """The longest time that a timer of the running loop waited, in processor time of its thread."""
 
     def __init__(self) -> None:
         self.longest = 0.0
+        self._before = time.thread_time()
         self._task = asyncio.create_task(self._run())
 
     async def _run(self) -> None:
         while True:
-            before = time.thread_time()
-            await asyncio.sleep(0)
-            self.longest = max(self.longest, time.thread_time() - before)
             await asyncio.sleep(0.001)
+            self._look()
+
+    def _look(self) -> None:
+        now = time.thread_time()
+        self.longest, self._before = max(self.longest, now - self._before), now
 
     async def end(self) -> float:
         """Return seconds."""
+        self._look()
         self._task.cancel()
         with suppress(asyncio.CancelledError):
             await self._task

@@ -19,6 +19,7 @@ from tests.client.wire import WireServer
 from tests.hostile.measure import Door
 
 HEALTHY = b'{"metadata":{"name":"kube-system","uid":"u"}}'
+LIMITS = f"{FOREIGN.body // MIB} MiB an answer, also inflated; {FOREIGN.line // MIB} MiB a line; a sum over all servers"
 TOO_MUCH = 40 * MIB
 """Bytes: more than is kept of one answer."""
 Body = Callable[[], Iterable[bytes]]
@@ -127,7 +128,12 @@ async def healthy() -> None:
         assert (await client.get(NAMESPACE, "kube-system"))["metadata"]["uid"] == "u"
 
 
-PLANE = Door("answers of a data plane", {shape: partial(check, shape) for shape in SHAPES}, healthy)
+PLANE = Door(
+    "answers of a data plane",
+    {shape: partial(check, shape) for shape in SHAPES},
+    healthy,
+    limits=LIMITS,
+)
 
 
 LINES: dict[str, tuple[str, Body]] = {
@@ -158,6 +164,7 @@ WATCH = Door(
     {shape: partial(watch, shape) for shape in LINES}
     | {"an endless error": partial(watch, "an endless line", "500 No")},
     healthy,
+    limits=LIMITS,
 )
 
 
@@ -193,4 +200,5 @@ LIST = Door(
         "pages that no limit makes smaller": lambda: listed(lambda _: b" " * (FOREIGN.body + 1)),
     },
     healthy,
+    limits=f"{LIMITS}; {FOREIGN.pages // MIB} MiB of all pages",
 )

@@ -1,6 +1,5 @@
 """The status of an instance: what its subresources say, in one sentence that a human can act on. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -19,6 +18,7 @@ from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
+from ctrlruntime.intake import DOCUMENT, read_json
 from internal.cloud.change_holds import is_held, waits_for_people
 from internal.cloud.hub_instances import CONFLICTED
 from internal.cloud.instance.held_runs import held_child, held_conditions
@@ -374,7 +374,7 @@ def _names(text: str) -> list[NamedResource]:
     if not text:
         return []
     try:
-        found = json.loads(text)
+        found = read_json(text, DOCUMENT)
     except ValueError:
         found = text
     items = found if isinstance(found, list) else [text]

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from apis.tenancy import GROUP
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.resources.desired import Desired, owner_reference
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, owner_key
 from ctrlruntime.resources.revision import REVISION
@@ -94,7 +95,7 @@ def undo_patch(
         return None
     present = metadata["annotations"]
     try:
-        record = json.loads(present[IMPORTED])
+        record = read_json(present[IMPORTED], DOCUMENT)
         former, gone = formers[record["from"]], list(record["ownerReferences"])
         labels, annotations, key = record["labels"], record["annotations"], record["owner"]
     except (ValueError, KeyError, TypeError) as error:
