@@ -1,20 +1,53 @@
-"""Requests to other servers than the API server."""
+"""Requests to servers that objects of users name."""
 
 from __future__ import annotations
+
+import socket
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import aiohttp
 from yarl import URL
 
+from ctrlruntime.outbound_addresses import Network, allowed_networks, require_allowed
+
+if TYPE_CHECKING:
+    from aiohappyeyeballs import AddrInfoType
+
 __all__ = ["displayed_url", "outbound_session"]
 
 
-def outbound_session() -> aiohttp.ClientSession:
-    """Return a session that takes nothing from the environment and keeps no cookies. Close it when done."""
+def outbound_session(
+    allowed: Iterable[Network] = (),
+    *,
+    limit: int = 100,
+    keep_alive: float = 15.0,
+    plain: bool = False,
+) -> aiohttp.ClientSession:
+    """Return a session that connects to no special address but `allowed` ones, and keeps no cookies. Close it when done.
+
+    Each address is checked as it is connected to, after its name was resolved and on redirects too; what is refused is
+    a ClientConnectorError with AddressRefused. `plain`: no compression is requested, and none is undone.
+    """
+    networks = (*allowed, *allowed_networks())
+
+    def checked_socket(info: AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = info
+        require_allowed(str(address[0]), networks)
+        return socket.socket(family, kind, protocol)
+
     return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(
+            limit=limit,
+            keepalive_timeout=keep_alive,
+            use_dns_cache=False,
+            socket_factory=checked_socket,
+        ),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),
         trust_env=False,
-        auto_decompress=True,
+        auto_decompress=not plain,
+        skip_auto_headers=("Accept-Encoding", "User-Agent") if plain else None,
     )
 
 

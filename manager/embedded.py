@@ -1,8 +1,10 @@
 """A cluster for trying things out: the embedded API server and simulated nodes, with our CRDs."""
 
+import os
 from pathlib import Path
 
 from ctrlruntime.envtest import Environment
+from ctrlruntime.outbound_addresses import ALLOWED
 from internal.named_secrets import Purpose
 from manager.kinds import KINDS
 
@@ -18,6 +20,7 @@ class EmbeddedCluster:
         self._environment = Environment("embedded-process", nodes=True, folder=folder)
 
     async def __aenter__(self) -> "EmbeddedCluster":
+        os.environ.setdefault(ALLOWED, "127.0.0.0/8,::1/128")  # its servers are on this machine
         await self._environment.start()
         await self._environment.install_crds(*KINDS)
         await self._environment.client("admin").create(self._own_kubeconfig())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
+from ctrlruntime.outbound_addresses import ALLOWED
 from tests import properties
 from tests.selection import is_sample
 from tests.support.child_processes import ChildProcesses
@@ -28,6 +30,9 @@ pytest_plugins = [
 ]
 
 properties.use()
+
+# Servers of tests are on loopback.
+os.environ[ALLOWED] = "127.0.0.0/8,::1/128"
 
 # What is imported and collected lasts, and there is nothing in it that could be thrown away.
 gc.disable()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +15,8 @@ import aiohttp
 import orjson
 from yarl import URL
 
+from ctrlruntime.intake import describe_error
+from ctrlruntime.outbound_addresses import LOOPBACK, Network
 from ctrlruntime.outbound_http import displayed_url, outbound_session
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout.health import CheckedTarget, CheckResult
@@ -133,7 +136,7 @@ class HealthChecker:
         if not is_allowed(url, self.allowed):
             raise _NoResult(f"{displayed_url(url)} is not allowed: {self.remedy} {url.origin()}")
         if self._http is None:
-            self._http = outbound_session()
+            self._http = outbound_session(_named_networks(self.allowed))
         try:
             async with self._http.request(
                 method, url, json=body, headers=self._headers(), allow_redirects=False
@@ -148,7 +151,7 @@ class HealthChecker:
                 return answer.status, bytes(content)
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _NoResult(
-                f"{displayed_url(url)} does not answer: {type(error).__name__}"
+                f"{displayed_url(url)} does not answer: {describe_error(error)}"
             ) from error
 
     def _headers(self) -> dict[str, str]:
@@ -159,6 +162,18 @@ class HealthChecker:
         except (OSError, UnicodeDecodeError) as error:
             raise _NoResult(f"{self.token_file} cannot be read: {type(error).__name__}") from None
         return {"Authorization": f"Bearer {token}"}
+
+
+def _named_networks(allowed: Sequence[str]) -> list[Network]:
+    """Return the addresses that the manager's options name as such, and not by a name that is resolved."""
+    found: list[Network] = []
+    for each in allowed:
+        host = URL(each).host or ""
+        if host == "localhost":
+            found += LOOPBACK
+        with suppress(ValueError):
+            found.append(ip_network(host))
+    return found
 
 
 def is_allowed(url: URL, allowed: Sequence[str]) -> bool:

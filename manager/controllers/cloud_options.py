@@ -8,6 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ctrlruntime import outbound_addresses
 from ctrlruntime.clock import utc_now
 from internal.cloud.pace import Pace
 from manager.controllers.health_check_options import HealthCheckOptions
@@ -63,7 +64,8 @@ class RunsOptions:
         from internal.cloud.runs import wire
 
         allowed = {wire.ALLOWED: ",".join(self.allowed_environment)}
-        return {**self.environment, **(allowed if self.allowed_environment else {})}
+        named = allowed if self.allowed_environment else {}
+        return {**outbound_addresses.allowed_environment(), **self.environment, **named}
 
     def permissions(self) -> Sequence[Permission]:
         """Rights in the cluster that the provider needs, besides Secrets."""

@@ -11,6 +11,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from ctrlruntime.backoff import exponential
+from ctrlruntime.outbound_addresses import AddressRefused
 from ctrlruntime.outbound_http import displayed_url
 
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -202,6 +203,8 @@ async def _once(http: aiohttp.ClientSession, message: Message, limit: int, place
                 status=response.status, headers=headers, body=body[:limit], cut=len(body) > limit
             )
     except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+        if isinstance(getattr(error, "os_error", None), AddressRefused):
+            raise BadAddress(f"{place} is refused: {_cause(error)}") from None
         raise NotSent(f"{place} cannot be reached: {_cause(error)}") from error
     except (aiohttp.ClientError, ConnectionError) as error:
         raise NoReply(f"{place} gave no answer: {type(error).__name__}") from None

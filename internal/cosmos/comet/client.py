@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from yarl import URL
 
+from ctrlruntime.outbound_addresses import Network
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.failures import Failure, NodeError
 from internal.cosmos.comet.status import NodeStatus, parse_status
@@ -29,8 +31,9 @@ class NodeClient:
     send its manager anywhere.
     """
 
-    def __init__(self, *, deadline: float) -> None:
-        """`deadline`: seconds for a question, from the connection to the last byte."""
+    def __init__(self, *, deadline: float, allowed: Sequence[Network] = ()) -> None:
+        """`deadline`: seconds for a question, from the connection to the last byte. `allowed`: networks that are not refused."""
+        self._allowed = allowed
         self._deadline = deadline
         self._session: aiohttp.ClientSession | None = None
 
@@ -72,18 +75,11 @@ class NodeClient:
             raise NodeError(Failure.UNREACHABLE, why) from None
 
     def _open(self) -> aiohttp.ClientSession:
-        import aiohttp
+        from ctrlruntime.outbound_http import outbound_session
 
         if self._session is None or self._session.closed:
-            connector = aiohttp.TCPConnector(
-                limit=0, use_dns_cache=False, keepalive_timeout=KEEP_ALIVE
-            )
-            self._session = aiohttp.ClientSession(
-                connector=connector,
-                cookie_jar=aiohttp.DummyCookieJar(),
-                timeout=aiohttp.ClientTimeout(total=None),
-                auto_decompress=False,
-                skip_auto_headers=("Accept-Encoding", "User-Agent"),
+            self._session = outbound_session(
+                self._allowed, limit=0, keep_alive=KEEP_ALIVE, plain=True
             )
         return self._session
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 import lz4.frame
 
 from ctrlruntime.intake import describe_error
+from ctrlruntime.outbound_addresses import allowed_networks, checked_connection
 
 if TYPE_CHECKING:
     from typing_extensions import Buffer
@@ -181,14 +182,36 @@ class _Redirects(urllib.request.HTTPRedirectHandler):
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
+class _Connection(http.client.HTTPConnection):
+    """Connects to addresses that were checked."""
+
+    def connect(self) -> None:
+        """Connect. Raises OSError."""
+        self.sock = checked_connection(self.host, self.port, self.timeout, allowed_networks())
+
+
+class _TLSConnection(http.client.HTTPSConnection, _Connection):
+    """The same, with TLS on it."""
+
+
+class _HTTP(urllib.request.HTTPHandler):
+    def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_Connection, req)
+
+
+class _HTTPS(urllib.request.HTTPSHandler):
+    def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+        return self.do_open(_TLSConnection, req)
+
+
 def _opener() -> urllib.request.OpenerDirector:
     """Return an opener without the handlers of ftp:, file: and data: that the default one has."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
         urllib.request.UnknownHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
+        _HTTP(),
+        _HTTPS(),
         urllib.request.HTTPDefaultErrorHandler(),
         _Redirects(),
         urllib.request.HTTPErrorProcessor(),

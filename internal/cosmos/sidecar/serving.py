@@ -9,6 +9,7 @@ from aiohttp import web
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.outbound_addresses import LOOPBACK
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.sidecar.health import make_app
@@ -17,7 +18,7 @@ from internal.cosmos.sidecar.version_check import Place, VersionCheck
 
 async def serve_health(listener: socket.socket, address: Address, *, deadline: float) -> None:
     """Serve health and disk usage. `deadline`: seconds that the node has to answer."""
-    nodes = NodeClient(deadline=deadline)
+    nodes = NodeClient(deadline=deadline, allowed=LOOPBACK)
     runner = web.AppRunner(make_app(nodes, address), access_log=None)
     await runner.setup()
     try:
@@ -38,7 +39,7 @@ async def keep_checking(
     place: Place, address: Address, kubeconfig: Path | None, *, seconds: float, deadline: float
 ) -> None:
     """Tell the set the node's next height every so many seconds."""
-    nodes = NodeClient(deadline=deadline)
+    nodes = NodeClient(deadline=deadline, allowed=LOOPBACK)
     try:
         async with Client.connect(await Config.load(kubeconfig)) as client:
             check = VersionCheck(client, place)

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.outbound_addresses import ALLOWED
 from internal.cloud.runs.wire import encode_input
 from tests.cloud.servers.site import Say, Site
 from tests.cloud.tasks.terraform.test_local import SPEC, LocalBench
@@ -32,6 +33,7 @@ class Place:
         (folder / "secrets" / "admin" / "token").write_text(SECRET + "\n")
         self.environment = {
             "PATH": os.environ["PATH"],
+            ALLOWED: os.environ[ALLOWED],
             "TASK_INPUT": str(folder / "input.json"),
             "TASK_RESULT": str(self.result),
             "TASK_SECRETS": str(folder / "secrets"),

@@ -1,0 +1,185 @@
+"""A server that an object names is not on this machine, on its link, or a cloud's metadata (S-F5)."""
+
+from __future__ import annotations
+
+import ast
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks, is_refused
+from tests.client.wire import OK, WireServer
+from tests.hostile.outbound_doors import DOORS
+
+pytestmark = pytest.mark.criterion("S-F5")
+NAMES = dict.fromkeys(DOORS, "inside.example") | {"HCP Terraform": "localhost"}
+"""No token goes to another name without TLS."""
+OBJECTS = [door for door in DOORS if door != "a cluster"]
+"""A kubeconfig is in a Secret: who writes that names the server."""
+Answers = Callable[..., None]
+
+
+@pytest.fixture
+def resolves(monkeypatch: pytest.MonkeyPatch) -> Answers:
+    """Let names lead to one address after another; the last stays."""
+    real, answers = socket.getaddrinfo, list[str]()
+
+    def resolved(host: str | bytes, *args: int, **options: int) -> list[Any]:
+        name = host.decode() if isinstance(host, bytes) else host
+        if name in NAMES.values():
+            host = answers.pop(0) if len(answers) > 1 else answers[0]
+        return real(host, *args, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolved)
+    return lambda *addresses: answers.extend(addresses)
+
+
+@pytest.mark.parametrize("door", OBJECTS)
+async def test_a_name_that_leads_to_this_machine_is_refused(
+    door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ALLOWED)
+    resolves("127.0.0.1")
+    server = WireServer()
+    server._scripts = [server.answers(OK)]
+    async with server:
+        text = await DOORS[door](f"http://{NAMES[door]}:{server.port}")
+        assert server.connections == 0
+        assert "127.0.0.1" not in text
+        monkeypatch.setenv(ALLOWED, "127.0.0.1/32")
+        await DOORS[door](f"http://{NAMES[door]}:{server.port}")
+        assert server.connections > 0, "the option lets it through"
+
+
+@pytest.mark.parametrize("door", OBJECTS)
+async def test_the_address_that_was_checked_is_the_one_connected_to(
+    door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOWED, "127.0.0.1/32")
+    resolves("127.0.0.1", "127.0.0.2")
+    first, second = WireServer(), WireServer()
+    first._scripts = [first.answers(OK, keep=False)]
+    second._scripts = [second.answers(OK)]
+    async with first, second:
+        await DOORS[door](f"http://{NAMES[door]}:{first.port}")
+    assert first.connections == 1
+
+
+@pytest.mark.parametrize("door", OBJECTS)
+async def test_no_redirect_leads_to_a_refused_address(
+    door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOWED, "127.0.0.1/32")
+    resolves("127.0.0.1")
+    inner = socket.create_server(("127.0.0.2", 0))
+    inner.setblocking(False)
+    target = f"http://127.0.0.2:{inner.getsockname()[1]}/"
+    outer = WireServer()
+    head = f"HTTP/1.1 302 Found\r\nLocation: {target}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    outer._scripts = [outer.answers(head.encode(), keep=False)]
+    with inner:
+        async with outer:
+            await DOORS[door](f"http://{NAMES[door]}:{outer.port}")
+        assert outer.connections >= 1
+        with pytest.raises(BlockingIOError):
+            inner.accept()
+
+
+@pytest.mark.parametrize(
+    ("address", "refused"),
+    [
+        ("127.0.0.1", True),
+        ("127.9.9.9", True),
+        ("0.0.0.0", True),
+        ("0.1.2.3", True),
+        ("169.254.169.254", True),
+        ("100.100.100.200", True),
+        ("168.63.129.16", True),
+        ("224.0.0.1", True),
+        ("255.255.255.255", True),
+        ("::1", True),
+        ("::", True),
+        ("fe80::1%eth0", True),
+        ("ff02::1", True),
+        ("fd00:ec2::254", True),
+        ("::ffff:127.0.0.1", True),
+        ("::ffff:169.254.169.254", True),
+        ("64:ff9b::a9fe:a9fe", True),
+        ("2002:7f00:1::", True),
+        ("::7f00:1", True),
+        ("10.0.0.7", False),
+        ("172.16.0.1", False),
+        ("192.168.1.1", False),
+        ("100.64.0.1", False),
+        ("fd12::1", False),
+        ("93.184.216.34", False),
+        ("2606:2800:220:1::1", False),
+    ],
+)
+def test_which_addresses_are_refused(address: str, refused: bool) -> None:
+    assert is_refused(address) == refused
+    everything = allowed_networks("0.0.0.0/0, ::/0")
+    assert not is_refused(address, everything)
+
+
+WAYS_OUT = {
+    "aiohttp.ClientSession": {
+        "ctrlruntime/outbound_http.py": "the way out",
+        "internal/cloud/runs/cloudrun/api.py": "Google's addresses and the machine's own metadata",
+    },
+    "urllib.request.urlopen": {},
+    "urllib.request.OpenerDirector": {"internal/cosmos/sidecar/download.py": "checked connections"},
+    "socket.create_connection": {},
+    "asyncio.open_connection": {"ctrlruntime/manager/webhooks.py": "its own server"},
+}
+READERS = {
+    "internal/cloud/runs/jobs/provider.py": "inputs of runs, of its own",
+    **dict.fromkeys(
+        [
+            "manager/importing.py",
+            "manager/fleet_adopt.py",
+            "manager/fleet_forget.py",
+            "manager/plane_clients.py",
+        ],
+        "commands, with the rights of whoever runs them",
+    ),
+    "internal/cloud/taskdriver/writes.py": "Secrets with outputs, of its own",
+    "internal/named_secrets.py": "the reader",
+    "internal/tenancy/fleet_planner.py": "values of its own tenants",
+    "internal/tenancy/generated_values.py": "values that were drawn",
+    "manager/controllers/fleet.py": "the kubeconfig of a data plane, by a fixed name",
+}
+
+
+def calls(folder: str) -> Iterator[tuple[str, ast.Call]]:
+    """Yield every call below a folder, with its file."""
+    root = Path(__file__).parents[2]
+    for path in sorted((root / folder).rglob("*.py")):
+        name = str(path.relative_to(root))
+        if not name.startswith("ctrlruntime/envtest/"):
+            for node in ast.walk(ast.parse(path.read_text())):
+                if isinstance(node, ast.Call):
+                    yield name, node
+
+
+def test_no_other_place_opens_a_way_out_or_reads_a_secret() -> None:
+    found: dict[str, set[str]] = {way: set() for way in WAYS_OUT}
+    readers = set[str]()
+    for folder in ("ctrlruntime", "apis", "internal", "manager"):
+        for name, call in calls(folder):
+            way = ast.unparse(call.func)
+            if way in found:
+                found[way].add(name)
+            reads = way.rpartition(".")[2] in (
+                "get",
+                "entry",
+                "list",
+            ) and "metadata_only=True" not in ast.unparse(call)
+            first = ast.unparse(call.args[0]) if call.args else ""
+            if reads and first in ("SECRET", "SECRET.gvk", "Secret") and folder != "ctrlruntime":
+                readers.add(name)
+    assert found == {way: set(places) for way, places in WAYS_OUT.items()}
+    assert readers <= set(READERS), "read it by internal.named_secrets"
