@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.backends import SharedServer
 
 pytest_plugins = [
+    "ctrlruntime.envtest.simulation.plugin",
     "tests.real_servers",
     "tests.catalogue.plugin",
     "tests.audit.plugin",

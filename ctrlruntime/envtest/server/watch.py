@@ -140,6 +140,10 @@ class Watch:
         if self._queue and self._queue[0].revision <= revision:
             self._fall_behind()
 
+    def end(self) -> None:
+        """End the stream in order, as a server does that stops."""
+        self._fall_behind()
+
     def _fall_behind(self) -> None:
         self._overflow = True
         self._queue.clear()

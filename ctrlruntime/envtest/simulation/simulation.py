@@ -1,0 +1,261 @@
+"""One run of a test: an API server, managers, users, and what happens to them."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import random
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Final, TextIO, cast
+
+import orjson
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest.crds import CRDSource, install_crds
+from ctrlruntime.envtest.server.storage import Bucket, Change
+from ctrlruntime.envtest.simulation.faults import Faults
+from ctrlruntime.envtest.simulation.loop import SimLoop
+from ctrlruntime.envtest.simulation.oracles import RULES, Oracles, RuleBroken
+from ctrlruntime.envtest.simulation.replica import Replica
+from ctrlruntime.envtest.simulation.server import Call, SimulatedServer
+from ctrlruntime.envtest.simulation.sources import World
+from ctrlruntime.envtest.simulation.state import State, counts, difference, state_of
+from ctrlruntime.envtest.simulation.tape import Tape
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.logs import make_logger
+
+Setup = Callable[[Manager], object]
+_QUIET: Final = 30.0
+"""Seconds without a change after which a run without faults has ended."""
+_UNREAD: Final = frozenset({"ts", "reconcileID", "controllerGroup", "controllerKind"})
+"""Fields of log lines that are left out."""
+_LEASE_NAMESPACE: Final = "default"
+
+
+class Simulation:
+    """What a simulated test is given. All times are virtual seconds."""
+
+    def __init__(
+        self,
+        world: World,
+        tape: Tape,
+        server: SimulatedServer,
+        faults: Faults,
+        expected: list[State] | None,
+    ) -> None:
+        """Compare with `expected`: where the same users' actions end without faults; None in that run itself."""
+        self.states: list[State] = []
+        """The end of each `settles`."""
+        self.replicas = faults.replicas
+        self.broken: RuleBroken | None = None
+        self._world = world
+        self._tape = tape
+        self._server = server
+        self._expected = expected
+        self._beginning = server.state.storage.revision
+        self._changed_at = 0.0
+        self._client: Client | None = None
+        self._oracles = Oracles(self._time, faults, self._break)
+        self._faults = faults
+        server.witnesses += [self, self._oracles]
+
+    # -- what a test uses ------------------------------------------------------------------------------
+
+    @property
+    def client(self) -> Client:
+        """A client of the test itself: an administrator whom no fault meets."""
+        if self._client is None:
+            self._client = Client.connect(Config(host=self._server.url, user_agent="user"))
+        return self._client
+
+    @property
+    def random(self) -> random.Random:
+        """Draws of the seed for what the test does: the same ones in the run without faults."""
+        self._tape.user_draws += 1
+        return self._tape.stream("user")
+
+    def now(self) -> datetime:
+        """Return the time of day."""
+        return datetime.fromtimestamp(self._world.wall(), UTC)
+
+    async def install(self, *kinds: CRDSource) -> None:
+        """Install definitions, as `Environment.install_crds` does."""
+        await install_crds(self.client, kinds)
+        self._beginning = self._server.state.storage.revision
+
+    def manager(
+        self,
+        setup: Setup,
+        *,
+        replicas: int = 1,
+        leader_election: bool = False,
+        options: ManagerOptions | None = None,
+        name: str = "m",
+    ) -> list[Replica]:
+        """Run a manager with the controllers that `setup` adds, and start it again whenever it ends.
+
+        With `replicas` above 1 and `leader_election` the others stand by. Returns the processes.
+        """
+        given = options or ManagerOptions(name="manager")
+        if leader_election:
+            given = replace(
+                given,
+                leader_election=True,
+                leader_election_id=given.leader_election_id or name,
+                leader_election_namespace=given.leader_election_namespace or _LEASE_NAMESPACE,
+            )
+        given = replace(given, metrics_bind_address="0", health_bind_address="0")
+
+        async def main(replica: Replica) -> None:
+            config = Config(host=self._server.url, user_agent=given.name)
+            own = replace(given, leader_election_identity=replica.identity)
+            await _run_manager(config, own, setup, self._log(replica.name))
+
+        delays = self._tape.stream("restarts")
+        loop, trace = self._world.loop, self._world.loop.trace
+        made = [
+            Replica(f"{name}{number}", main, loop, trace, delays)
+            for number in range(1, replicas + 1)
+        ]
+        self.replicas += made
+        for replica in made:
+            replica.ended = self._oracles.ended
+            if leader_election:
+                replica.lease = f"{given.leader_election_namespace}/{given.leader_election_id}"
+            replica.start()
+        return made
+
+    async def sleep(self, seconds: float, *, exactly: bool = False) -> None:
+        """Let virtual time pass. Among faults users may be in a hurry: it is less then, unless `exactly` so long."""
+        await asyncio.sleep(seconds if exactly else self._faults.haste(seconds))
+
+    @asynccontextmanager
+    async def faults(self, *, most: int = 25) -> AsyncIterator[None]:
+        """For the length of the block let happen what the seed draws: at most `most` faults.
+
+        At its end all of them are over: streams go on, pauses and partitions end.
+        """
+        async with self._faults.happening(most, self._server):
+            yield
+
+    async def settles(self, within: float = 900.0) -> None:
+        """Wait until everything is as it is in the end without faults, and a fresh manager agrees.
+
+        Raises RuleBroken when it is not so after `within` seconds.
+        """
+        if self._expected is None:
+            await self._quiet(within)
+            self.states.append(self._state())
+        else:
+            await self._reaches(self._expected[len(self.states)], within)
+            self.states.append(self._state())
+        await self._fresh_managers_agree()
+
+    async def stays_idle(self, seconds: float = 3600.0) -> None:
+        """Let time pass, in which nothing may be written but leases, and informers watch on."""
+        with self._oracles.idle(seconds):
+            await asyncio.sleep(seconds)
+
+    def allow(self, *rules: str) -> None:
+        """Leave rules out that this controller breaks for a reason: names of `oracles.RULES`.
+
+        Raises ValueError for a name that is none.
+        """
+        if unknown := sorted({*rules} - {*RULES}):
+            raise ValueError(f"no rules {', '.join(unknown)}; there are {', '.join(RULES)}")
+        self._oracles.allowed |= set(rules)
+
+    # -- how it settles ----------------------------------------------------------------------------------
+
+    def _time(self) -> float:
+        return self._world.loop.time()
+
+    def _state(self) -> State:
+        return state_of(self._server.state.storage, self._beginning)
+
+    async def _quiet(self, within: float) -> None:
+        end = self._time() + within
+        while self._time() < self._changed_at + _QUIET:
+            if self._time() > end:
+                raise RuleBroken(
+                    "settles", f"something still changes {within:g} s after all faults ended"
+                )
+            await asyncio.sleep(self._changed_at + _QUIET - self._time())
+
+    async def _reaches(self, expected: State, within: float) -> None:
+        end = self._time() + within
+        looked_at = -1
+        found = ""
+        while True:
+            revision = self._server.state.storage.revision
+            if revision != looked_at:
+                looked_at = revision
+                found = difference(expected, self._state(), "without faults")
+            if not found and self._time() >= self._changed_at + 2.0:
+                return
+            if self._time() >= end:
+                raise RuleBroken(
+                    "settles",
+                    f"{within:g} s after all faults ended it is not as it is without faults:\n{found}",
+                )
+            await asyncio.sleep(1.0)
+
+    async def _fresh_managers_agree(self) -> None:
+        """Raise RuleBroken when managers that begin with empty caches change anything."""
+        before = self._state()
+        for replica in self.replicas:
+            replica.restart_now()
+        self._changed_at = self._time()
+        await self._quiet(300.0)
+        if found := difference(before, self._state(), "before"):
+            raise RuleBroken("fresh manager", f"a manager that starts anew changes:\n{found}")
+
+    # -- what it is shown ----------------------------------------------------------------------------------
+
+    def changed(self, call: Call | None, bucket: Bucket, change: Change) -> None:
+        """Note when something changed last."""
+        if counts(bucket.resource):
+            self._changed_at = self._time()
+
+    def answered(self, call: Call) -> None:
+        """Leave it: requests alone are nothing that it waits for."""
+
+    def _break(self, rule: str, message: str) -> None:
+        if self.broken is None:
+            self.broken = RuleBroken(rule, message)
+            self._world.loop.stop()
+
+    def _log(self, name: str) -> TextIO:
+        return cast("TextIO", _Log(self._world.loop, name))
+
+
+async def _run_manager(config: Config, options: ManagerOptions, setup: Setup, log: TextIO) -> None:
+    manager = Manager(config, options, logger=make_logger(stream=log))
+    setup(manager)
+    await manager.start()
+
+
+class _Log(io.TextIOBase):
+    """The log of a process: lines of the trace."""
+
+    def __init__(self, loop: SimLoop, name: str) -> None:
+        super().__init__()
+        self._loop = loop
+        self._name = name
+
+    def write(self, text: str) -> int:
+        if text.strip():
+            self._loop.trace.keep_line(self._loop.time(), self._name, f"# {_readable(text)}")
+        return len(text)
+
+
+def _readable(text: str) -> str:
+    """Return a message and its fields, without what a reader of a trace has anyway."""
+    fields = orjson.loads(text)
+    message = f"{fields.pop('level')}: {fields.pop('msg')}"
+    shown = (f"{key}={value}" for key, value in fields.items() if key not in _UNREAD)
+    return " ".join([message, *shown])
