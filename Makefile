@@ -17,6 +17,10 @@ OBJECTS ?= 50000
 PLANES ?= 2
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
 SEED ?= $(shell date +%Y%m%d)
+# What `make simulate` runs, how many seeds and from which on: other ones each time.
+STORY ?= tests.simulation.stories:story
+SEEDS ?= 1000
+FIRST ?= $(shell date +%s)
 # sample: of the heavy proofs a sample (tests/samples/plan.toml); ci: the sample, what changed and a rotating fifth; all: everything.
 TESTS ?= sample
 # What the next clone can use as well.
@@ -24,7 +28,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run hostile test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults \
+.PHONY: help setup run hostile test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate \
         generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -121,6 +125,9 @@ rules: setup ## Accepted means observed, in full: 500 objects of each kind; KIND
 faults: setup ## The rules of the design over every kind, in full: 500 objects a kind, 20 seeds a fault, every leaf of every spec (about half an hour)
 	@echo "SEED=$(SEED)"
 	@.venv/bin/pytest -n 2 tests/rules --rule-examples 500 --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
+
+simulate: setup ## A controller of the library under drawn schedules and faults: SEEDS=1000; MINUTES=10: for so long; SEED=17: that one again
+	@$(PY) -m ctrlruntime.envtest.simulation $(STORY) $(if $(filter file,$(origin SEED)),--first $(FIRST) $(if $(MINUTES),--minutes $(MINUTES),--seeds $(SEEDS)),--seed $(SEED))
 
 wheel: setup ## Build the distributions into dist/, dated by the last commit
 	@for folder in . distributions/manager distributions/envtest; do \

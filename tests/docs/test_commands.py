@@ -257,7 +257,12 @@ DOCUMENTS: dict[str, Document] = {
             followed_by("tests/wheel/test_wheel.py"),
             saved_as("test_website.py"),
             shell,
+            saved_as("test_website_faults.py"),
+            shell,
         )
+    ),
+    "docs/simulation.md": Document(
+        steps=(saved_as("shop.py"), saved_as("test_shop.py"), shell, shell)
     ),
     "docs/tutorials/first-tenant.md": Document(
         steps=(DEMO, shell, shell, saved_as("mailbox.yaml"), *(shell,) * 5), checkout=True
