@@ -1,4 +1,4 @@
-"""What was seen of the last change that a rollout made of a tenant, and what it says of the change. Pure.
+"""What was seen of the last change that a rollout made of a tenant, and what follows from it for the rollout. Pure.
 
 A rollout judges what it changed: health that a tenant loses for another cause is no failure of the content.
 """
@@ -58,7 +58,7 @@ def record_progress(
 
 
 def judge(entry: Entry, change: Change | None) -> Judgement:
-    """Return what a tenant's status says of its last change; nothing of a status that cannot be read."""
+    """Return what follows from a tenant's status for its last change; nothing of a status that cannot be read."""
     status: Mapping[str, Any] = entry.field("status") or {}
     causes = _causes(entry, status)
     if change is None:

@@ -69,7 +69,8 @@ async def test_g_c1_a_teardown_that_is_killed_at_the_end_is_finished_by_the_next
             await refused(keeper, TEARDOWN, given)  # without the report of that run
         status = TaskStatus(record=given["record"])
         record_traces(status, ended(TEARDOWN), words, built=True)
-        await keeper.run(TEARDOWN, {**given, "record": status.record})
+        result = await keeper.run(TEARDOWN, {**given, "record": status.record})
+        assert not result.outputs
 
 
 async def test_g_c1_a_teardown_that_was_cut_short_destroys_what_is_left(tmp_path: Path) -> None:
@@ -87,7 +88,8 @@ async def test_g_c1_what_only_failed_runs_may_have_built_is_not_taken_for_nothin
 ) -> None:
     async with keeper_of(kept_in, tmp_path) as keeper:
         (answer,) = await refused(keeper, operation, {"record": MAYBE})
-        await keeper.run(operation, answered({"record": MAYBE}, answer))
+        result = await keeper.run(operation, answered({"record": MAYBE}, answer))
+        assert ("added" in result.message) is (operation is APPLY)
 
 
 async def test_g_c1_a_state_of_a_failed_run_counts(tmp_path: Path) -> None:
