@@ -127,7 +127,12 @@ async def test_h_c1_a_restored_disk_has_the_version_of_its_snapshot(
     place.node(0).unreachable = True
     auto = {"autoDataSource": {"volumeSnapshotSelector": {"chain": "hub"}}}
     await place.apply(
-        place.node_set(replicas=1, chain={"versions": VERSIONS}, volumeClaimTemplate=auto)
+        place.node_set(
+            replicas=1,
+            chain={"versions": VERSIONS},
+            volumeClaimTemplate=auto,
+            deletionProtection=False,
+        )
     )
     found = await place.until(lambda found: found.status.height.get("hub-0") == expected)
     await place.until_object(POD, "hub-0", lambda pod: pod is not None and _image(pod) == "gaia:v2")
