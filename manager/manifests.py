@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-from apis.fleet.labels import KUBECONFIG_SECRET
+from apis.fleet.labels import KUBECONFIG_SECRET, ORPHAN_RECORD
 from apis.operations import ChangeFreeze
 from apis.tenancy import LIST_KINDS
 from ctrlruntime import __version__
@@ -128,14 +128,17 @@ OPERATIONS = "apis.operations"
 
 
 def operator_rules() -> list[Rule]:
-    """Return the rights that the operator needs on the hub: of Secrets those of one name."""
+    """Return the rights that the operator needs on the hub: of Secrets and ConfigMaps those of one name."""
     stack = StackOptions(image="none")
     declared_rules = declarations_of(
         lambda manager: add_operator(manager, OperatorOptions(stack=stack))
     ).rules
+    named: dict[tuple[str, ...], tuple[str, ...]] = {
+        ("secrets",): (KUBECONFIG_SECRET,),
+        ("configmaps",): (ORPHAN_RECORD,),
+    }
     limited = [
-        replace(rule, names=(KUBECONFIG_SECRET,)) if rule.resources == ("secrets",) else rule
-        for rule in declared_rules
+        replace(rule, names=named.get(rule.resources, rule.names)) for rule in declared_rules
     ]
     return [*limited, BINDS_STACKS]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -27,6 +27,8 @@ class ConfigReconciler:
     patcher: ObjectPatcher
     metrics: FleetMetrics
     clock: Callable[[], datetime]
+    orphans_held: Callable[[], Mapping[str, str]] = dict
+    """What waits of owners that are gone from their data planes, by target namespace."""
 
     async def reconcile(self, request: Request) -> None:
         """Raise the client's errors, and pydantic.ValidationError for a config that cannot be read."""
@@ -48,6 +50,7 @@ class ConfigReconciler:
                 status.ready(wanted, entries, generation),
                 status.teardown(self._leftovers(mode), generation),
             ]
+        conditions += status.orphans(self.orphans_held(), before, generation)
         after = status.updated(
             before,
             generation=generation,

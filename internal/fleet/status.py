@@ -10,6 +10,7 @@ from apis.fleet import FleetConfigStatus, TargetNamespace
 from apis.fleet.fleetconfig import LONGEST_MESSAGE, TargetResult
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import (
+    find_condition,
     list_sentences,
     new_condition,
     set_condition,
@@ -19,6 +20,9 @@ from internal.fleet.targets import Outcome
 
 READY: Final = "Ready"
 TEARDOWN_COMPLETE: Final = "TeardownComplete"
+ORPHANS_HELD: Final = "OrphansHeld"
+HELD: Final = "Held"
+NOTHING_HELD: Final = "NothingHeld"
 DEPLOYED: Final = "SuccessfulDeployment"
 FAILED: Final = "DeploymentFailure"
 DEPLOYING: Final = "Deploying"
@@ -97,6 +101,20 @@ def teardown(leftovers: Mapping[str, str], generation: int) -> Condition:
     sentences = [f"{name}: {what}" for name, what in sorted(leftovers.items())]
     message = list_sentences("", sentences)
     return new_condition(TEARDOWN_COMPLETE, False, TEARING_DOWN, message, generation=generation)
+
+
+def orphans(held: Mapping[str, str], before: FleetConfigStatus, generation: int) -> list[Condition]:
+    """Return the condition OrphansHeld; none before the first hold.
+
+    `held`: what waits on data planes for an approval, by target namespace, with names, count and command.
+    """
+    if not held and find_condition(before.conditions, ORPHANS_HELD) is None:
+        return []
+    if not held:
+        message = "No deletion of objects whose owners are gone waits"
+        return [new_condition(ORPHANS_HELD, False, NOTHING_HELD, message, generation=generation)]
+    message = list_sentences("", [f"{name}: {what}" for name, what in sorted(held.items())])
+    return [new_condition(ORPHANS_HELD, True, HELD, message, generation=generation)]
 
 
 def updated(

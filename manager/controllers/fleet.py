@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from apis.fleet import GROUP, FleetConfig, Reason
 from apis.fleet.fleetconfig import DEFAULT_NAMESPACE, NAME
-from apis.fleet.labels import DATA_PLANE, KUBECONFIG_SECRET, TARGET_NAMESPACE
+from apis.fleet.labels import DATA_PLANE, KUBECONFIG_SECRET, ORPHAN_RECORD, TARGET_NAMESPACE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.entry import Entry
@@ -57,6 +57,7 @@ from internal.fleet.stack_deployer import StackDeployer
 from internal.fleet.stack_teardown import StackTeardown
 from internal.fleet.targets import KnownTargets
 from manager.controllers.error_status import with_error_status
+from manager.controllers.orphan_record import CONFIG_MAP, HELD
 from manager.kinds import PLANE_KINDS
 
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
@@ -135,6 +136,7 @@ def _add_configs(
         patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         metrics=FleetMetrics(manager.metrics.registry),
         clock=options.clock,
+        orphans_held=lambda: orphans_held(manager.cache.entries(CONFIG_MAP)),
     )
 
     def config(_event: Event, queue: EventQueue) -> None:
@@ -145,6 +147,7 @@ def _add_configs(
         Builder(manager)
         .for_(FleetConfig, predicates=[more_than_own_status_changed])
         .watches(NAMESPACE, config, metadata_only=True, predicates=[is_relevant])
+        .watches(CONFIG_MAP, config, fields=f"metadata.name={ORPHAN_RECORD}")
         .watches_raw(changes)
         .explicit_permissions()
         .permission(GROUP, "fleetconfigs/status", "patch")
@@ -159,6 +162,12 @@ def _add_configs(
             clock=options.clock,
         )
     )
+
+
+def orphans_held(records: Iterable[Entry]) -> dict[str, str]:
+    """Return what the records of target namespaces hold, by namespace."""
+    held = {each.namespace: (each.field("data") or {}).get(HELD) for each in records}
+    return {name: str(message) for name, message in held.items() if message}
 
 
 @dataclass(frozen=True, slots=True)
