@@ -281,6 +281,9 @@ DOCUMENTS: dict[str, Document] = {
     "docs/tutorials/fleet-rollout.md": Document(
         steps=(DEMO, shell, saved_as("release.yaml"), *(shell,) * 4), checkout=True
     ),
+    "docs/operations/manager-token.md": Document(
+        steps=(followed_by("tests/manifests/test_account_powers.py"),)
+    ),
     "docs/how-to/tls.md": Document(steps=(applied,)),
     "docs/how-to/cert-manager.md": Document(steps=(applied,)),
     "docs/how-to/external-secrets.md": Document(steps=(applied,)),

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 class FairTurns:
     """Start-time fair queueing. A turn is never cut short; within a group turns go in the order of arrival.
 
-    `clock` returns seconds. What a group did not use while nobody waited, it cannot save up.
+    `clock` returns seconds. What a group did not use while no other waited, it cannot save up.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
