@@ -12,7 +12,9 @@ import orjson
 from ctrlruntime.intake.limits import Malformed
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_TOKEN: Final = re.compile(_STRING.pattern + rb"|[{}\[\]]", re.DOTALL)
+_OPENINGS: Final = rb'(?:[{\[](?:\s*"[^"\\{}\[\]]*(?:\\[^{}\[\]][^"\\{}\[\]]*)*"\s*:)?\s*){1,64}'
+"""Brackets that open one in the other, with keys between them, at once: deep nesting has many."""
+_TOKEN: Final = re.compile(_STRING.pattern + rb"|" + _OPENINGS + rb"|[}\]]++", re.DOTALL)
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _SCALAR: Final = re.compile(rb"[^\s,\]}]++")
 
@@ -57,11 +59,12 @@ def _end(body: bytes, start: int) -> int:
         for token in _TOKEN.finditer(body, start):
             first = body[token.start()]
             if first in b"{[":
-                depth += 1
+                found = token[0]
+                depth += found.count(b"{") + found.count(b"[")
             elif first in b"}]":
-                depth -= 1
-                if not depth:
-                    return token.end()
+                if depth <= token.end() - token.start():
+                    return token.start() + depth
+                depth -= token.end() - token.start()
         raise Malformed("the JSON is cut off")
     pattern = _STRING if body[start : start + 1] == b'"' else _SCALAR
     found = pattern.match(body, start)
