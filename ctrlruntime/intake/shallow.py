@@ -12,8 +12,8 @@ import orjson
 from ctrlruntime.intake.limits import Malformed
 
 _STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
-_OPENINGS: Final = rb'(?:[{\[](?:\s*"[^"\\{}\[\]]*(?:\\[^{}\[\]][^"\\{}\[\]]*)*"\s*:)?\s*){1,64}'
-"""Brackets that open one in the other, with keys between them, at once: deep nesting has many."""
+_OPENINGS: Final = rb'(?:[{\[](?:\s*+"[^"\\{}\[\]]{0,64}+"\s*+:)?\s*+){1,64}'
+"""Brackets that open one in the other, with short keys between them, at once: deep nesting has many."""
 _TOKEN: Final = re.compile(_STRING.pattern + rb"|" + _OPENINGS + rb"|[}\]]++", re.DOTALL)
 _SPACE: Final = re.compile(rb"[ \t\r\n]*+")
 _SCALAR: Final = re.compile(rb"[^\s,\]}]++")
