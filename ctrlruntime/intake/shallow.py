@@ -59,8 +59,7 @@ def _end(body: bytes, start: int) -> int:
         for token in _TOKEN.finditer(body, start):
             first = body[token.start()]
             if first in b"{[":
-                found = token[0]
-                depth += found.count(b"{") + found.count(b"[")
+                depth += token[0].count(b"{") + token[0].count(b"[")
             elif first in b"}]":
                 if depth <= token.end() - token.start():
                     return token.start() + depth
