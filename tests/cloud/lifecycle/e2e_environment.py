@@ -23,6 +23,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.outbound_addresses import allowed_environment
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.named_secrets import Purpose
 from manager.controllers.cloud import add_cloud
@@ -55,7 +56,7 @@ SECRET = GroupVersionKind("", "v1", "Secret")
 RUNS = JobOptions(
     image="local",
     command=(sys.executable, "-m", "manager"),
-    environment={"PYTHONPATH": str(ROOT)},
+    environment={"PYTHONPATH": str(ROOT), **allowed_environment()},
     annotations={"ctrlruntime.dev/run-local": "true"},
     grace=5,
 )

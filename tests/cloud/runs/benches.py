@@ -20,6 +20,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.envtest import Environment
+from ctrlruntime.outbound_addresses import allowed_environment
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
 from internal.cloud.runs.jobs import JobOptions, JobRuns
@@ -163,7 +164,7 @@ def cloud_run(
         image="local",
         command=COMMAND,
         arguments=(),
-        environment={"PYTHONPATH": str(Path(__file__).parents[3])},
+        environment={"PYTHONPATH": str(Path(__file__).parents[3]), **allowed_environment()},
         run_url=url,
         storage_url=url,
     )
@@ -174,7 +175,7 @@ JOBS = JobOptions(
     image="local",
     command=COMMAND,
     arguments=(),
-    environment={"PYTHONPATH": str(Path(__file__).parents[3])},
+    environment={"PYTHONPATH": str(Path(__file__).parents[3]), **allowed_environment()},
     annotations={"ctrlruntime.dev/run-local": "true"},
     grace=5,
 )
