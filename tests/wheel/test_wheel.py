@@ -180,11 +180,12 @@ def backend(request: pytest.FixtureRequest) -> str:
 
 
 def test_the_sample_controller_runs_from_it(with_envtest: Installed, backend: str) -> None:
-    website, test = sample(with_envtest.folder)
-    command = ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider", test.name]
-    done = with_envtest.python(*command, CTRLRUNTIME_ENVTEST_BACKEND=backend)
+    website, *tests = sample(with_envtest.folder)
+    command = ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider"]
+    names = [each.name for each in tests]
+    done = with_envtest.python(*command, *names, CTRLRUNTIME_ENVTEST_BACKEND=backend)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 passed" in done.stdout, website
+    assert "2 passed" in done.stdout, website
 
 
 def test_every_example_runs_from_it(with_envtest: Installed, backend: str) -> None:
@@ -210,7 +211,7 @@ async def test_the_tutorial_works_word_for_word_from_an_empty_folder(
     venv.create(prefix)
     folder.mkdir()
     terminal = Terminal(folder, fresh(prefix, wheel, tmp_path / "constraints.txt"))
-    files = iter(["website.py", "test_website.py"])
+    files = iter(SAMPLE)
     try:
         for block in runnable(PAGE):
             if block.language == "python":
@@ -304,7 +305,7 @@ def test_kubernetes_asyncio_is_imported_only_where_its_authentication_is_used(
 
 
 def test_it_is_typed(with_envtest: Installed) -> None:
-    website, _ = sample(with_envtest.folder)
+    website, *_ = sample(with_envtest.folder)
     python = with_envtest.prefix / "bin" / "python"
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python)]
     command += ["--config-file", os.devnull, "--cache-dir", str(with_envtest.folder / ".mypy")]
@@ -314,9 +315,12 @@ def test_it_is_typed(with_envtest: Installed) -> None:
     assert done.returncode == 0, done.stdout
 
 
-def sample(folder: Path) -> tuple[Path, Path]:
-    """The controller of the first page, and its test."""
-    website, test = (block for block in blocks(PAGE) if block.language == "python")
-    (folder / "website.py").write_text(website.text)
-    (folder / "test_website.py").write_text(test.text)
-    return folder / "website.py", folder / "test_website.py"
+SAMPLE = ("website.py", "test_website.py", "test_website_faults.py")
+
+
+def sample(folder: Path) -> list[Path]:
+    """The controller of the first page, its test, and the one with faults."""
+    texts = [block.text for block in blocks(PAGE) if block.language == "python"]
+    for name, text in zip(SAMPLE, texts, strict=True):
+        (folder / name).write_text(text)
+    return [folder / name for name in SAMPLE]
