@@ -60,7 +60,7 @@ async def test_health_that_is_lost_in_the_version_rolls_back(fleet: Fleet) -> No
     await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
     await fleet.reaches("Complete", updated=2)
     fleet.lost.add("production-1")
-    await fleet.reaches("RollingBack")
+    await fleet.reaches("RolledBack")
     assert set((await fleet.versions()).values()) == {OLD}
 
 
