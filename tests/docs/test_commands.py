@@ -320,7 +320,7 @@ DOCUMENTS: dict[str, Document] = {
         before=a_cluster_with_instances,
     ),
     "docs/operations.md": Document(
-        steps=(applied, merged_into("instance.yaml"), merged_into("instance.yaml"))
+        steps=(applied, merged_into("changefreeze.yaml"), merged_into("instance.yaml"))
     ),
     "docs/envtest.md": Document(
         steps=(
