@@ -14,6 +14,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.meta import OwnerNotAllowed
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client import ProtectedNamespaces
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import utc_now
@@ -85,6 +86,7 @@ class Harness:
 async def started(config: Config) -> AsyncIterator[Harness]:
     async with Client.connect(config) as client:
         cache = Cache(client)
+        cache.protected = ProtectedNamespaces(allowed=frozenset(PLACES))
         cache.declare(CONFIG_MAP, namespaces=PLACES, labels=SELECTOR, track_manager="manager")
         cache.declare(CLUSTER_ROLE, labels=SELECTOR, track_manager="manager")
         await cache.start()

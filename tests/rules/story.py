@@ -21,6 +21,7 @@ import orjson
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from internal.named_secrets import Purpose
 from tests.rules.harness import LIMIT, Harness, is_ready, mapping_of
 from tests.support.waiting import eventually
 
@@ -155,7 +156,10 @@ class Story:
         return {
             "apiVersion": "v1",
             "kind": "Secret",
-            "metadata": self._metadata(KUBECONFIG),
+            "metadata": {
+                **self._metadata(KUBECONFIG),
+                "labels": {Purpose.CLUSTER.value: "true"},
+            },
             "stringData": {"kubeconfig": text},
         }
 

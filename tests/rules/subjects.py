@@ -6,6 +6,7 @@ import copy
 from dataclasses import dataclass
 from typing import Any
 
+from internal.named_secrets import Purpose
 from tests.rules.harness import LIMIT, is_observed, mapping_of
 from tests.rules.spec_leaves import Leaf, leaves_of
 from tests.rules.story import KUBECONFIG, Story
@@ -42,7 +43,9 @@ class Subject:
         """Create the object where the story does not have it, wait until it is observed; return its spec."""
         client = story.harness.client
         if self.kind in CHILDREN or self.name == CLOUDY:
-            await client.create({**TOKEN, "metadata": _metadata(story, "hcp")})
+            labels = {Purpose.TERRAFORM.value: "true"}
+            metadata = {**_metadata(story, "hcp"), "labels": labels}
+            await client.create({**TOKEN, "metadata": metadata})
             await client.create(_cloudy(story))
         elif self.kind in ALONE:
             gvk = mapping_of(self.kind).gvk
