@@ -69,7 +69,7 @@ async def stays_changed(fleet: Fleet) -> None:
 
 
 async def test_a_row_that_breaks_its_tenant_returns_no_other(harness: TenancyHarness) -> None:
-    """Waits for two more plans, at most 90 s each: everybody keeps the new content."""
+    """Wait for two more plans, in which all keep the new content, at most 180 s."""
     fleet = await changed_to_two(harness)
     fleet.row("c", plan="not a label")
     await is_failed(fleet, "c-app")
@@ -77,7 +77,7 @@ async def test_a_row_that_breaks_its_tenant_returns_no_other(harness: TenancyHar
 
 
 async def test_a_server_that_does_not_answer_returns_nobody(harness: TenancyHarness) -> None:
-    """Waits for two more plans, at most 90 s each: everybody keeps the new content."""
+    """Wait for two more plans, in which all keep the new content, at most 180 s."""
     fleet = await changed_to_two(harness)
     match = Match(user="manager", verb="write", resource="configmaps", namespace=fleet.namespace)
     proxy = harness.environment.proxy
