@@ -384,7 +384,8 @@ class TenantRegistryStatus(ApiModel):
     used_approvals: dict[str, int] = Field(default_factory=dict)
     """When each approval was used, by digest, in seconds since 1970: an approval counts once."""
     approved_removals: Annotated[list[str], ListSet()] = Field(default_factory=list)
-    """Tenants whose deletion, or whose loss of objects, a used approval released and that are still there, in order."""
+    """Tenants whose deletion, or whose loss of objects, a used approval released and that are still there: the first 1,000
+    in order. Should the manager end before it comes to the others, they are held again."""
     source_position: str = ""
     """How far the rows had been read when they last changed; a replica that lags behind it is not read. Empty for databases
     that have no such position."""

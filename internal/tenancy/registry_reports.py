@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
+from typing import Final
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.conditions import find_condition
@@ -27,6 +29,14 @@ from internal.tenancy.registry_status import (
 from internal.tenancy.removal_window import recent_of, recent_values_of, record
 from internal.tenancy.tally import Tally
 from internal.tenancy.tenant_counts import REMOVALS, group
+
+MOST_RELEASED: Final = 1000
+"""Names of tenants in a status that has to stay far below what the API server takes."""
+
+
+def recorded_of(released: Collection[str]) -> list[str]:
+    """Return which of the tenants that an approval released are on record: the first in order."""
+    return sorted(released)[:MOST_RELEASED]
 
 
 @dataclass(slots=True)
@@ -62,14 +72,15 @@ class RegistryReports:
         }
         now = self.clocks.now()
         fresh = removed - recent_of(registry, now).uids
-        same = sorted(released) == registry.status.approved_removals
+        recorded = recorded_of(released)
+        same = recorded == registry.status.approved_removals
         if same and not (approval or fresh or changed - recent_values_of(registry, now).uids):
             return
         window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)
-        after.approved_removals = sorted(released)
+        after.approved_removals = recorded
         if approval:
             used = {**after.used_approvals, approval: int(now.timestamp())}
             after.used_approvals = still_used(used, (approval,))

@@ -10,6 +10,7 @@ import pytest
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.envtest.proxy import Fail, Match
+from internal.tenancy.registry_reports import recorded_of
 from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
 from tests.tenancy.fleet import Fleet
@@ -124,6 +125,12 @@ async def test_g_t1_an_approval_that_was_used_is_carried_out_by_the_next_manager
         await harness.eventually(released, [].__eq__)
         await harness.synced(1, fleet.namespace)
         assert await fleet.tenants() == ["c-app"]
+
+
+@pytest.mark.criterion("G-T3")
+def test_g_t3_the_record_of_what_was_approved_is_bounded() -> None:
+    released = {f"tenant-{number:06}" for number in range(100_000)}
+    assert recorded_of(released) == [f"tenant-{number:06}" for number in range(1000)]
 
 
 def is_unannotated(registry: TenantRegistry) -> bool:

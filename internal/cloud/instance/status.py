@@ -229,6 +229,11 @@ def _sentence(child: Child, gating: Sequence[Child]) -> str:
     run = child.status.run
     if run is not None and is_live(run) and not child.silent:
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"
+    ready = find_condition(child.status.conditions, "Ready")
+    if not child.silent and ready is not None and ready.reason != child.status.phase.value:
+        return (
+            f"{name} does not begin: {said}."  # what it waits for: a label, a namespace, a cluster
+        )
     return f"{name} is about to begin{_next(child, gating)}"
 
 
