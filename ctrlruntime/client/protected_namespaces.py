@@ -48,7 +48,7 @@ class ProtectedNamespaces:
             f" another namespace, or {remedy}."
         )
 
-    def check(self, kind: GroupKind, name: str, namespace: str) -> None:
+    def check(self, kind: GroupKind, name: str, *, namespace: str) -> None:
         """Check an object that is to be written; a Namespace counts as in itself. Raises NamespaceProtected."""
         refusal = self.refusal(name if kind == _NAMESPACE else namespace)
         if refusal:

@@ -402,7 +402,7 @@ class Control:
 
     def _check_namespace(self, mapping: RESTMapping, name: str, namespace: str) -> None:
         """Raise NamespaceProtected: whoever may write the owner there may not write all that it makes."""
-        self._cache.protected.check(mapping.gvk.group_kind, name, namespace)
+        self._cache.protected.check(mapping.gvk.group_kind, name, namespace=namespace)
 
     async def _unselected(self, desired: Desired) -> Entry | None:
         """Return the object of that name if it has not the labels that the cache selects by."""

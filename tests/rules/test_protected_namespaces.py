@@ -149,5 +149,5 @@ def test_s_f15_every_command_with_a_manager_has_the_rule(
 
 def test_s_f15_a_namespace_counts_as_in_itself() -> None:
     with pytest.raises(NamespaceProtected, match="'kube-system' is protected"):
-        ProtectedNamespaces().check(GroupKind("", "Namespace"), "kube-system", "")
-    ProtectedNamespaces().check(GroupKind("", "Node"), "kube-system", "")
+        ProtectedNamespaces().check(GroupKind("", "Namespace"), "kube-system", namespace="")
+    ProtectedNamespaces().check(GroupKind("", "Node"), "kube-system", namespace="")

@@ -142,10 +142,16 @@ class Binary:
     grace: float = 60.0
     """Seconds between the interrupt, at which it saves the state and gives back the lock, and the kill."""
 
-    async def run(self, *arguments: str, line: Callable[[bytes], None] | None = None) -> Ended:
+    async def run(
+        self,
+        *arguments: str,
+        line: Callable[[bytes], None] | None = None,
+        interrupted: Callable[[int], None] | None = None,
+    ) -> Ended:
         """Run it to its end; `line` receives each line of standard output.
 
-        Cancelled, it interrupts the command, waits for it, and kills it after the grace.
+        Cancelled, it interrupts the command, waits for it, and kills it after the grace; `interrupted` receives the exit
+        code, which is negative after a kill.
         """
         process = await asyncio.create_subprocess_exec(
             self.path,
@@ -164,6 +170,8 @@ class Binary:
             return Ended(await process.wait(), list(last))
         except asyncio.CancelledError:
             await uninterrupted(self._interrupt(process, reading))
+            if interrupted is not None and process.returncode is not None:
+                interrupted(process.returncode)
             raise
         finally:
             if process.returncode is None:

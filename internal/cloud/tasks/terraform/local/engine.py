@@ -267,7 +267,13 @@ class LocalEngine:
         progress = _Progress(self._say, self._keep)
         self._keep(INTERRUPTIBLE, "")
         ended = await self._binary.run(
-            "apply", "-json", "-input=false", _LOCK, _PLAN, line=progress.line
+            "apply",
+            "-json",
+            "-input=false",
+            _LOCK,
+            _PLAN,
+            line=progress.line,
+            interrupted=self._interrupted,
         )
         progress.release(ended)
         if ended.code > 0 and is_absent(await self._state()):
@@ -275,6 +281,12 @@ class LocalEngine:
         if ended.code != 0:
             raise failure(f"{self._name} apply failed: {progress.trouble(ended)}")
         return progress.summary or Summary()
+
+    def _interrupted(self, code: int) -> None:
+        """Report that nothing was built if an interrupted apply, which writes what it made, has written no state."""
+        state = self._settings.state
+        if code > 0 and state is not None and not (state / _STATE).exists():
+            self._keep(INTERRUPTIBLE, "true")
 
     async def _outputs(self, wanted: Configuration) -> Outputs:
         lines: list[bytes] = []
