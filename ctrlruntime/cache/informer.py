@@ -11,7 +11,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.catch_up import BOUND, CatchUp
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
 from ctrlruntime.cache.event_handlers import BREATH, EventHandlers
-from ctrlruntime.cache.events import Event, EventHandler, UpdateEvent
+from ctrlruntime.cache.events import DeleteEvent, Event, EventHandler, UpdateEvent
 from ctrlruntime.cache.informer_options import InformerOptions, Transform
 from ctrlruntime.cache.kind_follower import KindFollower
 from ctrlruntime.cache.listwatch import ListWatch
@@ -424,7 +424,10 @@ class Informer:
 
     def deleted(self, ticket: PendingWrite, uid: str | None) -> None:
         """Take in an answered delete: the object is gone from now on, whatever the watch still has to tell."""
-        self._handlers.emit_all(self._overlay.deleted(ticket, uid))
+        events = self._overlay.deleted(ticket, uid)
+        if events and isinstance(events[-1], DeleteEvent):
+            self._own_changes.gone(ticket.key)
+        self._handlers.emit_all(events)
 
     def write_failed(self, error: Exception) -> None:
         """Record an unexpected error with the answer to a write, and read the list again."""

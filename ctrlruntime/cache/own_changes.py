@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ctrlruntime.cache.entry import Entry, Key
-from ctrlruntime.cache.events import Event, UpdateEvent
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.versions import version
 
 
@@ -40,6 +40,8 @@ class OwnChanges:
         if presumed := self._presumed.get(entry.key):
             presumed.pop(version(entry), None)
         event = events[-1] if events else None
+        if isinstance(event, DeleteEvent):
+            self.gone(entry.key)
         if not isinstance(event, UpdateEvent) or event.new is not entry:
             return
         event.own = True
@@ -47,6 +49,11 @@ class OwnChanges:
         old, versions = (event.old, set()) if known is None else (known.change.old, known.versions)
         versions.add(version(entry))
         self._answered[entry.key] = _Answered(UpdateEvent(old, entry), versions)
+
+    def gone(self, key: Key) -> None:
+        """Take in that an object has left the store: a late event of it must not report it again."""
+        self._answered.pop(key, None)
+        self._presumed.pop(key, None)
 
     def end(self, key: Key) -> list[UpdateEvent]:
         """Take in that a write has ended. Return the changes that were not its own, nor of another one under way."""

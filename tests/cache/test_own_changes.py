@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import UpdateEvent
+from ctrlruntime.cache.events import DeleteEvent, UpdateEvent
 from ctrlruntime.cache.own_changes import OwnChanges
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 
@@ -102,3 +102,22 @@ def test_a_list_hides_what_an_answer_went_past(changes: OwnChanges, at: At) -> N
     answered(changes, at(5), at(7))
     assert [more_than_own_status_changed(event) for event in changes.relisted()] == [True]
     assert changes.relisted() == []
+
+
+def test_a_late_event_of_an_object_that_is_gone_reports_nothing(
+    changes: OwnChanges, at: At
+) -> None:
+    """Handlers that count would count it for ever."""
+    answered(changes, at(5), at(7))
+    changes.gone(KEY)
+    assert changes.observed(at(6), None) is None
+
+
+def test_a_write_out_of_the_selection_forgets_those_before(changes: OwnChanges, at: At) -> None:
+    changes.begin(KEY)
+    answered_before = UpdateEvent(at(5), at(7))
+    changes.wrote(at(7), [answered_before])
+    changes.wrote(at(8), [DeleteEvent(at(7))])
+    changes.end(KEY)
+    changes.end(KEY)
+    assert changes.observed(at(6), None) is None
