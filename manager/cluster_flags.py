@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,31 @@ T = TypeVar("T")
 
 
 def cluster_options(command: Command) -> Command:
-    """Which cluster, and which namespace in it."""
-    with_namespace = with_options(
-        command, click.option("-n", "--namespace", default="default", help="Namespace.")
-    )
-    return hub_options(with_namespace)
+    """Which cluster, and which namespace in it: the context's unless one is given, as kubectl has it."""
+
+    @wraps(command)
+    def placed(
+        *arguments: object,
+        kubeconfig: Path | None,
+        context: str | None,
+        namespace: str | None,
+        **options: object,
+    ) -> object:
+        place = namespace or context_namespace(kubeconfig, context)
+        return command(
+            *arguments, kubeconfig=kubeconfig, context=context, namespace=place, **options
+        )
+
+    option = click.option("-n", "--namespace", help="Namespace. Default: the context's.")
+    return hub_options(with_options(placed, option))
+
+
+def context_namespace(kubeconfig: Path | None, context: str | None) -> str:
+    """Return the namespace of the context; without a usable one what it is for reports that, if it is used at all."""
+    try:
+        return asyncio.run(Config.load(kubeconfig, context)).namespace
+    except ConfigError:
+        return "default"
 
 
 def hub_options(command: Command) -> Command:

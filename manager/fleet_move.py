@@ -40,7 +40,7 @@ from internal.fleet.move_state import (
 from internal.fleet.registry_move import marked, recorded
 from internal.fleet.targets import TRUE
 from internal.tenancy.policies import is_orphaned
-from manager.cluster_flags import hub_options, talk
+from manager.cluster_flags import cluster_options, talk
 from manager.fleet_move_reads import other_registry, same_values
 from manager.plane_clients import proved_plane
 from manager.plane_objects import ON_HUB
@@ -55,9 +55,8 @@ HubObject = tuple[RESTMapping, Manifest]
 
 
 @click.command()
-@hub_options
+@cluster_options
 @click.argument("tenant")
-@click.option("-n", "--namespace", default="default", help="Namespace of the Tenant.")
 @click.option("--from", "source", required=True, help="Target namespace of its data plane.")
 @click.option("--to", "target", required=True, help="Target namespace of the other data plane.")
 @click.option("--timeout", default=300.0, help="Seconds to wait for the stacks.", show_default=True)

@@ -28,7 +28,7 @@ LIST: Final = (
     Column("WAITING", "waiting"),
     Column("PRIORITY", "priority"),
     Column("SINCE", "since", wide=True),
-    Column("MESSAGE", "message", wide=True),
+    Column("MESSAGE", "message"),
 )
 CHILDREN: Final = (
     Column("KIND", "kind"),

@@ -11,11 +11,14 @@ import yaml
 
 from apis.cloud import FleetRollout, Instance
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.fleet import FleetConfig
+from apis.health import Health
+from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
 from manager.cluster_flags import cluster_options, talk
-from manager.summaries import Summary, count_states, failing, summary_of
+from manager.summaries import Summary, count_states, not_good, summary_of
 from manager.tables import Column, output_option, print_rows
 
 KINDS: Final[tuple[type[Any], ...]] = (
@@ -27,10 +30,13 @@ KINDS: Final[tuple[type[Any], ...]] = (
     CosmosFullNode,
     ScheduledVolumeSnapshot,
     StatefulJob,
+    FleetConfig,
+    ChangeFreeze,
 )
 """What people write; what instances own is part of theirs."""
 COUNTS: Final = (
     Column("KIND", "kind"),
+    Column("HEALTH", "health"),
     Column("STATE", "state"),
     Column("VERSION", "version"),
     Column("COUNT", "count"),
@@ -39,6 +45,7 @@ OBJECTS: Final = (
     Column("KIND", "kind"),
     Column("NAMESPACE", "namespace"),
     Column("NAME", "name"),
+    Column("HEALTH", "health"),
     Column("STATE", "state"),
     Column("SINCE", "since", wide=True),
     Column("MESSAGE", "message"),
@@ -63,10 +70,16 @@ def top(
     """Show how many objects are in which state, and those that are not as they should be."""
     place = None if all_namespaces else namespace
     found, unread = talk(kubeconfig, context, lambda client: _read(client, place))
-    bad = failing(found)
+    bad = not_good(found)
     counts, rows = count_states(found), [item.row() for item in bad[:limit]]
     if output in {"json", "yaml"}:
-        whole = {"counts": counts, "failing": rows, "notListed": len(bad) - len(rows)}
+        waits = Health.WAITING.value
+        whole = {
+            "counts": counts,
+            "failing": [row for row in rows if row["health"] != waits],
+            "waiting": [row for row in rows if row["health"] == waits],
+            "notListed": len(bad) - len(rows),
+        }
         text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
         click.echo(text.rstrip())
         return

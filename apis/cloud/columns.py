@@ -13,5 +13,5 @@ def progress_columns(*, version: str, task: str = ".status.run.runID") -> tuple[
         PrintColumn("Task", task, "string"),
         PrintColumn("Waiting", ".status.waiting.reason", "string"),
         AGE,
-        PrintColumn("Message", ".status.message", "string", priority=1),
+        PrintColumn("Message", ".status.message", "string"),
     )

@@ -216,7 +216,7 @@ class FleetRollout(
         PrintColumn("Priority", ".spec.priority", "string", priority=1),
         PrintColumn("Until", ".status.waitingUntil", "date", priority=1),
         AGE,
-        PrintColumn("Message", ".status.message", "string", priority=1),
+        PrintColumn("Message", ".status.message", "string"),
     ),
     rules=(
         CEL(

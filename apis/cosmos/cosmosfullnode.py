@@ -143,7 +143,7 @@ class CosmosFullNode(
         PrintColumn("Desired", ".spec.replicas", "integer"),
         PrintColumn("Phase", ".status.phase", "string"),
         AGE,
-        PrintColumn("Message", ".status.status", "string", priority=1),
+        PrintColumn("Message", ".status.status", "string"),
     ),
 ):
     """A set of nodes of one chain."""

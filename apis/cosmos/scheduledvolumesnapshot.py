@@ -170,7 +170,7 @@ class ScheduledVolumeSnapshot(
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.lastSnapshot.name", "string"),
         AGE,
-        PrintColumn("Message", ".status.status", "string", priority=1),
+        PrintColumn("Message", ".status.status", "string"),
     ),
 ):
     """Regular copies of a node's disk."""

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.columns import AGE
+from apis.columns import AGE, condition_column
 from ctrlruntime.api import (
     CEL,
     ApiModel,
@@ -150,10 +150,11 @@ class StatefulJob(
     plural="statefuljobs",
     categories=("cosmos",),
     print_columns=(
+        condition_column("Ready", "Ready"),
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.jobHistory[0].outcome", "string"),
         AGE,
-        PrintColumn("Message", ".status.status", "string", priority=1),
+        condition_column("Message", "Ready", "message"),
     ),
 ):
     """A Job that runs regularly on a disk made from the newest snapshot."""

@@ -187,6 +187,7 @@ class ChangeFreeze(
         PrintColumn("Cloud", ".status.held.cloud", "integer"),
         PrintColumn("Cosmos", ".status.held.cosmos", "integer"),
         AGE,
+        PrintColumn("Message", ".status.message", "string"),
     ),
 ):
     """While it is active, the manager changes nothing that exists: no version, no template, no removal."""

@@ -61,7 +61,7 @@ class TenantTemplateStatus(ApiModel):
     rollout: RolloutStatus | None = None
     """How far the content has reached the tenants; only with spec.rollout."""
     conditions: Conditions = Field(default_factory=list)
-    """Valid: the template can be used. Applied: each of its tenants exists, has its present content and is
+    """Ready: nothing keeps it from its tenants. Valid: the template can be used. Applied: each of its tenants exists, has its present content and is
     ready. RolloutHalted: only with spec.rollout, whether it is halted. PermissionsGranted: there once a right
     was missing, with the role to add."""
     last_handled_reconcile: str = ""

@@ -73,9 +73,10 @@ class StatusWriter:
         condition: str,
         error: ValidationError,
         *,
+        also: str = "",
         only_of_now: str = "",
     ) -> None:
-        """Say in a condition that the object cannot be read as its kind; nothing else is done.
+        """Say in a condition, and in `also`, that the object cannot be read as its kind; nothing else is done.
 
         The condition `only_of_now` does not stay True for a generation that it was not computed for.
         """
@@ -83,10 +84,10 @@ class StatusWriter:
             conditions_of(entry.field("status") or {}),
             requested(entry.annotations),
         )
-        refused = new_condition(
-            condition, "False", "InvalidSpec", describe(error), generation=entry.generation
-        )
-        changed = set_condition(conditions, refused, self.clock())
+        changed, text = False, describe(error)
+        for each in filter(None, (condition, also)):
+            refused = new_condition(each, "False", "InvalidSpec", text, generation=entry.generation)
+            changed |= set_condition(conditions, refused, self.clock())
         changed |= self._outdate(conditions, only_of_now, "InvalidSpec", entry)
         changed |= self._resume(conditions, entry)
         status: Manifest = entry.field("status") or {}

@@ -42,7 +42,9 @@ class TemplateReconciler:
         try:
             template = entry.typed(TenantTemplate)
         except ValidationError as error:
-            await statuses.refuse(mapping, entry, "Valid", error, only_of_now="Applied")
+            await statuses.refuse(
+                mapping, entry, "Ready", error, also="Valid", only_of_now="Applied"
+            )
             return None
         wait = self.reports.remaining(request)
         if wait > 0:

@@ -6,6 +6,7 @@ from datetime import datetime
 from apis.tenancy import TenantRegistry, TenantTemplate, TenantTemplateStatus
 from ctrlruntime.api.conditions import (
     Condition,
+    Conditions,
     find_condition,
     list_sentences,
     new_condition,
@@ -18,8 +19,13 @@ from ctrlruntime.queue import Request
 from internal.tenancy.compiled_templates import Verdict, problems_with, variables_of
 from internal.tenancy.deps import Clocks, TenancyRecords
 from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.missing_permissions import tell
-from internal.tenancy.rollout_status import health_events, report_rollout, rollout_event
+from internal.tenancy.missing_permissions import GRANTED, tell
+from internal.tenancy.rollout_status import (
+    ROLLOUT_HALTED,
+    health_events,
+    report_rollout,
+    rollout_event,
+)
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Counts
 
@@ -105,6 +111,7 @@ class TemplateReports:
             generation=entry.generation,
             now=now,
         )
+        set_condition(status.conditions, usable(status.conditions, entry.generation), now)
         return status
 
     def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
@@ -151,6 +158,19 @@ def template_status(
             condition.observed_generation = generation
             set_condition(status.conditions, condition, now)
     return status
+
+
+def usable(conditions: Conditions, generation: int) -> Condition:
+    """Return the condition Ready: nothing in the others keeps the template from its tenants.
+
+    How far they have it is Applied: a template is Ready with one tenant of a thousand that has failed.
+    """
+    for kind, wanted in (("Valid", "True"), (GRANTED, "True"), (ROLLOUT_HALTED, "False")):
+        found = find_condition(conditions, kind)
+        if found is not None and found.status != wanted:
+            return new_condition("Ready", False, found.reason, found.message, generation=generation)
+    message = "The template can be used. The condition Applied has how far its tenants are."
+    return new_condition("Ready", True, "TemplateUsable", message, generation=generation)
 
 
 def _valid(verdict: Verdict, registry: TenantRegistry | RegistryProblem) -> Condition:

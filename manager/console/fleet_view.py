@@ -8,9 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apis.health import Health
 from manager.console.index import Group
 from manager.console.rows import Row
-from manager.summaries import GOOD, failure_order
+from manager.summaries import urgency
 
 MOST_GROUPS: Final = 20
 """Versions, or templates, that are listed; the rest is one line."""
@@ -18,14 +19,17 @@ SHOWN: Final = 10
 """Failures on the first page."""
 OTHERS: Final = "all others"
 
+States = Counter[tuple[str, Health]]
+"""How many objects are in which state."""
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """So many objects in one state."""
 
     state: str
+    health: Health
     count: int
-    good: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +44,7 @@ class Line:
     @property
     def good(self) -> int:
         """How many need nothing."""
-        return sum(part.count for part in self.parts if part.good)
+        return sum(part.count for part in self.parts if part.health is Health.GOOD)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,56 +54,56 @@ class KindCounts:
     kind: str
     plural: str
     counts: Mapping[Group, int]
-    failing: Iterable[Row]
 
 
 def kind_lines(kinds: Sequence[KindCounts], namespace: str) -> list[tuple[str, Line]]:
     """Return the plural and the line of each kind, those without objects last."""
     lines = []
     for each in kinds:
-        states: Counter[str] = Counter()
-        for (place, _, _, state), count in each.counts.items():
+        states: States = Counter()
+        for (place, _, _, state, health), count in each.counts.items():
             if namespace in {"", place}:
-                states[state] += count
+                states[state, health] += count
         lines.append((each.plural, line(each.kind, states)))
     return sorted(lines, key=lambda item: not item[1].total)
 
 
 def grouped(counts: Mapping[Group, int], namespace: str, *, by_version: bool) -> list[Line]:
     """Return lines by version, or by group, the largest first; small ones are one line at the end."""
-    found: dict[str, Counter[str]] = {}
-    for (place, group, version, state), count in counts.items():
+    found: dict[str, States] = {}
+    for (place, group, version, state, health), count in counts.items():
         if namespace in {"", place}:
-            found.setdefault(version if by_version else group, Counter())[state] += count
+            found.setdefault(version if by_version else group, Counter())[state, health] += count
     lines = sorted(
         (line(name, states) for name, states in found.items()),
         key=lambda each: (-each.total, each.name),
     )
     if len(lines) <= MOST_GROUPS:
         return lines
-    rest: Counter[str] = Counter()
+    rest: States = Counter()
     for each in lines[MOST_GROUPS:]:
-        rest.update({part.state: part.count for part in each.parts})
+        rest.update({(part.state, part.health): part.count for part in each.parts})
     return [*lines[:MOST_GROUPS], line(OTHERS, rest, is_rest=True)]
 
 
-def line(name: str, states: Mapping[str, int], *, is_rest: bool = False) -> Line:
-    """Return a line, what is not good first."""
+def line(name: str, states: States, *, is_rest: bool = False) -> Line:
+    """Return a line, the worst first."""
     parts = tuple(
-        Part(state, states[state], state in GOOD)
-        for state in sorted(states, key=lambda state: (state in GOOD, -states[state], state))
+        Part(state, health, states[state, health])
+        for state, health in sorted(states, key=lambda key: (key[1].rank, -states[key], key[0]))
     )
     return Line(name, sum(states.values()), parts, is_rest)
 
 
-def worst(kinds: Sequence[KindCounts], namespace: str, most: int = SHOWN) -> list[Row]:
-    """Return the first failures."""
-    rows = (
-        row for each in kinds for row in each.failing if namespace in {"", row.summary.namespace}
-    )
-    return heapq.nsmallest(most, rows, key=lambda row: failure_order(row.summary))
+def worst(rows: Iterable[Row], most: int = SHOWN) -> list[Row]:
+    """Return what is most urgent."""
+    return heapq.nsmallest(most, rows, key=lambda row: urgency(row.summary))
 
 
 def waves_in_progress(rollouts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rollouts that are not over, with the wave in progress."""
-    return [each for each in rollouts if each["phase"] not in GOOD | {"RolledBack"}]
+    return [
+        each
+        for each in rollouts
+        if each["health"] is not Health.GOOD and each["phase"] != "RolledBack"
+    ]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
+from apis.health import Health
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
@@ -13,8 +14,8 @@ from ctrlruntime.cache.informer import Informer, Registration
 from manager.console.changes import Changes
 from manager.console.rows import Row, row_of
 
-Group = tuple[str, str, str, str]
-"""Namespace, group, version and state."""
+Group = tuple[str, str, str, str, Health]
+"""Namespace, group, version, state and what that means."""
 
 
 class KindIndex:
@@ -32,7 +33,7 @@ class KindIndex:
         maybe_yield: Callable[[], Awaitable[None]],
     ) -> None:
         self.counts: Counter[Group] = Counter()
-        self.failing: dict[Key, Row] = {}
+        self.not_good: dict[Key, Row] = {}
         self.held: dict[Key, Row] = {}
         self.active: dict[Key, Row] = {}
         """Those with a run under way, or a task that waits."""
@@ -110,21 +111,22 @@ class KindIndex:
         old = self._rows.pop(key, None)
         if old is not None:
             self._count(old, -1)
-            for each in (self.failing, self.held, self.active):
+            for each in (self.not_good, self.held, self.active):
                 each.pop(key, None)
         if entry is None:
             return
         row = self._rows[key] = row_of(entry)
         self._count(row, 1)
         if not row.summary.is_good:
-            self.failing[key] = row
+            self.not_good[key] = row
         if row.is_held:
             self.held[key] = row
         if row.waiting or (row.run is not None and (row.run.is_running or row.run.retry_at)):
             self.active[key] = row
 
     def _count(self, row: Row, change: int) -> None:
-        group = (row.summary.namespace, row.group, row.summary.version, row.summary.state)
+        found = row.summary
+        group = (found.namespace, row.group, found.version, found.state, found.health)
         self.counts[group] += change
         if not self.counts[group]:
             del self.counts[group]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from apis.cloud import Instance
+from apis.health import Health
 from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.run_tails import LogSource, NoLog
@@ -18,7 +19,7 @@ from manager.console.access import Scope, Sight
 from manager.console.index import KindIndex
 from manager.console.rows import ENDED, Row
 from manager.instance_views import instance_row
-from manager.summaries import failure_order
+from manager.summaries import urgency
 
 if TYPE_CHECKING:
     from manager.console.state import ConsoleState
@@ -100,8 +101,7 @@ def _of_planes(state: ConsoleState, _request: web.Request) -> Scope:
 async def _fleet(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
     namespace = namespace_of(request)
     kinds = [
-        fleet_view.KindCounts(each.kind, each.mapping.plural, each.counts, each.failing.values())
-        for each in seen.kinds
+        fleet_view.KindCounts(each.kind, each.mapping.plural, each.counts) for each in seen.kinds
     ]
     counts = {each.kind: each.counts for each in kinds}
     rollouts = _rollout_rows(state, seen.kinds, namespace)
@@ -110,16 +110,39 @@ async def _fleet(state: ConsoleState, request: web.Request, seen: Sight) -> Mode
         "versions": fleet_view.grouped(counts.get("Instance", {}), namespace, by_version=True),
         "templates": fleet_view.grouped(counts.get("Tenant", {}), namespace, by_version=False),
         "waves": fleet_view.waves_in_progress(rollouts)[: fleet_view.MOST_GROUPS],
-        "rows": fleet_view.worst(kinds, namespace),
-        "failing": sum(_count(each.failing.values(), namespace) for each in seen.kinds),
+        "rows": fleet_view.worst(_urgent(seen, namespace)),
+        "failing": sum(1 for _ in _urgent(seen, namespace)),
+        "waits": fleet_view.worst(_at_work(seen, namespace)),
+        "waiting": sum(1 for _ in _at_work(seen, namespace)),
     }
 
 
 async def _failures(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
-    rows = _in_namespace(
-        (row for each in seen.kinds for row in each.failing.values()), namespace_of(request)
-    )
-    return paged(request, rows, failure_order)
+    return {
+        **paged(request, _urgent(seen, namespace_of(request)), urgency),
+        "caption": "What has failed or was not observed, the oldest first",
+        "nothing": "Nothing has failed.",
+    }
+
+
+async def _waiting(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
+    return {
+        **paged(request, _at_work(seen, namespace_of(request)), urgency),
+        "caption": "What is at work or waits, the oldest first",
+        "nothing": "Nothing is at work, and nothing waits.",
+    }
+
+
+def _urgent(seen: Sight, namespace: str) -> Iterable[Row]:
+    return (row for row in _not_good(seen, namespace) if row.summary.health is not Health.WAITING)
+
+
+def _at_work(seen: Sight, namespace: str) -> Iterable[Row]:
+    return (row for row in _not_good(seen, namespace) if row.summary.health is Health.WAITING)
+
+
+def _not_good(seen: Sight, namespace: str) -> Iterable[Row]:
+    return _in_namespace((row for each in seen.kinds for row in each.not_good.values()), namespace)
 
 
 async def _objects(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
@@ -185,7 +208,7 @@ async def _runs(_state: ConsoleState, request: web.Request, seen: Sight) -> Mode
     rows = _in_namespace(
         (row for each in seen.kinds for row in each.active.values()), namespace_of(request)
     )
-    return paged(request, rows, lambda item: (item.state != "Running", *failure_order(item)))
+    return paged(request, rows, lambda item: (item.state != "Running", *urgency(item)))
 
 
 async def _run(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
@@ -298,10 +321,6 @@ def _in_namespace(rows: Iterable[Row], namespace: str) -> Iterable[Row]:
     return (row for row in rows if namespace in {"", row.summary.namespace})
 
 
-def _count(rows: Iterable[Row], namespace: str) -> int:
-    return sum(1 for _ in _in_namespace(rows, namespace))
-
-
 def _entry(seen: Sight, request: web.Request) -> Entry:
     found = seen.kinds[0].get(namespace_of(request), request.match_info["name"])
     if found is None:
@@ -332,6 +351,7 @@ def _conditions(conditions: Iterable[Any]) -> list[dict[str, Any]]:
 PAGES: Final = (
     Page("/", "fleet.html", "Fleet", _of_kinds(), _fleet),
     Page("/failures", "failures.html", "Failures", _of_kinds(), _failures),
+    Page("/waiting", "failures.html", "At work", _of_kinds(), _waiting),
     Page("/rollouts", "rollouts.html", "Rollouts", _of_kinds(*ROLLOUTS), _rollouts),
     Page("/runs", "runs.html", "Runs", _of_kinds(*RUNS), _runs),
     Page("/held", "held.html", "Held deletions", _of_kinds(), _held),

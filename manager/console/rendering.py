@@ -10,20 +10,24 @@ from urllib.parse import quote, urlencode
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from manager.summaries import FAILED, GOOD
+from apis.health import CLOUD_PHASES, Health
 
 FOLDER: Final = Path(__file__).parent
 STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript"}
 """Static files and their types."""
 
-RESOURCE_STATES: Final = {
-    "Applied": "Ready",
-    "Available": "Ready",
-    "Degraded": "Failed",
-    "Cycle": "Failed",
-    "Conflicted": "Failed",
+TONES: Final = {
+    Health.GOOD: ("good", "✓"),
+    Health.FAILING: ("bad", "✕"),
+    Health.WAITING: ("open", "…"),
+    Health.UNKNOWN: ("unknown", "?"),
 }
-"""States of a tenant's resources, as states of objects."""
+"""Class and sign of what a state means: colour is not all that shows it."""
+RESOURCE_HEALTH: Final = {
+    **dict.fromkeys(("Applied", "Available", "Ready"), Health.GOOD),
+    **dict.fromkeys(("Degraded", "Cycle", "Conflicted", "Failed"), Health.FAILING),
+}
+"""What the states of a tenant's resources mean; every other one waits."""
 
 
 class Renderer:
@@ -43,8 +47,8 @@ class Renderer:
         self._environment.filters |= {
             "mark": mark,
             "tone": tone,
-            "resource_mark": lambda state: mark(_as_state(state)),
-            "resource_tone": lambda state: tone(_as_state(state)),
+            "phase_health": CLOUD_PHASES.health,
+            "resource_health": lambda state: RESOURCE_HEALTH.get(state, Health.WAITING),
             "seg": _segment,
             "moment": moment,
         }
@@ -69,26 +73,20 @@ def link(path: str, **query: object) -> str:
     return f"{path}?{urlencode(given)}" if given else path
 
 
-def tone(state: str) -> str:
-    """Return the class of a state: good, bad or open."""
-    if state in GOOD:
-        return "good"
-    return "bad" if state in FAILED or state.startswith("Conflict") else "open"
+def tone(health: Health) -> str:
+    """Return the class of a state."""
+    return TONES[health][0]
 
 
-def mark(state: str) -> str:
-    """Return the sign of a state, so that colour is not all that shows it."""
-    return {"good": "✓", "bad": "✕", "open": "…"}[tone(state)]
+def mark(health: Health) -> str:
+    """Return the sign of a state."""
+    return TONES[health][1]
 
 
 def moment(text: str) -> str:
     """Return a time as people read it: 2026-11-23T20:29:31.123Z is 2026-11-23 20:29:31Z."""
     head, _, rest = text.partition(".")
     return head.replace("T", " ", 1) + ("Z" if rest else "")
-
-
-def _as_state(resource: str) -> str:
-    return RESOURCE_STATES.get(resource, resource)
 
 
 def _segment(text: str) -> str:

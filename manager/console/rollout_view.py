@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from apis.cloud import FleetRollout
+from apis.health import phase_health
 from apis.tenancy import TenantTemplate
 from ctrlruntime.cache.entry import Entry
 from manager.console.estimate import Estimates, in_words
@@ -44,6 +45,7 @@ def rollout_row(entry: Entry, estimates: Estimates, now: float) -> dict[str, Any
         "namespace": entry.namespace,
         "name": entry.name,
         "phase": phase,
+        "health": phase_health(entry.kind, phase),
         "target": str(status.get("targetVersion") or status.get("targetRevision") or ""),
         "wave": str(status.get("wave", "")),
         "message": str(status.get("message", "")),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from apis.cloud import GROUP as CLOUD
@@ -83,15 +83,7 @@ def row_of(entry: Entry) -> Row:
 def _shortened(summary: Summary) -> Summary:
     if len(summary.message) <= LONGEST:
         return summary
-    return Summary(
-        kind=summary.kind,
-        namespace=summary.namespace,
-        name=summary.name,
-        state=summary.state,
-        since=summary.since,
-        message=f"{summary.message[: LONGEST - 1]}…",
-        version=summary.version,
-    )
+    return replace(summary, message=f"{summary.message[: LONGEST - 1]}…")
 
 
 def _group(entry: Entry, status: Mapping[str, Any]) -> str:

@@ -34,7 +34,6 @@ def with_error_status(
     mapping: RESTMapping,
     *,
     field_manager: str,
-    condition: str = "Ready",
     clock: Callable[[], datetime] = utc_now,
 ) -> Reconciler:
     """Return the reconciler with a condition for exceptions that it does not expect, and for protected namespaces."""
@@ -45,6 +44,5 @@ def with_error_status(
         mapping=mapping,
         field_manager=field_manager,
         clock=clock,
-        condition=condition,
         protected=manager.options.protected,
     )

@@ -232,7 +232,7 @@ def _add_template_controller(parts: TenancyParts) -> None:
         .watches(TenantRegistry, registry_changed(templates), predicates=[generation_changed])
         .watches_raw(parts.wakeups.templates)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
-        .build(_guarded(parts, reconciler, TenantTemplate, templates, condition="Valid"))
+        .build(_guarded(parts, reconciler, TenantTemplate, templates))
     )
 
 
@@ -385,7 +385,6 @@ def _guarded(
     reconciler: Reconciler,
     kind: type[Resource[Any, Any]],
     store: Store,
-    condition: str = "Ready",
 ) -> Reconciler:
     return with_error_status(
         parts.manager,
@@ -393,7 +392,6 @@ def _guarded(
         store,
         kind.mapping(),
         field_manager=FIELD_MANAGER,
-        condition=condition,
     )
 
 

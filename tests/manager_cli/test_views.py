@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,7 +48,7 @@ async def put_instance(env: Environment, name: str, phase: str, version: str, si
         "phase": phase,
         "version": version,
         "message": f"It is {phase}.",
-        "conditions": ready("True" if phase == "Ready" else "False", since),
+        "conditions": ready("True" if phase == "Ready" else "False", since, reason=phase),
         "outputs": {"password": "not-to-be-seen"},
         "children": [
             {"kind": "InstanceTerraform", "name": name, "phase": phase, "runID": "terraform-1"}
@@ -111,9 +112,10 @@ async def test_top_counts_states_and_lists_failures_first(env: Environment) -> N
         ("Instance", "5.3.0", "Ready"): 1,
         ("Tenant", "", "ResourcesFailed"): 1,
     }
-    assert [row["name"] for row in whole["failing"]] == ["src-2", "src-3", "acme-app"]
+    assert [row["name"] for row in whole["failing"]] == ["acme-app", "src-2"]
+    assert [row["name"] for row in whole["waiting"]] == ["src-3"]
     table = await command(env, "top", "-A", "--limit", "1")
-    assert "src-2" in table
+    assert "acme-app" in table
     assert "src-3" not in table
     assert "and 2 more" in table
 
@@ -139,7 +141,7 @@ async def test_g_t6_top_lists_a_registry_that_holds_deletions_with_their_names(
         TenantRegistry, "rows", {"status": status}, namespace="default"
     )
     whole = json.loads(await command(env, "top", "-o", "json"))
-    (row,) = (each for each in whole["failing"] if each["name"] == "rows")
+    (row,) = (each for each in whole["waiting"] if each["name"] == "rows")
     assert (row["state"], row["message"]) == ("DeletionsHeld", message)
     assert message in await command(env, "top")
 
@@ -213,3 +215,22 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> str:
         check=True,
     )
     return done.stdout
+
+
+@pytest.mark.criterion("U-4")
+async def test_u_4_the_namespace_of_the_context_is_the_default(
+    env: Environment, tmp_path: Path
+) -> None:
+    """As kubectl has it: flag, context, default."""
+    document = yaml.safe_load(env.kubeconfig("admin").read_text())
+    for context in document["contexts"]:
+        context["context"]["namespace"] = "production"
+    elsewhere = tmp_path / "kubeconfig"
+    elsewhere.write_text(yaml.safe_dump(document))
+    names = {}
+    for place in ((), ("-n", "default")):
+        arguments = ("instance", "list", "-o", "json", *place, "--kubeconfig", str(elsewhere))
+        async with await Program.start(*arguments) as program:
+            assert await program.wait() == 0, program.output
+            names[place] = {row["name"] for row in json.loads(program.output)}
+    assert names == {(): set(), ("-n", "default"): {"src-1", "src-2", "src-3"}}
