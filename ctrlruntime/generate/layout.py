@@ -73,7 +73,10 @@ def rbac_layout(layout: RBACLayout) -> dict[str, str]:
     }
     if layout.aggregate is not None:
         manifests["aggregated_role"] = {
-            **_cluster_role("manager-aggregated-role", []),
+            # Without rules: a controller of the cluster owns the field, and a second apply would conflict.
+            "apiVersion": f"{RBAC}/v1",
+            "kind": "ClusterRole",
+            "metadata": {"name": "manager-aggregated-role"},
             "aggregationRule": {
                 "clusterRoleSelectors": [{"matchLabels": {layout.aggregate: "true"}}]
             },
