@@ -4,16 +4,21 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import click
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.errors import APIError, NoKindMatch, NotFound, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from manager.flags import with_options
 
+NOT_INSTALLED: Final = (
+    "this API server has no such kind: install the manager with `kubectl apply --server-side -f dist/install.yaml` "
+    "or its chart, or choose another cluster with --context"
+)
+"""What a command says where the CRDs that it reads are not there."""
 Command = Callable[..., Any]
 T = TypeVar("T")
 
@@ -71,5 +76,12 @@ def talk(
 
     try:
         return asyncio.run(held())
+    except NoKindMatch as error:
+        raise click.ClickException(NOT_INSTALLED) from error
+    except NotFound as error:
+        missing_kind = (
+            not error.details
+        )  # the path is unknown: of a missing object the server names it
+        raise click.ClickException(NOT_INSTALLED if missing_kind else str(error)) from error
     except (ConfigError, APIError, TransportError) as error:
         raise click.ClickException(str(error)) from error

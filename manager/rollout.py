@@ -26,8 +26,7 @@ from manager.rollout_targets import (
     approval,
     find_target,
     fleet_row,
-    list_fleet_rollouts,
-    list_templates,
+    list_targets,
     patch_fleet,
     resumed,
 )
@@ -86,9 +85,7 @@ def status(
     async def read(client: Client) -> list[Target]:
         if name is not None:
             return [await find_target(client, name, namespace)]
-        place = None if all_namespaces else namespace
-        templates = await list_templates(client, place)
-        return [*templates, *await list_fleet_rollouts(client, place)]
+        return await list_targets(client, None if all_namespaces else namespace)
 
     found = talk(kubeconfig, context, read)
     found.sort(key=lambda item: (item.metadata.namespace or "", item.metadata.name or ""))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, Final, TypeVar
 
 import click
@@ -74,6 +75,8 @@ async def find_target(client: Client, name: str, namespace: str) -> Target:
         )
     either = template or fleet
     if either is None:
+        with contextlib.suppress(Forbidden):
+            await list_targets(client, namespace)  # without both CRDs that is the error
         raise click.ClickException(
             f"namespace {namespace!r} has no template and no FleetRollout {name!r} that you may read"
         )
@@ -87,21 +90,20 @@ async def _get(client: Client, kind: type[R], name: str, namespace: str) -> R | 
         return None
 
 
-async def list_templates(client: Client, namespace: str | None) -> list[TenantTemplate]:
-    """Return the templates that there are; none without their CRD."""
-    return await _list(client, TenantTemplate, namespace)
+async def list_targets(client: Client, namespace: str | None) -> list[Target]:
+    """Return the templates and FleetRollouts that there are. Raises NoKindMatch without the CRDs of both."""
+    templates = await _list(client, TenantTemplate, namespace)
+    fleets = await _list(client, FleetRollout, namespace)
+    if templates is None and fleets is None:
+        raise NoKindMatch(TenantTemplate.gvk())
+    return [*(templates or ()), *(fleets or ())]
 
 
-async def list_fleet_rollouts(client: Client, namespace: str | None) -> list[FleetRollout]:
-    """Return the FleetRollouts that there are; none without their CRD."""
-    return await _list(client, FleetRollout, namespace)
-
-
-async def _list(client: Client, kind: type[R], namespace: str | None) -> list[R]:
+async def _list(client: Client, kind: type[R], namespace: str | None) -> list[R] | None:
     try:
         return list(await client.list(kind, namespace))
     except (NotFound, NoKindMatch):
-        return []
+        return None
 
 
 def fleet_row(rollout: FleetRollout) -> dict[str, Any]:

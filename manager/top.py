@@ -70,6 +70,10 @@ def top(
     """Show how many objects are in which state, and those that are not as they should be."""
     place = None if all_namespaces else namespace
     found, unread = talk(kubeconfig, context, lambda client: _read(client, place))
+    if len(unread) == len(KINDS):
+        raise click.ClickException(
+            "you may list none of the kinds here: --namespace names another place"
+        )
     bad = not_good(found)
     counts, rows = count_states(found), [item.row() for item in bad[:limit]]
     if output in {"json", "yaml"}:
@@ -94,9 +98,13 @@ def top(
 
 
 async def _read(client: Client, namespace: str | None) -> tuple[list[Summary], list[str]]:
-    """Return the objects, and the kinds that the user may not list. Kinds without a CRD are left out."""
+    """Return the objects, and the kinds that the user may not list. Kinds without a CRD are left out.
+
+    Raises NoKindMatch where there is none of the kinds.
+    """
     found: list[Summary] = []
     unread: list[str] = []
+    served = 0
     for kind in KINDS:
         gvk = kind.gvk()
         try:
@@ -106,5 +114,8 @@ async def _read(client: Client, namespace: str | None) -> tuple[list[Summary], l
         except Forbidden:
             unread.append(gvk.kind)
             continue
+        served += 1
         found += [summary_of({**item, "kind": gvk.kind}) for item in listed]
+    if not served and not unread:
+        raise NoKindMatch(KINDS[0].gvk())
     return found, unread

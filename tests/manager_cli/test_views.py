@@ -234,3 +234,29 @@ async def test_u_4_the_namespace_of_the_context_is_the_default(
             assert await program.wait() == 0, program.output
             names[place] = {row["name"] for row in json.loads(program.output)}
     assert names == {(): set(), ("-n", "default"): {"src-1", "src-2", "src-3"}}
+
+
+@pytest.mark.criterion("U-13")
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "top",
+        "instance list",
+        "instance describe one",
+        "tenant one",
+        "rollout status",
+        "rollout status one",
+    ],
+)
+async def test_u_13_a_cluster_without_the_crds_gets_a_sentence(
+    arguments: str, bare: Environment
+) -> None:
+    output = await command(bare, *arguments.split(), code=1)
+    assert "kubectl apply --server-side -f dist/install.yaml" in output
+    assert "Traceback" not in output
+
+
+@pytest.fixture
+async def bare() -> AsyncIterator[Environment]:
+    async with Environment(users=("admin",)) as made:
+        yield made
