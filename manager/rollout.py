@@ -9,6 +9,7 @@ from typing import Any, Final
 import click
 
 from apis.cloud import FleetRollout, RolloutAction
+from apis.health import Health
 from apis.tenancy import RolloutStatus, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.clock import utc_now
@@ -30,6 +31,7 @@ from manager.rollout_targets import (
     patch_fleet,
     resumed,
 )
+from manager.rollout_watch import NotInTime, follow
 from manager.tables import Column, output_option, print_rows
 
 
@@ -70,17 +72,36 @@ _HISTORY: Final = (
 @rollout.command()
 @click.argument("name", required=False)
 @click.option("-A", "--all-namespaces", is_flag=True, help="Templates of every namespace.")
+@click.option(
+    "-w", "--watch", "watched", is_flag=True, help="Show each change of NAME until it has ended."
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(0),
+    default=0.0,
+    help="Seconds that --watch waits at most; 0: without end.",
+)
 @output_option
 @cluster_options
 def status(
     name: str | None,
     all_namespaces: bool,
+    watched: bool,
+    timeout: float,
     output: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
 ) -> None:
-    """Show how far rollouts have come."""
+    """Show how far rollouts have come.
+
+    With --watch the exit code is 0 once the rollout is complete, and 1 if it halts, is not valid or the timeout is over.
+    """
+    if watched:
+        if name is None:
+            raise click.UsageError("name the rollout that --watch follows")
+        _follow(kubeconfig, context, name, namespace, timeout)
+        return
 
     async def read(client: Client) -> list[Target]:
         if name is not None:
@@ -246,6 +267,17 @@ def undo(
         click.echo(f"{name}: the instances that it changed return to the version before")
     else:
         click.echo(f"{name}: back to revision {chosen.number} ({chosen.version})")
+
+
+def _follow(
+    kubeconfig: Path | None, context: str | None, name: str, namespace: str, timeout: float
+) -> None:
+    try:
+        end = talk(kubeconfig, context, lambda c: follow(c, name, namespace, timeout, click.echo))
+    except NotInTime as error:
+        raise click.ClickException(str(error)) from error
+    if end is not Health.GOOD:
+        raise click.exceptions.Exit(1)
 
 
 def _row(template: TenantTemplate) -> dict[str, Any]:

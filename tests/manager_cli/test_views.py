@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.cloud import Instance
+from apis.cloud import FleetRollout, Instance
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.envtest import Environment
 from manager.completion import SHELLS
@@ -260,3 +260,39 @@ async def test_u_13_a_cluster_without_the_crds_gets_a_sentence(
 async def bare() -> AsyncIterator[Environment]:
     async with Environment(users=("admin",)) as made:
         yield made
+
+
+@pytest.mark.criterion("U-22")
+@pytest.mark.parametrize(("end", "code"), [("Complete", 0), ("Halted", 1)])
+async def test_u_22_a_rollout_is_followed_to_its_end(env: Environment, end: str, code: int) -> None:
+    client = env.client("envtest")
+    await client.create(
+        {
+            "apiVersion": FleetRollout.gvk().api_version,
+            "kind": "FleetRollout",
+            "metadata": {"name": "march", "namespace": "default"},
+            "spec": {"targetVersion": "5.3.0", "waves": [{"name": "all", "percent": 100}]},
+        }
+    )
+
+    async def phase(name: str, updated: int) -> None:
+        status = {"observedGeneration": 1, "phase": name, "total": 3, "updated": updated}
+        await client.patch_status(FleetRollout, "march", {"status": status}, namespace="default")
+
+    await phase("Progressing", 1)
+    kubeconfig = str(env.kubeconfig("admin"))
+    arguments = (
+        "rollout",
+        "status",
+        "march",
+        "--watch",
+        "--timeout",
+        "60",
+        "--kubeconfig",
+        kubeconfig,
+    )
+    async with await Program.start(*arguments) as program:
+        await program.prints("Progressing: 1 of 3 updated")
+        await phase(end, 3)
+        assert await program.wait() == code, program.output
+        assert f"{end}: 3 of 3 updated" in program.output
