@@ -1,6 +1,7 @@
 """The command line of the manager. A command is imported when it is called or shown."""
 
 import importlib
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -8,32 +9,30 @@ from typing import Final
 import click
 
 from ctrlruntime import __version__
-from ctrlruntime.manager import run as run_on_uvloop
-from manager.test_environment import check_test_environment
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
 COMMANDS: Final = {
-    "run": "manager.run_command",
-    "task": "manager.task",
-    "instance": "manager.instance",
-    "ephemeral": "manager.ephemeral",
-    "node": "manager.node",
-    "operator": "manager.operator",
-    "uninstall": "manager.uninstall",
-    "import": "manager.import_command:import_tenants",
-    "graph": "manager.graph",
-    "render": "manager.render",
-    "plan": "manager.plan",
-    "rollout": "manager.rollout",
-    "approve": "manager.approve",
-    "freeze": "manager.freeze",
-    "top": "manager.top",
-    "tenant": "manager.tenant",
-    "completion": "manager.completion",
-    "fleet": "manager.fleet",
+    "run": ("manager.run_command", "Run the controllers."),
+    "task": ("manager.task", "Run the tasks of Instances, one by one."),
+    "instance": ("manager.instance", "List, describe, pause, cancel and retry Instances."),
+    "ephemeral": ("manager.ephemeral", "Instances with a lease, deleted when it ends."),
+    "node": ("manager.node", "Run what is beside a node of a chain, and before it."),
+    "operator": ("manager.operator", "Deploy a stack of controllers for each data plane."),
+    "uninstall": ("manager.uninstall", "Take the product out of a cluster."),
+    "import": ("manager.import_command:import_tenants", "Adopt tenants of another operator."),
+    "graph": ("manager.graph", "Draw the dependencies of a template or a Tenant."),
+    "render": ("manager.render", "Render the resources of one tenant, from files alone."),
+    "plan": ("manager.plan", "Show what a change would do; write nothing."),
+    "rollout": ("manager.rollout", "Show, approve, pause and undo rollouts."),
+    "approve": ("manager.approve", "List what is held, and let it happen once."),
+    "freeze": ("manager.freeze", "Begin, end and exempt from freezes of all changes."),
+    "top": ("manager.top", "Show the whole control plane, failures first."),
+    "tenant": ("manager.tenant", "Show a Tenant with each of its resources."),
+    "completion": ("manager.completion", "Print the completion script of a shell."),
+    "fleet": ("manager.fleet", "List data planes, move a Tenant between two, adopt."),
 }
-"""Module of each command, which has the command's name there or the one behind the colon."""
+"""Module and short help of each command; the module has the command's name there or the one behind the colon."""
 
 
 class LazyGroup(click.Group):
@@ -47,9 +46,27 @@ class LazyGroup(click.Group):
         """Import and return a command; None if there is none of that name."""
         if cmd_name not in COMMANDS:
             return super().get_command(ctx, cmd_name)
-        module, _, attribute = COMMANDS[cmd_name].partition(":")
+        module, _, attribute = COMMANDS[cmd_name][0].partition(":")
         command: click.Command = getattr(importlib.import_module(module), attribute or cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing them: that takes a second."""
+        shown = {name: text for name, (_, text) in COMMANDS.items()}
+        shown |= {name: command.get_short_help_str(70) for name, command in self.commands.items()}
+        with formatter.section("Commands"):
+            formatter.write_dl(sorted(shown.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command. Raises UsageError with the name that is most like an unknown one."""
+        close = get_close_matches(args[0], self.list_commands(ctx), n=1)
+        if close and args[0] not in self.list_commands(ctx) and not args[0].startswith("-"):
+            raise click.UsageError(
+                f"there is no command {args[0]!r}; did you mean {close[0]!r}?", ctx
+            )
+        return super().resolve_command(ctx, args)
 
 
 @click.group(
@@ -94,7 +111,10 @@ def manifests(output_dir: Path, check: bool) -> None:
 )
 def demo(rows: int, folder: Path, exit_when_ready: bool, planes: int) -> None:
     """See it work: embedded API server, simulated nodes, a table, two templates, the manager."""
+    from manager.test_environment import check_test_environment
+
     check_test_environment()
+    from ctrlruntime.manager import run as run_on_uvloop
     from manager.demo import FolderInUse, run_demo
     from manager.demo_fleet import run_fleet_demo
 

@@ -52,8 +52,13 @@ SMALL = {"internal.cloud.pace", "internal.cosmos.clock", "internal.cosmos.times"
 
 def loaded(*systems: str) -> set[str]:
     """Return the modules that `manager run` with these systems has loaded when it connects."""
+    return printed(PROGRAM, *systems)
+
+
+def printed(program: str, *arguments: str) -> set[str]:
+    """Return the words that a program prints."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *systems],
+        [sys.executable, "-c", program, *arguments],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -66,7 +71,7 @@ def test_a_manager_loads_drivers_other_commands_and_clients_of_other_services_on
     found = loaded(*SYSTEMS)
     assert found > set().union(*OF_A_SYSTEM.values())
     assert not found & LOADED_ON_USE
-    assert not found & ({*COMMANDS.values()} - {"manager.run_command"})
+    assert not found & ({module for module, _ in COMMANDS.values()} - {"manager.run_command"})
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
@@ -77,3 +82,11 @@ def test_a_manager_loads_only_the_systems_that_it_runs(system: str) -> None:
         inside = (f"internal.{other}.", f"apis.{other}", f"manager.controllers.{other}")
         options = f"manager.controllers.{other}_options"
         assert {name for name in found if name.startswith(inside)} - SMALL == {options}
+
+
+def test_the_list_of_commands_imports_none_of_them() -> None:
+    """`manager --help` answers at once."""
+    shown = "import sys\nfrom manager.cli import main\nmain(['--help'], standalone_mode=False)\n"
+    found = printed(f"{shown}print(*sys.modules)")
+    assert not found & {module.partition(":")[0] for module, _ in COMMANDS.values()}
+    assert "ctrlruntime.manager" not in found

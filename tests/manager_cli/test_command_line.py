@@ -209,3 +209,8 @@ def test_secure_metrics_ask_who_reads_them() -> None:
     assert options.metrics.authorize
     assert options.webhook.port == -1
     assert not RunOptions().manager_options().metrics.authorize
+
+
+def test_an_unknown_command_names_the_one_that_is_meant() -> None:
+    shown = CliRunner().invoke(main, ["tenent", "acme"])
+    assert (shown.exit_code, "did you mean 'tenant'?" in shown.output) == (2, True)
