@@ -55,7 +55,7 @@ from manager.data_plane_manifests import (
 from manager.operator_run import OPERATOR_LEASE
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.plane_objects import OWNERS
-from manager.system_manifests import by_system_files
+from manager.system_manifests import by_system_files, install_files
 
 LABELS = {"app.kubernetes.io/name": "ctrlruntime", "app.kubernetes.io/managed-by": "kustomize"}
 
@@ -164,6 +164,7 @@ def files(directory: Path) -> dict[str, str]:
         more={"impersonator_role": IMPERSONATOR},
         labels=LABELS,
     )
+    served = {"tenancy": webhooks(), "cloud": cloud_webhooks()}
     return {
         **crd_layout(kinds),
         **rbac_layout(rbac),
@@ -172,6 +173,7 @@ def files(directory: Path) -> dict[str, str]:
         **_data_plane_layout(),
         **{name: text for system in SYSTEMS for name, text in _overlay(system).items()},
         **by_system_files({name: rules_of(name) for name in SYSTEMS}, NAMESPACE, PREFIX, LABELS),
+        **install_files(served, NAMESPACE, PREFIX, LABELS),
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }

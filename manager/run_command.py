@@ -54,6 +54,12 @@ _COUNT = click.IntRange(min=0)
 )
 @click.option("--leader-elect", is_flag=True, help="Let one of several managers work at a time.")
 @click.option("--leader-election-id", default=LEADER_ELECTION_ID, help="Name of the Lease.")
+@click.option(
+    "--leader-election-shared-id",
+    default="",
+    metavar="NAME",
+    help="A Lease that managers of other Leases hold as well: a manager that competes for it alone works beside none.",
+)
 @click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
 @metrics_options
@@ -132,11 +138,7 @@ def run(**arguments: object) -> None:
     if options.embedded:
         check_test_environment()
     if options.leader_elect:
-        try:
-            lease_namespace(options.manager_options())
-        except ValueError:
-            message = "--leader-elect outside of a cluster needs --leader-election-namespace"
-            raise click.UsageError(message) from None
+        _check_election(options)
     try:
         run_on_uvloop(run_manager(options))
     except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
@@ -147,6 +149,19 @@ def _is_default(parameter: str) -> bool:
     """Whether an option was not given."""
     source = click.get_current_context().get_parameter_source(parameter)
     return source is ParameterSource.DEFAULT
+
+
+def _check_election(options: RunOptions) -> None:
+    """Raise UsageError for an election without a namespace, or with one Lease as both."""
+    if options.leader_election_id == options.leader_election_shared_id:
+        raise click.UsageError(
+            "--leader-election-shared-id is a second Lease: give another name than --leader-election-id"
+        )
+    try:
+        lease_namespace(options.manager_options())
+    except ValueError:
+        message = "--leader-elect outside of a cluster needs --leader-election-namespace"
+        raise click.UsageError(message) from None
 
 
 def _check_serving(options: RunOptions) -> None:

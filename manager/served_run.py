@@ -15,6 +15,8 @@ class ServedRun:
     context: str | None = None
     leader_elect: bool = False
     leader_election_id: str = ""
+    leader_election_shared_id: str = ""
+    """Lease that managers of single systems hold together, against one of all systems; empty: none."""
     leader_election_namespace: str = ""
     metrics_bind_address: str = ":8080"
     metrics_secure: bool = False
@@ -38,6 +40,7 @@ class ServedRun:
             name=name,
             leader_election=self.leader_elect,
             leader_election_id=self.leader_election_id,
+            leader_election_shared_id=self.leader_election_shared_id,
             leader_election_namespace=self.leader_election_namespace,
             metrics_bind_address=self.metrics_bind_address,
             metrics=MetricsServing(

@@ -1,4 +1,4 @@
-"""The folder `by-system`: a Deployment for each system, with an account and rights of its own."""
+"""A Deployment for each system, with an account and rights of its own: the folders `by-system` and `install`."""
 
 from __future__ import annotations
 
@@ -6,18 +6,22 @@ import json
 from collections.abc import Iterable, Mapping
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.generate import roles, to_yaml
+from ctrlruntime.generate import roles, to_yaml, webhook_files
 from ctrlruntime.generate.layout import SYSTEM, binding, kustomization
 from ctrlruntime.generate.permissions import Rule, leads
-from manager.options import system_lease
+from ctrlruntime.generate.webhook import Webhook, serves_webhooks
+from manager.options import LEADER_ELECTION_ID, RunOptions, system_lease
 
 FOLDER = "by-system"
+INSTALL = "install"
+"""`by-system` and webhooks: what dist/install.yaml is."""
 ACCOUNT = "controller-manager"
 ROLE, ELECTION = "manager-role", "leader-election-role"
 COMPONENT = "app.kubernetes.io/component"
 """Label of Deployment and Pods with the system; the labels that services and policies select stay."""
 AGGREGATED, METRICS = "manager-aggregated", "metrics-auth"
 ARGUMENTS = "/spec/template/spec/containers/0/args/-"
+PORTS = "/spec/template/spec/containers/0/ports/-"
 REPLACED = (
     ("Deployment", ACCOUNT),
     ("ServiceAccount", ACCOUNT),
@@ -29,6 +33,7 @@ REPLACED = (
     ("RoleBinding", "leader-election-rolebinding"),
 )
 """Objects of `default` in whose place each system has its own."""
+_RUN = RunOptions()
 _DELETED = {"apiVersion": "v1", "kind": "Any", "metadata": {"name": "any"}, "$patch": "delete"}
 
 
@@ -50,7 +55,7 @@ def _system_files(
     system: str, rules: Iterable[Rule], namespace: str, prefix: str, labels: Mapping[str, str]
 ) -> dict[str, str]:
     role, *_ = roles(rules, ROLE)
-    own = roles(leads(system_lease(system), namespace=SYSTEM), ELECTION)
+    own = roles(leads(system_lease(system), LEADER_ELECTION_ID, namespace=SYSTEM), ELECTION)
     bound = [
         binding("manager-rolebinding", ROLE, ACCOUNT),
         binding("leader-election-rolebinding", ELECTION, ACCOUNT, kind="Role"),
@@ -64,31 +69,118 @@ def _system_files(
         "metadata": {"name": ACCOUNT, "namespace": SYSTEM},
     }
     made = {"service_account": [account], "role": [role, *own], "role_binding": bound}
-    arguments = [
-        {"op": "add", "path": ARGUMENTS, "value": value}
-        for value in (f"--system={system}", f"--leader-election-id={system_lease(system)}")
+    patches = [
+        _patch(_DELETED, "Namespace", SYSTEM),
+        _patch(
+            _added(
+                f"--system={system}",
+                f"--leader-election-id={system_lease(system)}",
+                f"--leader-election-shared-id={LEADER_ELECTION_ID}",
+            ),
+            "Deployment",
+            ACCOUNT,
+        ),
     ]
-    head = {
+    folder = f"{FOLDER}/{system}"
+    head = _head(system, namespace, prefix)
+    return {
+        f"{folder}/kustomization.yaml": kustomization(
+            ["../../manager", *(f"{name}.yaml" for name in made)], **head, patches=patches
+        ),
+        **_written(folder, made, labels),
+    }
+
+
+def install_files(
+    webhooks: Mapping[str, Iterable[Webhook]],
+    namespace: str,
+    prefix: str,
+    labels: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the files of `by-system` with webhooks. `webhooks`: those that the manager of each system serves."""
+    made: dict[str, str] = {}
+    patches = []
+    for system, served in webhooks.items():
+        made |= _webhook_files(system, served, namespace, prefix, labels)
+        name = f"{prefix}{system}-"
+        arguments = _added(
+            "--webhooks",
+            f"--webhook-service-name={name}{_RUN.webhook_service_name}",
+            f"--webhook-configuration={name}{_RUN.webhook_configuration}",
+            f"--webhook-secret-name={_secret(system)}",
+        )
+        port = {"name": "webhooks", "containerPort": _RUN.webhook_port, "protocol": "TCP"}
+        opened = {"op": "add", "path": PORTS, "value": port}
+        patches.append(_patch([*arguments, opened], "Deployment", f"{name}{ACCOUNT}"))
+    whole = kustomization([f"../{FOLDER}", *webhooks], patches=patches)
+    return {f"{INSTALL}/kustomization.yaml": whole, **made}
+
+
+def _webhook_files(
+    system: str,
+    served: Iterable[Webhook],
+    namespace: str,
+    prefix: str,
+    labels: Mapping[str, str],
+) -> dict[str, str]:
+    """Return the configuration of a system's webhooks, their Service, and the rights to serve them."""
+    configuration = f"{prefix}{system}-{_RUN.webhook_configuration}"
+    role = "webhook-role"
+    service: Manifest = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": _RUN.webhook_service_name, "namespace": SYSTEM},
+        "spec": {
+            "selector": {
+                "app.kubernetes.io/name": labels["app.kubernetes.io/name"],
+                "control-plane": ACCOUNT,
+            },
+            "ports": [{"port": 443, "protocol": "TCP", "targetPort": _RUN.webhook_port}],
+        },
+    }
+    rules = serves_webhooks(_secret(system), SYSTEM, validating=[configuration])
+    made = {
+        "role": roles(rules, role),
+        "role_binding": [
+            binding("webhook-rolebinding", role, ACCOUNT, kind=kind)
+            for kind in ("ClusterRole", "Role")
+        ],
+        "service": [service],
+    }
+    folder = f"{INSTALL}/{system}"
+    manifests = webhook_files(served)["webhook/manifests.yaml"]
+    files = {f"{folder}/manifests.yaml": manifests, **_written(folder, made, labels)}
+    names = [path.removeprefix(f"{folder}/") for path in files]
+    head = kustomization(names, **_head(system, namespace, prefix))
+    return {f"{folder}/kustomization.yaml": head, **files}
+
+
+def _secret(system: str) -> str:
+    return f"{system}-{_RUN.webhook_secret_name}"
+
+
+def _head(system: str, namespace: str, prefix: str) -> dict[str, object]:
+    """Return what puts the objects of a folder into the namespace, under the names of the system."""
+    return {
         "namespace": namespace,
         "namePrefix": f"{prefix}{system}-",
         "labels": [{"pairs": {COMPONENT: system}, "includeSelectors": True}],
-        "patches": [
-            _patch(_DELETED, "Namespace", SYSTEM),
-            _patch(arguments, "Deployment", ACCOUNT),
-        ],
     }
-    folder = f"{FOLDER}/{system}"
+
+
+def _written(
+    folder: str, made: Mapping[str, Iterable[Manifest]], labels: Mapping[str, str]
+) -> dict[str, str]:
     return {
-        f"{folder}/kustomization.yaml": kustomization(
-            ["../../manager", *(f"{name}.yaml" for name in made)], **head
-        ),
-        **{
-            f"{folder}/{name}.yaml": to_yaml(
-                [{**e, "metadata": {**e["metadata"], "labels": dict(labels)}} for e in found]
-            )
-            for name, found in made.items()
-        },
+        f"{folder}/{name}.yaml": to_yaml(
+            [{**e, "metadata": {**e["metadata"], "labels": dict(labels)}} for e in found]
+        )
+        for name, found in made.items()
     }
+
+
+def _added(*arguments: str) -> list[dict[str, object]]:
+    return [{"op": "add", "path": ARGUMENTS, "value": value} for value in arguments]
 
 
 def _patch(patch: object, kind: str, name: str) -> dict[str, object]:

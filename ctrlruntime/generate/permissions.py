@@ -92,8 +92,8 @@ def writes_events(namespace: str | None = None) -> tuple[Rule, ...]:
     )
 
 
-def leads(name: str = "", *, namespace: str | None = None) -> tuple[Rule, ...]:
-    """Return what leader election by a Lease needs, on the Lease called ``name`` alone where it is given.
+def leads(*names: str, namespace: str | None = None) -> tuple[Rule, ...]:
+    """Return what leader election by Leases needs, on those of the ``names`` alone where some are given.
 
     A create cannot be restricted to a name; a watch can, as it selects ``metadata.name``.
     """
@@ -104,7 +104,7 @@ def leads(name: str = "", *, namespace: str | None = None) -> tuple[Rule, ...]:
             groups=groups,
             resources=resources,
             verbs=("get", "update", "watch"),
-            names=(name,) if name else (),
+            names=tuple(filter(None, names)),
             namespace=namespace,
         ),
     )

@@ -21,10 +21,11 @@ from ctrlruntime.clock import boottime
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, Term, default_identity
 from ctrlruntime.manager.health import CheckFailed
-from ctrlruntime.manager.lease import LeaseLock
+from ctrlruntime.manager.lease import LeaderLock, LeaseLock
 from ctrlruntime.manager.loopthread import PERIOD, Heartbeat, LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
+from ctrlruntime.manager.shared_lease import SharingLock
 from ctrlruntime.side_by_side import as_failure
 
 LAST_BYTES: Final = 0.5
@@ -139,14 +140,14 @@ class Leadership:
             self._call_owner(lambda: self._failed(failure))
 
     async def _compete(self, client: Client, thread: LoopThread) -> None:
-        lock = self._lock = LeaseLock(
-            client,
-            self._options.leader_election_id,
-            namespace=lease_namespace(self._options),
-            labels=self._options.leader_election_labels,
-        )
+        options = self._options
+        lock = self._lock = self._lease(client, options.leader_election_id)
+        written: LeaderLock = lock
+        if options.leader_election_shared_id:
+            together = self._lease(client, options.leader_election_shared_id)
+            written = SharingLock(lock, together, options.election, self._clock)
         self._elector = LeaderElector(
-            lock,
+            written,
             self._options.leader_election_identity or default_identity(),
             self._options.election,
             self,
@@ -156,6 +157,15 @@ class Leadership:
             clock=self._clock,
         )
         await self._run(self._elector, lambda: thread.orphaned)
+
+    def _lease(self, client: Client, name: str) -> LeaseLock:
+        options = self._options
+        return LeaseLock(
+            client,
+            name,
+            namespace=lease_namespace(options),
+            labels=options.leader_election_labels,
+        )
 
     async def _run(self, elector: LeaderElector, orphaned: Callable[[], bool]) -> None:
         """Compete until the lease is lost, or until the owner's loop is `orphaned` or stood still for longer than the lease."""

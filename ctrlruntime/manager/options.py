@@ -40,6 +40,9 @@ class ManagerOptions:
     leader_election: bool = False
     leader_election_id: str = ""
     """Name of the Lease; required with leader election."""
+    leader_election_shared_id: str = ""
+    """Name of a Lease that leaders of different Leases hold together, so that a manager that competes for that one
+    leads beside none of them. By default there is none."""
     leader_election_namespace: str = ""
     """Namespace of the Lease; by default the Pod's own, and an error outside of a cluster."""
     leader_election_resource_lock: str = "leases"
@@ -96,6 +99,10 @@ def check_election(options: ManagerOptions) -> None:
         return
     if not options.leader_election_id:
         raise ValueError("leader election needs leader_election_id, the name of the Lease")
+    if options.leader_election_id == options.leader_election_shared_id:
+        raise ValueError(
+            "leader_election_shared_id is the name of another Lease than leader_election_id"
+        )
     lock = options.leader_election_resource_lock
     if lock != "leases":
         raise ValueError(

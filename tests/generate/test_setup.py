@@ -98,6 +98,7 @@ def test_the_options_add_the_lease_the_metrics_and_the_webhooks_of_the_manager()
     options = ManagerOptions(
         leader_election=True,
         leader_election_id="crates",
+        leader_election_shared_id="all",
         leader_election_namespace="here",
         metrics=MetricsServing(secure=True, authorize=True),
         webhook=WebhookOptions(secret_namespace="here", validating_configurations=("crates",)),
@@ -115,7 +116,7 @@ def test_the_options_add_the_lease_the_metrics_and_the_webhooks_of_the_manager()
         },
     }
     (lease,) = [r for r in found.rules if "leases" in r.resources and "get" in r.verbs]
-    assert lease.names == ("crates",)
+    assert lease.names == ("crates", "all")
     assert rights(found.rules)["here", "", "secrets"] == {"create", "get", "update", "watch"}
 
 

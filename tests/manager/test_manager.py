@@ -355,6 +355,7 @@ async def test_the_next_candidate_takes_over_a_released_lease(config: Config) ->
     ("options", "message"),
     [
         ({"leader_election_id": ""}, "needs leader_election_id"),
+        ({"leader_election_shared_id": "tests"}, "name of another Lease"),
         ({"leader_election_resource_lock": "configmaps"}, "use leases"),
     ],
 )

@@ -12,7 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 
 from internal.fleet.stack_bindings import build_bindings
 from tests.audit.rights import Right, granted
-from tests.manifests.installation import kustomized
+from tests.manifests.installation import installer, kustomized
 
 Manifest = dict[str, Any]
 Reach = Literal["all", "named", "by name", ""]
@@ -103,6 +103,10 @@ def _of_folder(folder: str) -> Callable[[], list[Manifest]]:
     return lambda: roles_and_bindings(kustomized(folder))
 
 
+def _of_system(system: str) -> Callable[[], list[Manifest]]:
+    return lambda: of_account(installer(), f"ctrlruntime-{system}-controller-manager")
+
+
 def _stack(*, restricted: bool) -> Callable[[], list[Manifest]]:
     def objects() -> list[Manifest]:
         roles = [each for each in kustomized("operator") if each["kind"] == "ClusterRole"]
@@ -113,11 +117,10 @@ def _stack(*, restricted: bool) -> Callable[[], list[Manifest]]:
 
 
 INSTALLS: Final = (
-    Install("default", _of_folder("default")),
-    Install("with-webhooks", _of_folder("with-webhooks")),
-    Install("only-tenancy", _of_folder("only-tenancy")),
-    Install("only-cloud", _of_folder("only-cloud")),
-    Install("only-cosmos", _of_folder("only-cosmos")),
+    Install("tenancy", _of_system("tenancy")),
+    Install("cloud", _of_system("cloud")),
+    Install("cosmos", _of_system("cosmos")),
+    Install("one account", _of_folder("with-webhooks")),
     Install("namespaced", _of_folder("namespaced"), ("default",)),
     Install("operator", _of_folder("operator")),
     Install("stack", _stack(restricted=False), (TARGET, PARALLEL)),
@@ -136,6 +139,15 @@ def roles_and_bindings(objects: Iterable[Manifest]) -> list[Manifest]:
         if each["metadata"]["name"] not in collected
         and each.get("roleRef", {}).get("name") not in collected
     ]
+
+
+def of_account(objects: Iterable[Manifest], account: str) -> list[Manifest]:
+    """Return the roles of one account, and what binds them to it."""
+    found = roles_and_bindings(objects)
+    bound = [e for e in found if account in {s["name"] for s in e.get("subjects") or ()}]
+    named = {(each["roleRef"]["kind"], each["roleRef"]["name"]) for each in bound}
+    roles = [each for each in found if (each["kind"], each["metadata"]["name"]) in named]
+    return [*roles, *bound]
 
 
 class Rights(NamedTuple):

@@ -1,4 +1,6 @@
-"""The installation of dist/install.yaml: its objects, its service account, and what that may do.
+"""The installation with one account for all systems: its objects, its account, and what that may do.
+
+The accounts by system have a part of its rights each, see tests/manifests/test_system_accounts.py.
 
 For every suite that runs the manager with exactly the roles that are shipped:
 
@@ -40,6 +42,11 @@ SERVICE_ACCOUNT = GroupVersionKind("", "v1", "ServiceAccount")
 
 def manifests() -> list[Manifest]:
     """Every object of the installation, in its order."""
+    return kustomized("with-webhooks")
+
+
+def installer() -> list[Manifest]:
+    """Every object of dist/install.yaml, which has accounts by system."""
     return copy.deepcopy(_parsed())
 
 

@@ -23,7 +23,14 @@ from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from manager import manifests as made
 from tests.backends import kube_apiserver
-from tests.manifests.installation import NAMESPACE, ROOT, Manifest, kustomized
+from tests.manifests.installation import (
+    NAMESPACE,
+    RBAC,
+    ROOT,
+    SERVICE_ACCOUNT,
+    Manifest,
+    kustomized,
+)
 from tests.manifests.test_kustomize import MONITORS, RULES, accepted
 from tests.support.waiting import eventually_succeeds
 
@@ -31,6 +38,13 @@ pytestmark = pytest.mark.xdist_group("manifests")
 
 CHART = ROOT / "charts" / "ctrlruntime-manager"
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
+BINDING = GroupVersionKind(RBAC, "v1", "ClusterRoleBinding")
+WEBHOOKS = GroupVersionKind("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration")
+OF_ONE = {
+    "ctrlruntime-manager-rolebinding",
+    "ctrlruntime-metrics-auth-rolebinding",
+    "ctrlruntime-validating-webhook-configuration",
+}
 CRD = "CustomResourceDefinition"
 EVERYTHING = {
     "webhooks": {"enabled": True},
@@ -113,15 +127,19 @@ def comparable(manifests: list[Manifest]) -> dict[tuple[str, str, str], Manifest
     return found
 
 
-SAME = {
-    "default": {},
-    "with-webhooks": {"webhooks": {"enabled": True}},
-    "by-system": {"accounts": {"bySystem": True}},
-    "only-tenancy": {"systems": ["tenancy"]},
-    "only-cloud": {"systems": ["cloud"]},
-    "only-cosmos": {"systems": ["cosmos"]},
+ONE: dict[str, Any] = {"accounts": {"bySystem": False}}
+"""One Deployment with one account for all systems."""
+SAME: dict[str, dict[str, Any]] = {
+    "install": {"webhooks": {"enabled": True}},
+    "by-system": {},
+    "default": ONE,
+    "with-webhooks": {**ONE, "webhooks": {"enabled": True}},
+    "only-tenancy": {**ONE, "systems": ["tenancy"]},
+    "only-cloud": {**ONE, "systems": ["cloud"]},
+    "only-cosmos": {**ONE, "systems": ["cosmos"]},
     "namespaced": {
-        "namespaces": made.read_namespaces(ROOT / "config" / "namespaced" / "namespaces.txt")
+        **ONE,
+        "namespaces": made.read_namespaces(ROOT / "config" / "namespaced" / "namespaces.txt"),
     },
 }
 
@@ -195,7 +213,7 @@ def test_crds_are_kept_unless_asked_otherwise(rendered: Rendered) -> None:
 
 
 def test_systems_can_be_combined(rendered: Rendered) -> None:
-    found = comparable(rendered({"systems": ["cosmos", "tenancy"]}))
+    found = comparable(rendered({**ONE, "systems": ["cosmos", "tenancy"]}))
     groups = {m["spec"]["group"] for (kind, *_), m in found.items() if kind == CRD}
     operations = "operations.ctrlruntime.dev"
     assert groups == {"cosmos.ctrlruntime.dev", operations, "tenancy.ctrlruntime.dev"}
@@ -212,7 +230,7 @@ def test_systems_can_be_combined(rendered: Rendered) -> None:
 
 
 def test_a_watched_namespace_may_be_that_of_the_manager(rendered: Rendered) -> None:
-    found = comparable(rendered({"namespaces": [NAMESPACE]}))
+    found = comparable(rendered({**ONE, "namespaces": [NAMESPACE]}))
     rules = found["Role", NAMESPACE, "ctrlruntime-manager-role"]["rules"]
     resources = {name for rule in rules for name in rule["resources"]}
     assert {"pods", "tenants", "events"} <= resources
@@ -227,8 +245,13 @@ def test_a_watched_namespace_may_be_that_of_the_manager(rendered: Rendered) -> N
         ({"namespaces": ["Default"]}, "namespaces.0"),
         ({"args": ["leader-elect"]}, "args.0"),
         (
-            {"accounts": {"bySystem": True}, "serviceAccount": {"name": "mine"}},
-            "leave serviceAccount.name empty",
+            {"serviceAccount": {"name": "mine"}},
+            "leave serviceAccount.name empty, or set accounts.bySystem=false",
+        ),
+        ({"perSystem": {"fleet": {}}}, "perSystem"),
+        (
+            {**ONE, "perSystem": {"cloud": {"args": ["--log-level=debug"]}}},
+            "use args and resources",
         ),
         ({"metrics": {"rules": {"runbookBaseURL": "docs"}}}, "runbookBaseURL"),
     ],
@@ -258,9 +281,9 @@ def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
 def test_image_and_alerts_match_the_values(rendered: Rendered) -> None:
     digest = "sha256:" + "0" * 64
     found = rendered({**EVERYTHING, "image": {"repository": "r.example.com/m", "digest": digest}})
-    (deployment,) = (each for each in found if each["kind"] == "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    assert container["image"] == f"r.example.com/m@{digest}"
+    pods = [e["spec"]["template"]["spec"] for e in found if e["kind"] == "Deployment"]
+    images = [container["image"] for pod in pods for container in pod["containers"]]
+    assert images == [f"r.example.com/m@{digest}"] * len(made.SYSTEMS)
     (alerts,) = (each for each in found if each["kind"] == "PrometheusRule")
     urls = [
         rule["annotations"]["runbook_url"]
@@ -327,16 +350,25 @@ async def test_a_release_is_installed_upgraded_and_uninstalled_and_the_tenants_s
             output, _ = await process.communicate()
             assert process.returncode == 0, output.decode()
 
-        await run("install", "ctrlruntime", chart, "--create-namespace")
-        name = "ctrlruntime-controller-manager"
-        installed = await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
+        async def deployments() -> dict[str, Any]:
+            found: list[Any] = await client.list(DEPLOYMENT, NAMESPACE)
+            return {each["metadata"]["name"]: each for each in found}
+
+        one = "accounts.bySystem=false,webhooks.enabled=true"
+        await run("install", "ctrlruntime", chart, "--create-namespace", "--set", one)
+        assert {*await deployments()} == {"ctrlruntime-controller-manager"}
         tenant = await served(client)
-        await run("upgrade", "ctrlruntime", chart, "--set", "replicas=3,webhooks.enabled=true")
-        upgraded = await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
-        assert upgraded["metadata"]["uid"] == installed["metadata"]["uid"]
-        assert upgraded["spec"]["replicas"] == 3
+        await run("upgrade", "ctrlruntime", chart, "--set", "webhooks.enabled=true")
+        installed = await deployments()
+        assert {*installed} == {f"ctrlruntime-{name}-controller-manager" for name in made.SYSTEMS}
+        for kind in (SERVICE_ACCOUNT, BINDING, WEBHOOKS):  # nothing of the one account is left
+            names = {each["metadata"]["name"] for each in await client.list(kind)}
+            assert not names & {"ctrlruntime-controller-manager", *OF_ONE}
+        await run("upgrade", "ctrlruntime", chart, "--set", "replicas=3")
+        for name, upgraded in (await deployments()).items():
+            assert upgraded["metadata"]["uid"] == installed[name]["metadata"]["uid"]
+            assert upgraded["spec"]["replicas"] == 3
         await run("uninstall", "ctrlruntime")
-        with pytest.raises(NotFound):
-            await client.get(DEPLOYMENT, name, namespace=NAMESPACE)
+        assert await deployments() == {}
         left = await client.get(Tenant, "kept", namespace="default")
         assert left.metadata.uid == tenant["metadata"]["uid"]

@@ -26,10 +26,12 @@ from manager.options import RunOptions
 from tests.envtest.kubectl.binaries import provisioned
 from tests.manifests.conftest import Kubectl
 from tests.manifests.installation import (
+    ACCOUNT,
     INSTALLER,
     NAMESPACE,
     ROOT,
     Manifest,
+    installer,
     kustomized,
     of_kind,
 )
@@ -52,6 +54,7 @@ FOLDERS = (
     "samples",
     "with-webhooks",
     "by-system",
+    "install",
     "only-tenancy",
     "data-plane",
     "only-cloud",
@@ -274,20 +277,29 @@ def test_a_file_changed_by_hand_is_found(tmp_path: Path) -> None:
 
 
 @pytest.mark.criterion("installer")
-def test_the_installer_is_what_the_overlay_with_webhooks_builds() -> None:
-    command = [str(provisioned()), "kustomize", str(CONFIG / "with-webhooks")]
+def test_the_installer_is_what_the_folder_install_builds() -> None:
+    command = [str(provisioned()), "kustomize", str(CONFIG / "install")]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     assert text == INSTALLER.read_text()
 
 
+DEPLOYMENTS = (ACCOUNT, *(f"ctrlruntime-{name}-controller-manager" for name in made.SYSTEMS))
+
+
+@pytest.mark.parametrize("name", DEPLOYMENTS)
 class TestDeployment:
-    def container(self) -> Manifest:
-        pod: Manifest = of_kind("Deployment")[0]["spec"]["template"]["spec"]
+    def container(self, name: str) -> Manifest:
+        found = installer() if name != ACCOUNT else of_kind("Deployment")
+        (pod,) = (
+            e["spec"]["template"]["spec"]
+            for e in found
+            if e["metadata"]["name"] == name and e["kind"] == "Deployment"
+        )
         (container,) = pod["containers"]
         return {"pod": pod, **container}
 
-    def test_it_is_restricted(self) -> None:
-        found = self.container()
+    def test_it_is_restricted(self, name: str) -> None:
+        found = self.container(name)
         pod = found["pod"]["securityContext"]
         assert pod["runAsNonRoot"] is True
         assert pod["runAsUser"] == 65532
@@ -300,12 +312,12 @@ class TestDeployment:
         namespace = of_kind("Namespace")[0]["metadata"]["labels"]
         assert namespace["pod-security.kubernetes.io/enforce"] == "restricted"
 
-    def test_it_is_given_time_to_end(self) -> None:
+    def test_it_is_given_time_to_end(self, name: str) -> None:
         graceful = RunOptions().manager_options().graceful_shutdown_timeout
-        assert self.container()["pod"]["terminationGracePeriodSeconds"] > graceful + 10
+        assert self.container(name)["pod"]["terminationGracePeriodSeconds"] > graceful + 10
 
-    def test_it_is_probed_and_bounded(self) -> None:
-        found = self.container()
+    def test_it_is_probed_and_bounded(self, name: str) -> None:
+        found = self.container(name)
         for probe, path in (
             ("startupProbe", "/healthz"),
             ("livenessProbe", "/healthz"),
@@ -317,8 +329,8 @@ class TestDeployment:
         assert f"--health-probe-bind-address=:{ports['probes']}" in found["args"]
         assert f"--metrics-bind-address=:{ports['metrics']}" in found["args"]
 
-    async def test_the_manager_understands_its_arguments(self) -> None:
-        arguments = self.container()["args"]
+    async def test_the_manager_understands_its_arguments(self, name: str) -> None:
+        arguments = self.container(name)["args"]
         process = await asyncio.create_subprocess_exec(
             str(ROOT / ".venv" / "bin" / "python"),
             *("-m", "manager", *arguments, "--help"),
@@ -337,8 +349,10 @@ async def test_kubectl_applies_the_installer_and_applies_it_again(
     kubectl: Kubectl, installation: Client
 ) -> None:
     said = await kubectl("apply", "-f", str(INSTALLER))
-    assert "deployment.apps/ctrlruntime-controller-manager created" in said
     again = await kubectl("apply", "-f", str(INSTALLER))
     told = dict(line.rsplit(" ", 1) for line in again.splitlines() if line)
-    assert told["deployment.apps/ctrlruntime-controller-manager"] == "unchanged"
+    for system in made.SYSTEMS:
+        deployment = f"deployment.apps/ctrlruntime-{system}-controller-manager"
+        assert f"{deployment} created" in said
+        assert told[deployment] == "unchanged"
     assert told["clusterrole.rbac.authorization.k8s.io/ctrlruntime-manager-role"] == "unchanged"

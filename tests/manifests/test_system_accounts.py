@@ -8,24 +8,15 @@ from typing import Any
 import pytest
 
 from manager.manifests import SYSTEMS
-from manager.options import LEASES
-from tests.manifests.account_powers import rights_of, roles_and_bindings
-from tests.manifests.installation import NAMESPACE, Manifest, kustomized
-from tests.manifests.test_chart import Rendered, chart, helm, rendered
+from manager.options import LEADER_ELECTION_ID, LEASES
+from tests.manifests.account_powers import of_account, rights_of, roles_and_bindings
+from tests.manifests.installation import NAMESPACE, Manifest, installer, kustomized
+from tests.manifests.test_chart import ONE, Rendered, chart, helm, rendered
 
 pytestmark = [pytest.mark.criterion("S-A2"), pytest.mark.xdist_group("manifests")]
 
 __all__ = ["chart", "helm", "rendered"]
-BY_SYSTEM: dict[str, Any] = {"accounts": {"bySystem": True}, "webhooks": {"enabled": True}}
-
-
-def of_account(objects: list[Manifest], account: str) -> list[Manifest]:
-    """Return all roles, and the bindings of one account."""
-    return [
-        each
-        for each in roles_and_bindings(objects)
-        if "roleRef" not in each or account in {s["name"] for s in each["subjects"]}
-    ]
+BY_SYSTEM: dict[str, Any] = {"webhooks": {"enabled": True}}
 
 
 def arguments(deployment: Manifest) -> dict[str, str]:
@@ -72,7 +63,9 @@ def test_managers_of_different_systems_do_not_wait_for_each_others_lease() -> No
         (rules,) = (
             e["rules"] for e in whole if (e["kind"], e["metadata"]["name"]) == ("Role", role)
         )
-        assert [r["resourceNames"] for r in rules if "resourceNames" in r] == [[leases[system]]]
+        assert arguments(deployment)["--leader-election-shared-id"] == LEADER_ELECTION_ID
+        (named,) = (r["resourceNames"] for r in rules if "resourceNames" in r)
+        assert {*named} == {leases[system], LEADER_ELECTION_ID}
     assert len({*leases.values()}) == len(SYSTEMS)
     assert {*leases.values()} < {*LEASES}, "an uninstallation has to wait for it"
 
@@ -96,8 +89,9 @@ def test_policies_and_metrics_select_the_pods_of_all_systems(rendered: Rendered)
             assert [selects(selector, each) for each in found.values()].count(True) == 1
 
 
-def test_webhooks_call_the_pods_that_serve_them(rendered: Rendered) -> None:
-    objects = rendered(BY_SYSTEM)
+@pytest.mark.parametrize("way", ["chart", "install.yaml"])
+def test_webhooks_call_the_pods_that_serve_them(way: str, rendered: Rendered) -> None:
+    objects = rendered(BY_SYSTEM) if way == "chart" else installer()
     named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
     found = deployments(objects)
     assert "--webhooks" not in arguments(found["cosmos"])
@@ -121,8 +115,39 @@ def test_webhooks_call_the_pods_that_serve_them(rendered: Rendered) -> None:
         names = [rule.get("resourceNames") for role in rights for rule in role["rules"]]
         assert [configuration] in names
         assert [given["--webhook-secret-name"]] in names
-    every = [each for each in rendered({"webhooks": {"enabled": True}}) if "webhooks" in each]
+    every = [each for each in kustomized("with-webhooks") if "webhooks" in each]
     assert called == {webhook["name"] for each in every for webhook in each["webhooks"]}
+
+
+def test_only_what_is_switched_on_has_a_deployment_and_an_account(rendered: Rendered) -> None:
+    objects = rendered(
+        {
+            **BY_SYSTEM,
+            "systems": ["cosmos", "cloud"],
+            "podDisruptionBudget": {"enabled": True},
+            "args": ["--log-level=debug"],
+            "perSystem": {
+                "cloud": {
+                    "args": ["--console-bind-address=127.0.0.1:8090"],
+                    "resources": {"limits": {"memory": "2Gi"}},
+                }
+            },
+        }
+    )
+    found = deployments(objects)
+    assert found.keys() == {"cloud", "cosmos"}
+    kinds = [each["kind"] for each in objects]
+    for kind in ("ServiceAccount", "Deployment", "PodDisruptionBudget"):
+        assert kinds.count(kind) == 2
+    assert "tenancy" not in json.dumps([e for e in objects if e["kind"].endswith("Binding")])
+    assert all("--log-level" in arguments(each) for each in found.values())
+    of_cloud = [name for name, each in found.items() if "--console-bind-address" in arguments(each)]
+    assert of_cloud == ["cloud"]
+    memory = {
+        name: each["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["memory"]
+        for name, each in found.items()
+    }
+    assert memory == {"cloud": "2Gi", "cosmos": "1Gi"}
 
 
 @pytest.mark.parametrize("values", [{}, {"namespaces": ["shops"]}, {"systems": ["cloud"]}], ids=str)
@@ -132,7 +157,7 @@ def test_the_chart_gives_no_account_more_than_without(
     """What all accounts have together is what the one account had."""
     together, one = (
         rendered({**BY_SYSTEM, **values}),
-        rendered({"webhooks": {"enabled": True}, **values}),
+        rendered({**ONE, **BY_SYSTEM, **values}),
     )
     assert rights_of(roles_and_bindings(together)).any == rights_of(roles_and_bindings(one)).any
     text = json.dumps([each for each in together if each["kind"].endswith("Binding")])

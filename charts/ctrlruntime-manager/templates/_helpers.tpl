@@ -6,7 +6,10 @@
 {{- define "ctrlruntime.parts" -}}
 {{- $name := include "ctrlruntime.name" . -}}
 {{- if and .Values.accounts.bySystem .Values.serviceAccount.name -}}
-{{- fail "accounts.bySystem makes an account for each system: leave serviceAccount.name empty" -}}
+{{- fail "accounts.bySystem makes an account for each system: leave serviceAccount.name empty, or set accounts.bySystem=false for one manager with that account" -}}
+{{- end -}}
+{{- if and .Values.perSystem (not .Values.accounts.bySystem) -}}
+{{- fail "perSystem is for Deployments by system: use args and resources, or set accounts.bySystem=true" -}}
 {{- end -}}
 parts:
 {{- if .Values.accounts.bySystem }}
