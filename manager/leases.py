@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.manager.shared_lease import SHARED_HOLDER
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,10 +27,13 @@ class HeldLease(NamedTuple):
 
 
 async def find_held(client: Client, name: str, *, now: float) -> HeldLease | None:
-    """Return a Lease of that name, in any namespace, that is held at `now`, in seconds since 1970."""
+    """Return a Lease of that name, in any namespace, that is held at `now`, in seconds since 1970.
+
+    One that is shared does not count: who holds it has a Lease of its own.
+    """
     for lease in await client.list(LEASE, fields=f"metadata.name={name}"):
         spec = lease.get("spec") or {}
-        if _held_until(spec) > now:
+        if _held_until(spec) > now and spec["holderIdentity"] != SHARED_HOLDER:
             return HeldLease(lease["metadata"]["namespace"], spec["holderIdentity"])
     return None
 

@@ -7,6 +7,7 @@ import asyncio
 import base64
 import contextlib
 import copy
+import signal
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -21,8 +22,19 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from ctrlruntime.envtest.crds import install_crds
+from ctrlruntime.envtest.proxy.requests import WRITES
+from manager.manifests import SYSTEMS
+from manager.options import system_lease
 from tests.manager_cli.program import CHECKOUT, Program
-from tests.manifests.installation import ACCOUNT, NAMESPACE, ROOT, Manifest, add, manifests
+from tests.manifests.installation import (
+    ACCOUNT,
+    NAMESPACE,
+    ROOT,
+    Manifest,
+    add,
+    installer,
+    manifests,
+)
 from tests.manifests.test_chart import chart, helm, rendered
 from tests.mariadb import MariaDB
 from tests.support.pods import LocalPods
@@ -43,8 +55,11 @@ ELECTION = ("events.events.k8s.io", "leases.coordination.k8s.io")
 VALIDATING = GroupVersionKind(
     "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"
 )
-CONFIGURATION = "ctrlruntime-validating-webhook-configuration"
-WEBHOOK_HOST = f"ctrlruntime-webhook-service.{NAMESPACE}.svc"
+SYSTEM = "tenancy"
+"""Of the tenants here."""
+DEPLOYED = f"ctrlruntime-{SYSTEM}-controller-manager"
+CONFIGURATION = f"ctrlruntime-{SYSTEM}-validating-webhook-configuration"
+WEBHOOK_HOST = f"ctrlruntime-{SYSTEM}-webhook-service.{NAMESPACE}.svc"
 SHOP = "shop"
 ROWS = ("ann", "bea", "cid")
 
@@ -153,26 +168,29 @@ async def all_ready(environment: Environment) -> None:
 
 
 async def start_replicas(pods: LocalPods) -> None:
-    """Start the Pods of the Deployment, and wait until a kubelet would call them ready."""
-    deployment: Any = await pods.hub.client("admin").get(DEPLOYMENT, ACCOUNT, namespace=NAMESPACE)
-    started = [
-        await pods.start(DEPLOYMENT, ACCOUNT, number)
-        for number in range(deployment["spec"]["replicas"])
-    ]
-    assert len(started) > 1
-    for pod in started:
+    """Start the Pods of the tenants' Deployment, and one of each other; wait until a kubelet would call them ready."""
+    found: list[Any] = await pods.hub.client("admin").list(DEPLOYMENT, NAMESPACE)
+    assert len(found) == len(SYSTEMS)
+    for deployment in found:
+        name = deployment["metadata"]["name"]
+        replicas = deployment["spec"]["replicas"]
+        assert replicas > 1
+        for number in range(replicas if name == DEPLOYED else 1):
+            await pods.start(DEPLOYMENT, name, number)
+    for pod in pods.running:
         await pod.wait_ready(120)
 
 
 async def holder(environment: Environment) -> str:
-    """Return who has the Lease."""
-    (lease,) = await environment.client("admin").list(LEASE, NAMESPACE)
+    """Return who leads the managers of the tenants."""
+    name = system_lease(SYSTEM)
+    lease: Any = await environment.client("admin").get(LEASE, name, namespace=NAMESPACE)
     return str(lease["spec"]["holderIdentity"])
 
 
 Way = Callable[[pytest.FixtureRequest], list[Manifest]]
 WAYS: dict[str, Way] = {
-    "kustomize": lambda _: manifests(),
+    "kustomize": lambda _: installer(),
     "chart": lambda request: request.getfixturevalue("rendered")({}),
 }
 
@@ -228,7 +246,6 @@ async def installed_upgraded_uninstalled(
         assert counts.select(code=403).total == 0, counts
 
         await pods.stop()
-        await environment.client("admin").delete(DEPLOYMENT, ACCOUNT, namespace=NAMESPACE)
         kubeconfig = environment.kubeconfig("admin")
         program = await Program.start(
             "uninstall", "--kubeconfig", kubeconfig, "--keep-objects", "--yes",
@@ -255,7 +272,7 @@ async def serves_what_is_trusted(environment: Environment, pods: LocalPods) -> N
 
     (bundle,) = await eventually(bundles, lambda found: len(found) == 1 and "" not in found)
     trusting = ssl.create_default_context(cadata=base64.b64decode(bundle).decode())
-    for pod in pods.running:
+    for pod in [each for each in pods.running if each.name.startswith(DEPLOYED)]:
         _, writer = await asyncio.open_connection(
             "127.0.0.1", pod.webhook_port, ssl=trusting, server_hostname=WEBHOOK_HOST
         )
@@ -265,7 +282,52 @@ async def serves_what_is_trusted(environment: Environment, pods: LocalPods) -> N
 def upgraded(objects: list[Manifest]) -> list[Manifest]:
     """Return the installation with the image of another version."""
     changed = copy.deepcopy(objects)
-    (deployment,) = (each for each in changed if each["kind"] == "Deployment")
-    (container,) = deployment["spec"]["template"]["spec"]["containers"]
-    container["image"] = "registry.example.com/ctrlruntime-manager:0.2.0"
+    for deployment in (each for each in changed if each["kind"] == "Deployment"):
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        container["image"] = "registry.example.com/ctrlruntime-manager:0.2.0"
     return changed
+
+
+@pytest.mark.criterion("S-A2")
+async def test_managers_by_system_begin_when_the_one_for_all_has_ended(
+    database: MariaDB, tmp_path: Path
+) -> None:
+    """Both installations run at once, as in an upgrade of the chart. Some seconds: two Pods on a real server."""
+    given = (f"--leader-election-namespace={NAMESPACE}", f"--webhook-secret-namespace={NAMESPACE}")
+    async with contextlib.AsyncExitStack() as stack:
+        environment = await stack.enter_async_context(server("kube-apiserver", tmp_path))
+        one, later = [
+            await stack.enter_async_context(
+                LocalPods.of(environment, NAMESPACE, tmp_path / user, user, *given)
+            )
+            for user in ("one", "later")
+        ]
+
+        def written(user: str) -> list[float]:
+            """When a manager began to write what only a leader does."""
+            return [
+                entry.began
+                for entry in environment.proxy.log.entries()
+                if entry.user == user and entry.verb in WRITES and entry.resource in LED
+            ]
+
+        await install(environment, manifests())
+        old = await one.start(DEPLOYMENT, ACCOUNT)
+        await add(environment.client("admin"), fleet(database))
+        await all_ready(environment)
+        await install(environment, installer())
+        new = await later.start(DEPLOYMENT, DEPLOYED)
+        await new.wait_ready(120)
+        await eventually(lambda: "works alone" in new.program.output)
+        assert written("one")
+        assert written("later") == []
+        old.program.send(signal.SIGTERM)
+        assert await old.program.wait() == 0
+        await environment.client("admin").delete(CONFIG_MAP, "ann-config", namespace=SHOP)
+        await eventually(lambda: written("later"))
+        await all_ready(environment)
+        assert max(written("one")) < min(written("later"))
+
+
+LED = ("configmaps", "tenants.tenancy.ctrlruntime.dev")
+"""What managers of tenants write while they lead."""
