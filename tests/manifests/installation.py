@@ -115,10 +115,10 @@ async def add(client: Client, objects: Iterable[Manifest], *, users: Collection[
         await client.apply(manifest, field_manager="install", force=True)
 
 
-async def uninstall(client: Client) -> None:
-    """Everything but the definitions and the namespace, which would take a while to go."""
+async def uninstall(client: Client, objects: Collection[Manifest] = ()) -> None:
+    """Everything, or these objects, but the definitions and the namespace, which would take a while to go."""
     kept = ("CustomResourceDefinition", "Namespace")
-    await remove(client, [each for each in manifests() if each["kind"] not in kept])
+    await remove(client, [each for each in objects or manifests() if each["kind"] not in kept])
 
 
 async def remove(client: Client, objects: Collection[Manifest]) -> None:

@@ -34,6 +34,7 @@ from tests.manifests.installation import (
     installer,
     kustomized,
     of_kind,
+    uninstall,
 )
 
 pytestmark = pytest.mark.xdist_group("manifests")
@@ -348,11 +349,15 @@ class TestDeployment:
 async def test_kubectl_applies_the_installer_and_applies_it_again(
     kubectl: Kubectl, installation: Client
 ) -> None:
-    said = await kubectl("apply", "-f", str(INSTALLER))
-    again = await kubectl("apply", "-f", str(INSTALLER))
+    try:
+        said = await kubectl("apply", "-f", str(INSTALLER))
+        again = await kubectl("apply", "-f", str(INSTALLER))
+    finally:
+        await uninstall(installation, installer())
     told = dict(line.rsplit(" ", 1) for line in again.splitlines() if line)
     for system in made.SYSTEMS:
         deployment = f"deployment.apps/ctrlruntime-{system}-controller-manager"
         assert f"{deployment} created" in said
         assert told[deployment] == "unchanged"
-    assert told["clusterrole.rbac.authorization.k8s.io/ctrlruntime-manager-role"] == "unchanged"
+        role = f"clusterrole.rbac.authorization.k8s.io/ctrlruntime-{system}-manager-role"
+        assert told[role] == "unchanged"
