@@ -11,7 +11,7 @@ from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from manager.privilege_flags import protected_namespace_option
 from manager.serving_flags import console_options, metrics_options, take_console_options
-from manager.stack_flags import BY_DEFAULT, SUPPORTED
+from manager.stack_flags import BY_DEFAULT, SUPPORTED, restricted_option, unrestricted_option
 
 _PATH: Final = click.Path(path_type=Path)
 _POSITIVE: Final = click.IntRange(min=1)
@@ -32,15 +32,11 @@ _POSITIVE: Final = click.IntRange(min=1)
     default=BY_DEFAULT,
     help="System that stacks run. Repeatable.",
 )
-@click.option(
-    "--unrestricted-hub-secrets",
-    is_flag=True,
-    help="Let stacks read the Secrets of all namespaces of the hub. Default: those of their parallel namespaces and "
-    "their own.",
+@unrestricted_option(
+    "Let stacks read the Secrets of all namespaces of the hub. Default: those of their parallel namespaces and "
+    "their own."
 )
-@click.option(
-    "--restrict-hub-secrets", is_flag=True, hidden=True, expose_value=False, help="The default."
-)
+@restricted_option
 @click.option("--leader-elect", is_flag=True, help="Let one of several operators work at a time.")
 @click.option(
     "--leader-election-id", default="fleet-operator.ctrlruntime.dev", help="Name of the Lease."

@@ -54,8 +54,8 @@ class RunOptions(ServedRun):
     """What this process does of a stack; None: everything but the work of `workers`."""
     target_namespace: str = ""
     """The namespace of the hub that the stack is deployed to; by default the Pod's."""
-    restrict_hub_secrets: bool = False
-    """Watch Secrets of the hub in the stack's parallel namespaces alone."""
+    unrestricted_hub_secrets: bool = False
+    """Watch Secrets of the hub in all namespaces, not in the stack's parallel namespaces and its own alone."""
     admission_url: str = ""
     """Where the data plane reaches the webhooks of the role `admission`; empty: they are not configured there."""
     own_namespace: str = ""

@@ -43,7 +43,7 @@ async def run_stack(
     stack = StackOptions(
         data_plane=await prove(data_plane, options.data_plane_id, logger),
         target_namespace=target,
-        restrict_secrets=options.restrict_hub_secrets,
+        restrict_secrets=not options.unrestricted_hub_secrets,
     )
     # Who reads metrics is an account of the hub, as the Pods are.
     runtime = replace(runtime, metrics=replace(runtime.metrics, reviewer=hub))

@@ -43,17 +43,41 @@ def stack_options(command: Callable[..., Any]) -> Callable[..., Any]:
             default="",
             help="Namespace of the hub that this stack is deployed to; default: the Pod's.",
         ),
-        click.option(
-            "--restrict-hub-secrets",
-            is_flag=True,
-            help="Watch Secrets of the hub in this stack's parallel namespaces alone, and start again when those change.",
+        unrestricted_option(
+            "Watch Secrets of all namespaces of the hub. Default: those of this stack's parallel namespaces and its "
+            "own; the process ends when those change, to be started again."
         ),
+        restricted_option,
         click.option(
             "--admission-url",
             default="",
             callback=lambda _context, _option, value: _admission_url(value),
             help="Address at which the data plane reaches the webhooks of --role admission: they are configured there.",
         ),
+    )
+
+
+def unrestricted_option(help_text: str) -> Callable[..., Any]:
+    """Return the flag that lifts the restriction of a stack to Secrets of its own namespaces."""
+    return click.option("--unrestricted-hub-secrets", is_flag=True, help=help_text)
+
+
+restricted_option = click.option(
+    "--restrict-hub-secrets",
+    is_flag=True,
+    hidden=True,
+    expose_value=False,
+    help="The default.",
+    callback=lambda _context, _option, given: _warn_of_default() if given else None,
+)
+"""What the restriction was requested by before it was the default."""
+
+
+def _warn_of_default() -> None:
+    click.echo(
+        "--restrict-hub-secrets is deprecated: it is the default, leave it out "
+        "(--unrestricted-hub-secrets is the opposite)",
+        err=True,
     )
 
 
@@ -77,8 +101,8 @@ def check_stack(options: RunOptions) -> None:
     if options.data_plane_kubeconfig is None:
         if options.role is Role.WORKERS and options.leader_elect:
             raise click.UsageError("--role workers is elected on data planes alone")
-        if options.restrict_hub_secrets:
-            raise click.UsageError("--restrict-hub-secrets needs --data-plane-kubeconfig")
+        if options.unrestricted_hub_secrets:
+            raise click.UsageError("--unrestricted-hub-secrets needs --data-plane-kubeconfig")
         if options.target_namespace:
             raise click.UsageError("--target-namespace needs --data-plane-kubeconfig")
         if options.data_plane_id:

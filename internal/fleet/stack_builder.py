@@ -197,8 +197,8 @@ def arguments_of(
     if proof is not None:
         arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
         arguments.append(f"--data-plane-id={proof.identity}")
-        if options.restrict_hub_secrets and name != ADMISSION:
-            arguments.append("--restrict-hub-secrets")
+        if not options.restrict_hub_secrets and name != ADMISSION:
+            arguments.append("--unrestricted-hub-secrets")
         if admission_url:
             arguments.append(f"--admission-url={admission_url}")
     if name == CONTROLLERS:

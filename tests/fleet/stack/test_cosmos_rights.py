@@ -68,7 +68,8 @@ async def test_the_shipped_rights_suffice_and_a_namespace_that_is_not_granted_is
         client = servers.hub.client
         await grant(client, "ClusterRole", "reads", shipped("reader"))
         await grant(client, "ClusterRole", "secrets", shipped("secret_reader"))
-        program = await stack(servers.hub, servers.plane, "manager", "--role=controllers", *OPTIONS)
+        arguments = ("--role=controllers", "--unrestricted-hub-secrets", *OPTIONS)
+        program = await stack(servers.hub, servers.plane, "manager", *arguments)
         async with with_snapshots(servers), program:
             since = servers.plane.mark()
             await servers.plane.client.create(servers.node_set())
@@ -123,8 +124,7 @@ async def test_restricted_stacks_read_keys_of_nodes_in_parallel_namespaces_alone
             await grant(hub, "Role", "secrets", shipped("secret_reader"), name)
         await grant(hub, "Role", "writes", shipped("writer"), "default")
         acme = replace(servers, namespace="acme")
-        arguments = (*OPTIONS, "--restrict-hub-secrets")
-        pod = Pod(servers.hub, servers.plane, "planes", "controllers", arguments=arguments)
+        pod = Pod(servers.hub, servers.plane, "planes", "controllers", arguments=OPTIONS)
         async with pod.running():
             await plane.create(servers.node_set())
             await servers.complete()

@@ -145,7 +145,7 @@ async def test_the_shipped_rights_suffice_to_sweep_orphans_and_to_record_it(
             await grant(hub.client, kind, "secrets", shipped("secret_reader"), place)
         await grant(hub.client, "Role", "writes", shipped("writer"), "default")
         await grant(hub.client, "Role", "records", shipped("recorder"), "planes")
-        arguments = ("--restrict-hub-secrets",) if restricted else ()
+        arguments = () if restricted else ("--unrestricted-hub-secrets",)
         async with await stack(hub, plane, "manager", "--role=controllers", *arguments):
             await plane.client.create(tenant(reader_of("s"), secret("s")))
             await ready(plane)
@@ -203,7 +203,7 @@ async def test_restricted_stacks_watch_secrets_in_parallel_namespaces_alone_and_
         for name in ("planes", "default"):
             await grant(hub.client, "Role", "secrets", shipped("secret_reader"), name)
         await grant(hub.client, "Role", "writes", shipped("writer"), "default")
-        pod = Pod(hub, plane, "planes", "controllers", arguments=("--restrict-hub-secrets",))
+        pod = Pod(hub, plane, "planes", "controllers")
         async with pod.running():
             await plane.client.create(tenant(reader_of("s"), secret("s")))
             await ready(plane)
