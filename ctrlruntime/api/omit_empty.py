@@ -5,6 +5,7 @@ from pydantic.fields import FieldInfo
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.markers import RequiredOnWire
 from ctrlruntime.api.model import ApiModel
+from ctrlruntime.api.printable import printable_status
 from ctrlruntime.json import Json
 
 
@@ -28,9 +29,10 @@ def omit_empty(model: ApiModel, wire: Manifest) -> Manifest:
 
 
 def status_fields(status: ApiModel) -> Manifest:
-    """Return a whole status as JSON data, defaults included, nulls and empty texts left out."""
+    """Return a whole status as JSON data, defaults included, nulls and empty texts left out, without control characters."""
     wire = status.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return omit_empty(status, wire)
+    found: Manifest = printable_status(omit_empty(status, wire))
+    return found
 
 
 def _inside(value: object, wire: Json) -> Json:

@@ -8,6 +8,7 @@ from typing import Any, Final, Protocol, Self
 from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.api.model import ApiModel
 from ctrlruntime.api.omit_empty import status_fields
+from ctrlruntime.api.printable import printable_status
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.keyed_lock import KeyedLock
@@ -36,7 +37,7 @@ class ObjectState(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ObjectPatcher:
-    """Patches objects, one write of an object after the other.
+    """Patches objects, one write of an object after the other; texts of a status lose control characters.
 
     Each patch carries what the caller's decision rests on, so the server refuses it if the object has
     changed in that: `uid` keeps a successor of the same name from being changed, `resource_version` any
@@ -88,7 +89,8 @@ class ObjectPatcher:
 
         Raises Conflict if the object has another `resource_version`.
         """
-        patch = {"metadata": _preconditions(uid, resource_version), "status": dict(fields)}
+        status = printable_status(dict(fields))
+        patch = {"metadata": _preconditions(uid, resource_version), "status": status}
         try:
             await self._patch(mapping, name, namespace, patch, subresource="status")
         except NotFound:
@@ -201,7 +203,7 @@ class ObjectPatcher:
         if not fields:
             return live
         condition = _preconditions(metadata["uid"], metadata["resourceVersion"])
-        patch = {"metadata": condition, "status": dict(fields)}
+        patch = {"metadata": condition, "status": printable_status(dict(fields))}
         return await self.client.patch(
             mapping,
             name,

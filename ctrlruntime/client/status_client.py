@@ -7,6 +7,7 @@ from typing import Generic, TypeVar
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.model import ApiModel
 from ctrlruntime.api.omit_empty import omit_empty
+from ctrlruntime.api.printable import printable_status
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -97,4 +98,5 @@ class StatusClient(Generic[SpecT, StatusT]):
 
 
 def _wire(status: ApiModel) -> Manifest:
-    return omit_empty(status, status.to_wire())
+    found: Manifest = printable_status(omit_empty(status, status.to_wire()))
+    return found

@@ -16,6 +16,7 @@ from ctrlruntime.client.errors import InternalError
 from ctrlruntime.client.transport import Response
 from ctrlruntime.events import EventOptions, EventRecorder
 from ctrlruntime.events.recorder import EVENT, DropReason, reference
+from tests.hostile.test_tokens_and_text import HARMLESS, HOSTILE
 
 POD = GroupVersionKind("", "v1", "Pod")
 SETTINGS: Manifest = {
@@ -58,6 +59,15 @@ async def client(config: Config) -> AsyncIterator[Client]:
 
 async def events(client: Client, namespace: str = "default") -> list[Manifest]:
     return await client.list(EVENT, namespace)
+
+
+@pytest.mark.criterion("S-F19")
+async def test_a_note_has_no_control_characters(client: Client) -> None:
+    recorder = EventRecorder(client, "tests", instance="tests-1")
+    recorder.event(SETTINGS, "Warning", "Broken", "Reconcile", HOSTILE)
+    assert await recorder.flush(10)
+    (event,) = await events(client)
+    assert event["note"] == HARMLESS
 
 
 @pytest.mark.criterion("HE-06")
