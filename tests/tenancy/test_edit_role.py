@@ -17,7 +17,7 @@ from internal.tenancy.edit_role import EDITABLE
 from internal.tenancy.privileges import Privileges
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.backends import SharedServer
-from tests.manifests.installation import manifests
+from tests.manifests.installation import installer, manifests
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness
 
@@ -43,7 +43,7 @@ def granted(role: dict[str, Any], verbs: set[str]) -> set[Resource]:
     return {
         (group, resource)
         for rule in role.get("rules") or ()
-        if verbs & set(rule["verbs"])
+        if (verbs | {"*"}) & set(rule["verbs"])
         for group in rule.get("apiGroups", ())
         for resource in rule.get("resources", ())
         if "/" not in resource
@@ -75,7 +75,8 @@ async def test_templates_may_make_what_edit_grants_and_no_rule_of_the_manager_ad
         ours = {each: (await client.mapper.resolve(each)).plural for each in EDITABLE}
     by_edit = {each for each in granted(edit, WRITES) if each[0] != "extensions"}  # not served
     assert {(kind.group, plural) for kind, plural in ours.items()} == by_edit
-    roles = [each for each in manifests() if each["kind"] in ("ClusterRole", "Role")]
+    objects = [*manifests(), *installer()]
+    roles = [each for each in objects if each["kind"] in ("ClusterRole", "Role")]
     written = set[Resource]().union(*(granted(role, WRITES | {"update"}) for role in roles))
     assert len(written) > 30
     for resource in written:
