@@ -17,8 +17,13 @@ from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import AlreadyExists
 from ctrlruntime.client.protected_namespaces import NamespaceProtected, ProtectedNamespaces
+from ctrlruntime.controller.error_status import ErrorStatus
+from ctrlruntime.generate.setup import NOWHERE
 from ctrlruntime.manager import Manager
+from ctrlruntime.queue import Request
+from manager.controllers.error_status import UnprotectedOnly
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.manifests import SYSTEMS
 from manager.operator_run import OperatorRun
 from manager.options import RunOptions
 from tests.rules.harness import Harness, crds, mapping_of
@@ -151,3 +156,43 @@ def test_s_f15_a_namespace_counts_as_in_itself() -> None:
     with pytest.raises(NamespaceProtected, match="'kube-system' is protected"):
         ProtectedNamespaces().check(GroupKind("", "Namespace"), "kube-system", namespace="")
     ProtectedNamespaces().check(GroupKind("", "Node"), "kube-system", namespace="")
+
+
+WRITES_NOTHING = {"cosmoscache"}
+"""Controllers that write no object."""
+
+
+async def test_s_f15_every_controller_of_namespaced_objects_passes_over_those_in_protected_namespaces() -> (
+    None
+):
+    passed: list[str] = []
+    for system in SYSTEMS.values():
+        manager = Manager(NOWHERE, OPTIONS.manager_options())
+        try:
+            system.add(manager)
+            for controller in manager.controllers:
+                kind = controller.primary
+                if kind is None or not kind.mapping().namespaced:
+                    continue
+                if controller.name not in WRITES_NOTHING:
+                    reconciler = controller._worker._reconciler
+                    assert isinstance(reconciler, (ErrorStatus, UnprotectedOnly)), controller.name
+                    assert reconciler.protected == manager.options.protected
+                    passed.append(controller.name)
+        finally:
+            manager.close()
+            await manager.live_client.close()
+    assert len(passed) > len(NAMESPACED)
+
+
+async def test_s_f15_a_second_controller_of_a_kind_leaves_them_to_the_first() -> None:
+    seen: list[str] = []
+
+    class Seeing:
+        async def reconcile(self, request: Request) -> None:
+            seen.append(request.namespace)
+
+    guarded = UnprotectedOnly(Seeing(), OPTIONS.manager_options().protected)
+    for place in (*PLACES, "default"):
+        await guarded.reconcile(Request(namespace=place, name="x"))
+    assert seen == ["default"]

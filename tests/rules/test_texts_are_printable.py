@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 KINDS = [
     kind for kind, crd in crds().items() if "status" in crd["spec"]["versions"][0]["subresources"]
 ]
-FOR_PEOPLE = re.compile("message|reason|error|^status$", re.IGNORECASE)
+FOR_PEOPLE = re.compile("(message|reason|error)(?!At$)|^status$", re.IGNORECASE)
 
 
 def hostile(schema: Manifest) -> Json:
