@@ -16,6 +16,7 @@ __all__ = [
     "allowed_environment",
     "allowed_networks",
     "checked_connection",
+    "is_loopback",
     "is_refused",
     "require_allowed",
 ]
@@ -74,6 +75,14 @@ def is_refused(address: str, allowed: Iterable[Network] = ()) -> bool:
         if _is_special(each) and not any(each in network for network in networks):
             return True
     return False
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is given as a numeric address of this machine."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def require_allowed(address: str, allowed: Iterable[Network] = ()) -> None:

@@ -6,6 +6,8 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
 
 from ctrlruntime.client.auth import (
     Authenticator,
@@ -16,11 +18,20 @@ from ctrlruntime.client.auth import (
 )
 from ctrlruntime.client.certificates import CAFile, trust
 from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
+from ctrlruntime.outbound_addresses import is_loopback
 
 __all__ = ["AuthError", "Config", "ConfigError"]
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 USER_AGENT = "ctrlruntime"
+_PLAIN: Final = (
+    "the server of its kubeconfig is reached by http, so that credentials and objects can be read and changed on the "
+    "way: write https:// there"
+)
+_UNVERIFIED: Final = (
+    "its kubeconfig has insecure-skip-tls-verify, so that another server can take its place and read the credentials: "
+    "remove it, and put the authority into certificate-authority-data"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,9 +130,23 @@ class Config:
         """Changes with the certificates: connections made before are no longer right."""
         return self.auth.generation, self.ca_file.generation if self.ca_file is not None else 0
 
+    @property
+    def insecurity(self) -> str:
+        """What others on the way could read or change, with the remedy; empty: nothing.
+
+        Plain HTTP to this machine goes over no network.
+        """
+        if not self._encrypted:
+            return "" if _is_this_machine(self.host) else _PLAIN
+        return "" if self.verify else _UNVERIFIED
+
+    @property
+    def _encrypted(self) -> bool:
+        return self.host.lower().startswith("https:")
+
     def ssl_context(self) -> ssl.SSLContext | None:
         """For one connector; None for plain HTTP."""
-        if not self.host.startswith("https:"):
+        if not self._encrypted:
             return None
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         if not self.verify:
@@ -137,6 +162,11 @@ class Config:
         if certificate is not None:
             _load_certificate(context, certificate)
         return context
+
+
+def _is_this_machine(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    return host == "localhost" or is_loopback(host)
 
 
 def _load_certificate(context: ssl.SSLContext, certificate: ClientCertificate) -> None:

@@ -52,6 +52,7 @@ _TEXTS: Final = frozenset(
     }
 )
 """Fields of entries that are texts."""
+_FLAG: Final = "insecure-skip-tls-verify"
 
 
 class ConfigError(Exception):
@@ -155,7 +156,7 @@ class Kubeconfig:
             server=server,
             ca_data=_data_or_file(cluster, "certificate-authority"),
             ca_file=_ca_file(cluster),
-            verify=not cluster.body.get("insecure-skip-tls-verify", False),
+            verify=not cluster.body.get(_FLAG, False),
             auth=_authenticator(user, cluster),
             namespace=context.body.get("namespace") or "default",
             tls_server_name=cluster.body.get("tls-server-name"),
@@ -201,6 +202,8 @@ def _check_types(document: Mapping[str, Any], what: str) -> None:
             wrong = [k for k, v in body.items() if k in _TEXTS and not isinstance(v or "", str)]
             if wrong:
                 raise ConfigError(f"{what}: {wrong[0]} of a {section} is not a text")
+            if not isinstance(body.get(_FLAG) or False, bool):
+                raise ConfigError(f"{what}: {_FLAG} of a {section} is neither true nor false")
 
 
 def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
@@ -295,7 +298,7 @@ def _cluster_info(cluster: _Named) -> dict[str, Any]:
     ca = _data_or_file(cluster, "certificate-authority")
     if ca is not None:
         info["certificate-authority-data"] = base64.b64encode(ca).decode()
-    for name in ("tls-server-name", "insecure-skip-tls-verify", "proxy-url"):
+    for name in ("tls-server-name", _FLAG, "proxy-url"):
         if name in cluster.body:
             info[name] = cluster.body[name]
     for extension in cluster.body.get("extensions") or ():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import hashlib
+from functools import partial
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -20,6 +21,7 @@ LABEL: Final = "cluster.ctrlruntime.dev/kubeconfig"
 """With the value `true`, marks a Secret as the kubeconfig of a cluster to engage."""
 KEY: Final = "kubeconfig"
 INVALID: Final = "KubeconfigInvalid"
+INSECURE: Final = "KubeconfigInsecure"
 
 
 class KubeconfigProvider:
@@ -31,7 +33,8 @@ class KubeconfigProvider:
     exec plugins and auth providers are refused, since whoever writes the Secret would read and run
     what belongs to this process. A changed Secret engages the cluster again, a deleted or unlabelled
     one disengages it; one that cannot be used leaves the cluster as it is, with a Warning event
-    ``KubeconfigInvalid`` on the Secret.
+    ``KubeconfigInvalid`` on the Secret. One by which a server is not verified, or is reached by plain
+    http over a network, is used, with a Warning event ``KubeconfigInsecure``.
     """
 
     def __init__(
@@ -58,12 +61,15 @@ class KubeconfigProvider:
     async def run(self, engager: Engager) -> None:
         """Engage clusters until cancelled."""
 
+        def warn(reason: str, name: str, why: str) -> None:
+            if (entry := self._entries.get(name)) is not None:
+                self._recorder.event(entry, "Warning", reason, "Engage", why)
+
         def report(name: str, reason: str) -> None:
             engager.logger.error("Cluster not engaged by its Secret", cluster=name, error=reason)
-            if (entry := self._entries.get(name)) is not None:
-                self._recorder.event(entry, "Warning", INVALID, "Engage", reason)
+            warn(INVALID, name, reason)
 
-        sync = ClusterSync(engager, self._options, report)
+        sync = ClusterSync(engager, self._options, report, partial(warn, INSECURE))
 
         def deliver(event: Event) -> None:
             match event:

@@ -94,11 +94,17 @@ class ClusterSync:
     """
 
     def __init__(
-        self, engager: Engager, options: ClusterOptions | None, on_failure: OnFailure
+        self,
+        engager: Engager,
+        options: ClusterOptions | None,
+        on_failure: OnFailure,
+        on_insecure: OnFailure = lambda _name, _why: None,
     ) -> None:
+        """`on_insecure` receives why others may read or change what goes to a cluster that is engaged."""
         self._engager = engager
         self._options = options
         self._on_failure = on_failure
+        self._on_insecure = on_insecure
         self._targets: dict[str, _Target] = {}
 
     @property
@@ -182,6 +188,11 @@ class ClusterSync:
             await cluster.close()
             raise
         target.engaged = wanted.digest
+        if config.insecurity:
+            self._engager.logger.warning(
+                "Cluster reached insecurely", cluster=name, reason=config.insecurity
+            )
+            self._on_insecure(name, config.insecurity)
 
 
 def _usable(wanted: Wanted) -> Config:

@@ -119,7 +119,7 @@ class StackDeployer:
             raise _unheld("hold the Lease")
         if flaw:
             raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
-        return DEPLOYED
+        return deployed(access.config.insecurity)
 
     def _access(self, name: str, look: Look) -> PlaneAccess:
         """Read the kubeconfig. Raises TargetError."""
@@ -186,6 +186,13 @@ class StackDeployer:
 
     async def _patch(self, entry: Entry, **metadata: Mapping[str, str]) -> None:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
+
+
+def deployed(insecurity: str = "") -> Outcome:
+    """Return the outcome of a stack that is healthy; `insecurity` of the way to its data plane stays visible."""
+    if not insecurity:
+        return DEPLOYED
+    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}, but {insecurity}")
 
 
 def _admission_url(entry: Entry) -> tuple[str, str]:

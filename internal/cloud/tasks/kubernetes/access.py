@@ -58,6 +58,8 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
         config = replace(await Config.load(path), foreign=True)
     except ConfigError as error:
         raise TaskRejected(f"Secret {ref.name}, key {ref.key}: {error}") from error
+    if config.insecurity:
+        context.log.warning("Cluster reached insecurely", secret=ref.name, reason=config.insecurity)
     try:
         async with Client.connect(config) as client:
             await _check_cluster(context, client, str(ref.name))
@@ -66,6 +68,12 @@ async def cluster(context: TaskContext, ref: SecretKeyRef | None) -> AsyncGenera
         raise TaskError(f"the instance's cluster answered: {error}") from error
     except TransportError as error:
         raise TaskError(f"the instance's cluster cannot be reached: {error}") from error
+
+
+def insecurity_of(client: Client) -> str:
+    """Return a sentence for a cluster that is reached insecurely; empty otherwise."""
+    why = client.transport.config.insecurity
+    return f" Reached insecurely: {why}." if why else ""
 
 
 async def identity_of(client: Client) -> str:

@@ -9,7 +9,12 @@ from apis.references import SecretKeyRef
 from ctrlruntime.client import Client
 from ctrlruntime.client.errors import NotFound
 from internal.cloud.labels import DATABASE_RESTORED
-from internal.cloud.tasks.kubernetes.access import cluster, identity_of, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.access import (
+    cluster,
+    identity_of,
+    insecurity_of,
+    kubeconfig_ref,
+)
 from internal.cloud.tasks.kubernetes.applying import Applied
 from internal.cloud.tasks.kubernetes.changes import (
     MIGRATED,
@@ -70,7 +75,8 @@ class KubernetesTask:
             applied = await rollout.apply(documents)
             await _close_undone(context, client, spec, change)
         record = {CLUSTER: found, **written_ref(ref)} if found else {}
-        return TaskResult(message=summary(applied, len(documents), teardown=False), record=record)
+        done = summary(applied, len(documents), teardown=False)
+        return TaskResult(message=done + insecurity_of(client), record=record)
 
     async def _remove(
         self, context: TaskContext, spec: Cluster, ref: SecretKeyRef | None
