@@ -23,7 +23,7 @@ from manager.cluster_flags import cluster_options
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.manifest_files import manifests, one_of
 from manager.plan_output import as_json, markdown, text
-from manager.privilege_flags import privilege_options
+from manager.privilege_flags import default_account_option, privilege_options
 
 CHANGES: Final = 1
 FAILED: Final = 2
@@ -73,6 +73,7 @@ class _Failure(click.ClickException):
     help="Types of infrastructure that Instances name.",
 )
 @privilege_options
+@default_account_option
 @cluster_options
 def plan(
     file: TextIO | None,
@@ -87,6 +88,7 @@ def plan(
     allow_foreign_namespaces: frozenset[str],
     allow_kinds: frozenset[GroupKind],
     protected_namespaces: frozenset[str],
+    default_account: str,
     kubeconfig: Path | None,
     context: str | None,
     namespace: str,
@@ -101,6 +103,7 @@ def plan(
         allow_foreign_namespaces=allow_foreign_namespaces,
         allow_kinds=allow_kinds,
         protected_namespaces=protected_namespaces,
+        default_account=default_account,
     )
     try:
         changed = None if file is None else _changed(file, name)

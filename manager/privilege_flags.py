@@ -1,5 +1,6 @@
 """Flags for what templates may do beyond the namespaces of their tenants."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,7 @@ import click
 from ctrlruntime.api.kinds import GroupKind
 from manager.flags import with_options
 
+_ACCOUNT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 Command = Callable[..., Any]
 
 
@@ -42,6 +44,15 @@ def privilege_options(command: Command) -> Command:
     )
 
 
+default_account_option = click.option(
+    "--default-service-account",
+    "default_account",
+    default="",
+    metavar="NAME",
+    callback=lambda _context, _option, given: _account(given),
+    help="Write resources of a tenant without spec.serviceAccountName with the rights of this service account of its "
+    "namespace, not with the manager's.",
+)
 protected_namespace_option = click.option(
     "--allow-protected-namespace",
     "allow_protected_namespaces",
@@ -54,6 +65,14 @@ protected_namespace_option = click.option(
 
 def _words(given: tuple[str, ...]) -> frozenset[str]:
     return frozenset(word.strip() for text in given for word in text.split(",") if word.strip())
+
+
+def _account(given: str) -> str:
+    if given and not _ACCOUNT_NAME.fullmatch(given):
+        raise click.BadParameter(
+            f"{given!r} is no name of a service account; write for example tenants"
+        )
+    return given
 
 
 def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:

@@ -17,7 +17,11 @@ from manager.cosmos_flags import cosmos_options, take_cosmos_options
 from manager.health_check_flags import health_check_options, take_health_check_options
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
-from manager.privilege_flags import privilege_options, protected_namespace_option
+from manager.privilege_flags import (
+    default_account_option,
+    privilege_options,
+    protected_namespace_option,
+)
 from manager.run import run_manager
 from manager.serving_flags import (
     console_options,
@@ -105,6 +109,7 @@ _COUNT = click.IntRange(min=0)
     help="Seconds that tenants stay after a template without deletion protection.",
 )
 @privilege_options
+@default_account_option
 @protected_namespace_option
 @health_check_options
 @cloud_options
@@ -191,6 +196,7 @@ TENANCY_OPTIONS = (
     "allow_foreign_namespaces",
     "allow_kinds",
     "protected_namespaces",
+    "default_account",
     "webhooks",
 )
 

@@ -36,6 +36,7 @@ from internal.tenancy.missing_permissions import (
     GRANTED,
     Grant,
     Grants,
+    account_of,
     impersonation,
     missing,
     needed,
@@ -153,7 +154,7 @@ class _Pass:
             tenant.metadata.name or "", namespace=tenant.metadata.namespace or ""
         )
         self._targets, self._account = walker.targets, ""
-        namespace, account = tenant.metadata.namespace or "", tenant.spec.service_account_name
+        namespace, account = tenant.metadata.namespace or "", account_of(tenant, walker.privileges)
         if account:
             self._account = f"{namespace}/{account}"
             self._targets = self._targets.impersonating(user_of(namespace, account))

@@ -99,7 +99,7 @@ class Hooks:
     async def _job(
         self, tenant: Tenant, owner: Owner, hook: Hook, desired: Desired
     ) -> Stopped | None:
-        control = self.targets.impersonating(impersonated(tenant)).local.control
+        control = self.targets.impersonating(impersonated(tenant, self.privileges)).local.control
         entry = control.look(desired)
         if entry is None:
             outcome = await control.ensure(desired, owner)

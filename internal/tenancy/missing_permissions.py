@@ -26,6 +26,7 @@ from ctrlruntime.backoff import exponential
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.readiness import EXISTENCE
+from internal.tenancy.privileges import Privileges
 
 AGGREGATE: Final = f"{GROUP}/aggregate-to-manager"
 """Label of ClusterRoles whose rules become the manager's own."""
@@ -60,10 +61,18 @@ def user_of(namespace: str, account: str) -> str:
     return f"{_ACCOUNT}{namespace}:{account}"
 
 
-def impersonated(tenant: Tenant) -> str | None:
+def account_of(tenant: Tenant, privileges: Privileges) -> str:
+    """Return the service account that the tenant's resources are written by; empty: the manager itself.
+
+    Who writes the tenant may name one, and with a default cannot have none.
+    """
+    return tenant.spec.service_account_name or privileges.default_account
+
+
+def impersonated(tenant: Tenant, privileges: Privileges) -> str | None:
     """Whom to act for when the tenant's resources are written; None: no impersonation."""
-    account = tenant.spec.service_account_name
-    return None if account is None else user_of(tenant.metadata.namespace or "", account)
+    account = account_of(tenant, privileges)
+    return user_of(tenant.metadata.namespace or "", account) if account else None
 
 
 @dataclass(frozen=True, slots=True, order=True)

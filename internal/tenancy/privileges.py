@@ -69,6 +69,8 @@ class Privileges:
     """Kinds that the ClusterRole `edit` does not grant, and cluster-scoped kinds, that are allowed."""
     protected: frozenset[str] = frozenset()
     """Names or shell patterns of namespaces that are never affected, besides `kube-*`."""
+    default_account: str = ""
+    """The service account, in the tenant's namespace, by which a tenant is written that names none; empty: the manager."""
 
     def is_protected(self, namespace: str) -> bool:
         """Whether nothing may be written to the namespace, nor to its Namespace object."""

@@ -275,7 +275,7 @@ class TenantPlanner:
                 owner=planned.owner,
                 applied=applied_keys(planned.tenant.status),
                 reason=reason,
-                user=impersonated(planned.tenant),
+                user=impersonated(planned.tenant, self.kinds.privileges),
                 hidden=context.hidden,
             ),
             observe=lambda: self._remaining(planned.owner, kept),

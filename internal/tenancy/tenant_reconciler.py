@@ -23,7 +23,7 @@ from internal.tenancy.generated_values import GeneratedValues
 from internal.tenancy.graph import GraphError
 from internal.tenancy.hooks import HookResult, Hooks, Stopped, has_hooks, unreadable_hooks
 from internal.tenancy.labels import FINALIZER, HANDS_OVER, hands_over
-from internal.tenancy.missing_permissions import Grant, Grants, impersonated, missing
+from internal.tenancy.missing_permissions import Grant, Grants, account_of, impersonated, missing
 from internal.tenancy.outcome import (
     DEPENDENCY_ERROR,
     VARIABLES_ERROR,
@@ -31,6 +31,7 @@ from internal.tenancy.outcome import (
     is_under_way,
 )
 from internal.tenancy.policies import OrphanReason
+from internal.tenancy.privileges import Privileges
 from internal.tenancy.pruning_holds import PruningHolds
 from internal.tenancy.removal import Removed, Remover, Scope
 from internal.tenancy.removal_decisions import Intent, Wanted
@@ -195,7 +196,7 @@ class TenantReconciler:
         )
         removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
         self.changes.pruning.record(request, removed.decisions)
-        walked.missing |= denied(tenant, removed)
+        walked.missing |= denied(tenant, removed, self.kinds.privileges)
         walked.retry |= bool(removed.refused or removed.troubles)
         walked.troubles += removed.troubles
         wait = self.waits.debounce.remaining(request, pending=is_under_way(walked.outcomes))
@@ -273,7 +274,7 @@ class TenantReconciler:
         hidden: Mapping[str, str],
     ) -> Removed:
         removed = await self.changes.remover.remove(
-            wanted, _scope(tenant, owner, reason, hidden=hidden)
+            wanted, _scope(tenant, owner, reason, self.kinds.privileges, hidden=hidden)
         )
         self.reports.removed(tenant, removed)
         return removed
@@ -317,7 +318,7 @@ class TenantReconciler:
         unseen = {
             trouble.grant for trouble in self.kinds.troubles(tenant) if trouble.grant is not None
         }
-        grants = unseen | denied(tenant, removed)
+        grants = unseen | denied(tenant, removed, self.kinds.privileges)
         again = self.waits.grants.report(request, template_of(tenant), grants, unseen=unseen)
         if not removed.pending:
             if runs_hooks:
@@ -334,7 +335,7 @@ class TenantReconciler:
 
     async def _any_goes(self, tenant: Tenant, owner: Owner, wanted: Wanted) -> bool:
         """Whether the tenant has objects that go, as they were not handed over."""
-        scope = _scope(tenant, owner, OrphanReason.TENANT_DELETED, hidden={})
+        scope = _scope(tenant, owner, OrphanReason.TENANT_DELETED, self.kinds.privileges, hidden={})
         return await self.changes.remover.removes_any(wanted, scope)
 
     def _next(
@@ -377,14 +378,19 @@ def bare(entry: Entry) -> Tenant:
 
 
 def _scope(
-    tenant: Tenant, owner: Owner, reason: OrphanReason, *, hidden: Mapping[str, str]
+    tenant: Tenant,
+    owner: Owner,
+    reason: OrphanReason,
+    privileges: Privileges,
+    *,
+    hidden: Mapping[str, str],
 ) -> Scope:
     """Return whose objects are removed, and as whom."""
     return Scope(
         owner=owner,
         applied=applied_keys(tenant.status),
         reason=reason,
-        user=impersonated(tenant),
+        user=impersonated(tenant, privileges),
         hidden=hidden,
     )
 
@@ -394,10 +400,10 @@ def template_of(tenant: Tenant) -> Request:
     return Request(tenant.spec.template_ref, namespace=tenant.metadata.namespace or "")
 
 
-def denied(tenant: Tenant, removed: Removed) -> set[Grant]:
+def denied(tenant: Tenant, removed: Removed, privileges: Privileges) -> set[Grant]:
     """Return the rights that were missing for removals; other refusals are in the status alone."""
-    account = tenant.spec.service_account_name
-    owner = "" if account is None else f"{tenant.metadata.namespace}/{account}"
+    account = account_of(tenant, privileges)
+    owner = f"{tenant.metadata.namespace}/{account}" if account else ""
     grants = (
         missing(error, mapping, account=owner, namespace=namespace)
         for mapping, namespace, error in removed.refused

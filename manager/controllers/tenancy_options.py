@@ -50,6 +50,8 @@ class TenancyOptions:
     protected_namespaces: frozenset[str] = frozenset()
     """Names or patterns of namespaces that nothing is written to for any tenant, nor to their
     Namespace objects; `kube-*` are always among them."""
+    default_account: str = ""
+    """Service account of its namespace by which a tenant is written that names none; empty: the manager."""
     clock: Callable[[], datetime] = utc_now
     """The time by which objects age and windows end."""
 
@@ -62,4 +64,5 @@ class TenancyOptions:
             foreign=ForeignNamespaces.parse(self.allow_foreign_namespaces),
             kinds=self.allow_kinds,
             protected=self.protected_namespaces,
+            default_account=self.default_account,
         )
