@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import os
 import socket
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Final
+
+import aiohappyeyeballs
 
 __all__ = [
     "ALLOWED",
@@ -18,7 +21,9 @@ __all__ = [
     "checked_connection",
     "is_loopback",
     "is_refused",
+    "outbound_socket",
     "require_allowed",
+    "socket_factory",
 ]
 
 Network = IPv4Network | IPv6Network
@@ -26,6 +31,8 @@ Network = IPv4Network | IPv6Network
 ALLOWED: Final = "MANAGER_ALLOW_ADDRESSES"
 """Environment variable: networks, with commas between them, that are reached although they would be refused."""
 LOOPBACK: Final = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
+SECOND_ADDRESS_AFTER: Final = 0.25
+"""Seconds that one of several addresses has before the next one is tried beside it (RFC 8305)."""
 _METADATA: Final = tuple(
     map(
         ip_network,
@@ -113,6 +120,32 @@ def checked_connection(
         else:
             return connection
     raise last
+
+
+def socket_factory(
+    allowed: Iterable[Network] = (),
+) -> Callable[[aiohappyeyeballs.AddrInfoType], socket.socket]:
+    """Return what makes the socket for an address that is about to be connected to; it raises AddressRefused."""
+    networks = (*allowed, *allowed_networks())
+
+    def checked_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
+        family, kind, protocol, _, address = info
+        require_allowed(str(address[0]), networks)
+        return socket.socket(family, kind, protocol)
+
+    return checked_socket
+
+
+async def outbound_socket(host: str, port: int) -> socket.socket:
+    """Return a connection to a host that an object names, without a protocol. Raises OSError, AddressRefused among them."""
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return await aiohappyeyeballs.start_connection(
+        found,
+        happy_eyeballs_delay=SECOND_ADDRESS_AFTER,
+        interleave=1,
+        socket_factory=socket_factory(),
+    )
 
 
 def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Address]:

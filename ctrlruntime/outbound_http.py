@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 import aiohttp
 from yarl import URL
 
-from ctrlruntime.outbound_addresses import Network, allowed_networks, require_allowed
-
-if TYPE_CHECKING:
-    from aiohappyeyeballs import AddrInfoType
+from ctrlruntime.outbound_addresses import Network, socket_factory
 
 __all__ = ["displayed_url", "outbound_session"]
 
@@ -29,19 +24,12 @@ def outbound_session(
     Each address is checked as it is connected to, after its name was resolved and on redirects too; what is refused is
     a ClientConnectorError with AddressRefused. `plain`: no compression is requested, and none is undone.
     """
-    networks = (*allowed, *allowed_networks())
-
-    def checked_socket(info: AddrInfoType) -> socket.socket:
-        family, kind, protocol, _, address = info
-        require_allowed(str(address[0]), networks)
-        return socket.socket(family, kind, protocol)
-
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(
             limit=limit,
             keepalive_timeout=keep_alive,
             use_dns_cache=False,
-            socket_factory=checked_socket,
+            socket_factory=socket_factory(allowed),
         ),
         cookie_jar=aiohttp.DummyCookieJar(),
         timeout=aiohttp.ClientTimeout(total=None),

@@ -12,6 +12,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import configure
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
+from ctrlruntime.outbound_addresses import ALLOWED, allowed_environment
 from internal.fleet.stack_builder import StackOptions
 from manager.console.options import ConsoleOptions, serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
@@ -67,6 +68,7 @@ async def run_operator(options: OperatorRun) -> None:
             workers=options.stack_workers,
             restrict_hub_secrets=not options.unrestricted_hub_secrets,
             arguments=system_arguments(options.stack_systems),
+            allow_addresses=allowed_environment().get(ALLOWED, ""),
         )
         add_operator(manager, OperatorOptions(stack=stacks))
         serve_console(manager, options.console)

@@ -11,7 +11,6 @@ server in this process, which counts what it is asked. The proxy's log counts wh
 
 import asyncio
 import math
-import os
 import tempfile
 import time
 from collections import Counter
@@ -36,7 +35,6 @@ from benchmarks.frame import (
 )
 from ctrlruntime.envtest import Environment
 from ctrlruntime.generate.discovery import find_kinds, load
-from ctrlruntime.outbound_addresses import ALLOWED
 from tests.cosmos.servers.comet import CometNodes
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT_CRDS
 
@@ -260,7 +258,6 @@ async def bench(sets: int, replicas: int, minutes: float, still: float) -> list[
 @click.option("--still", default=60.0, help="Seconds to watch while nothing happens.")
 def main(sets: int, replicas: int, minutes: float, still: float) -> None:
     """Count what sets of nodes cost at rest."""
-    os.environ.setdefault(ALLOWED, "127.0.0.0/8")  # the nodes are on this machine
     exit_with(uvloop.run(bench(sets, replicas, minutes, still)))
 
 

@@ -54,7 +54,8 @@ class Config:
     extra_headers: Mapping[str, str] = field(default_factory=dict)
     """Sent with every request; impersonation comes this way."""
     foreign: bool = False
-    """Whether the server was named by what came over the network: its answers are limited more tightly."""
+    """Whether the server was named by what came over the network: its answers are limited more tightly, and it is
+    none of this machine, of a link or of a cloud's metadata."""
 
     @classmethod
     async def load(

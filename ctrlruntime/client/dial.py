@@ -16,9 +16,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 import aiohappyeyeballs
 
 from ctrlruntime.client.http1 import BrokenConnection, Connection, read_buffer
+from ctrlruntime.outbound_addresses import SECOND_ADDRESS_AFTER, socket_factory
 
-_SECOND_ADDRESS_AFTER: Final = 0.25
-"""Seconds that one of several addresses has before the next one is tried beside it (RFC 8305)."""
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_REPLY: Final = 2**16
 
@@ -76,6 +75,8 @@ class Dialer:
     server_name: str | None = None
     """What the certificate of the server is for, where that is not its host."""
     proxy: Endpoint | None = None
+    checked: bool = False
+    """Whether an object named what is connected to, which is then none of the special addresses."""
     timeout: float = 30.0
     """Seconds for name, TCP, proxy and TLS together."""
     buffer: memoryview = field(default_factory=read_buffer, repr=False, compare=False)
@@ -95,7 +96,7 @@ class Dialer:
     async def _dial(self) -> Connection:
         loop = asyncio.get_running_loop()
         first = self.proxy or self.server
-        sock = await _connected_socket(first)
+        sock = await _connected_socket(first, checked=self.checked)
         tunnelled = self.proxy is not None and self.tls is not None
         factory: Callable[[], Any] = _Tunnel if tunnelled else partial(Connection, self.buffer)
         try:
@@ -180,21 +181,28 @@ class _Tunnel(asyncio.Protocol):
             self._done.set_exception(error)
 
 
-async def _connected_socket(endpoint: Endpoint) -> socket.socket:
+async def _connected_socket(endpoint: Endpoint, *, checked: bool) -> socket.socket:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(endpoint.host, endpoint.port, type=socket.SOCK_STREAM)
     return await aiohappyeyeballs.start_connection(
         found,
-        happy_eyeballs_delay=_SECOND_ADDRESS_AFTER,
+        happy_eyeballs_delay=SECOND_ADDRESS_AFTER,
         interleave=1,
-        socket_factory=_keepalive_socket,
+        socket_factory=partial(_keepalive_socket, socket_factory() if checked else _any_socket),
     )
 
 
-def _keepalive_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
-    """Return a socket that finds out about a vanished peer within a minute."""
+def _any_socket(info: aiohappyeyeballs.AddrInfoType) -> socket.socket:
     family, kind, protocol, *_ = info
-    sock = socket.socket(family, kind, protocol)
+    return socket.socket(family, kind, protocol)
+
+
+def _keepalive_socket(
+    make: Callable[[aiohappyeyeballs.AddrInfoType], socket.socket],
+    info: aiohappyeyeballs.AddrInfoType,
+) -> socket.socket:
+    """Return a socket that finds out about a vanished peer within a minute."""
+    sock = make(info)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):

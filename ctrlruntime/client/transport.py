@@ -425,6 +425,7 @@ class Transport:
                 tls=config.ssl_context(),
                 server_name=config.tls_server_name,
                 proxy=Endpoint.parse(config.proxy_url) if config.proxy_url else None,
+                checked=config.foreign,
                 timeout=self.options.connect_timeout,
             )
         )

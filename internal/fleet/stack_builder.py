@@ -17,6 +17,7 @@ from apis.fleet.labels import (
 )
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.outbound_addresses import ALLOWED
 from ctrlruntime.resources import Desired
 from internal.fleet.labels import (
     ACCOUNT,
@@ -53,6 +54,8 @@ class StackOptions:
     """Let stacks read Secrets of the hub in their parallel namespaces and their own alone."""
     arguments: tuple[str, ...] = ()
     """Further arguments of `manager run`."""
+    allow_addresses: str = ""
+    """Networks that the stacks may reach although they are special: those of the operator."""
     local_pods: bool = False
     """Let simulated nodes run the Pods as local processes; for test environments alone."""
 
@@ -183,6 +186,8 @@ def _container(name: str, options: StackOptions, proof: Proof | None, url: str) 
             "requests": {"cpu": "100m", "memory": "256Mi"},
         },
     }
+    if options.allow_addresses:
+        container["env"] = [{"name": ALLOWED, "value": options.allow_addresses}]
     if proof is not None:
         mount = {"name": VOLUME, "mountPath": KUBECONFIG_MOUNT, "readOnly": True}
         container["volumeMounts"] = [mount]

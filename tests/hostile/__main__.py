@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 from dataclasses import asdict
 
 from ctrlruntime.manager.watchdog import GCOptions, GCTuner
+from ctrlruntime.outbound_addresses import ALLOWED
 from tests.hostile.doors import DOORS
 from tests.hostile.measure import Door, Outcome, measured
 
@@ -76,6 +78,7 @@ async def attack_all(doors: list[Door]) -> tuple[list[Outcome], int]:
 
 def main(arguments: list[str]) -> int:
     """Return 1 where an attack was not withstood, harmed others, or took too much memory or time."""
+    os.environ.setdefault(ALLOWED, "127.0.0.0/8,::1/128")  # hostile peers are on this machine
     names = [each for each in arguments if each != ONLY]
     doors = [door for door in DOORS if not names or door.name in names]
     if not doors:

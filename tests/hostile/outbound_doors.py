@@ -30,6 +30,10 @@ from internal.cosmos.comet.failures import NodeError
 from internal.cosmos.comet.status import require_network
 from internal.cosmos.sidecar.download import FetchError, Source
 from internal.cosmos.sidecar.fetch import fetch_genesis, fetch_snapshot
+from internal.tenancy.sources.errors import SourceError
+from internal.tenancy.sources.mysql import MySQLSettings
+from internal.tenancy.sources.postgresql.source import PostgreSQLSettings
+from internal.tenancy.sources.tls import TLSSettings
 
 ONCE = RetryPolicy(attempts=1)
 EXPECTED = [{"path": "$.a", "equals": "x"}, {"path": "$.b[*]", "equals": True}, {"path": "$..c"}]
@@ -115,12 +119,39 @@ def download(fetch: Callable[[Source, Path], object]) -> Door:
     return door
 
 
-async def cluster(url: str) -> str:
+async def cluster(url: str, *, proxy: str | None = None) -> str:
     """List from the cluster of a kubeconfig in a Secret."""
     with reported(APIError, TransportError) as report:
-        async with Client.connect(Config(host=url, foreign=True)) as client:
+        async with Client.connect(Config(host=url, proxy_url=proxy, foreign=True)) as client:
             await client.transport.request("GET", "/api")
     return report.text
+
+
+def database(kind: type[MySQLSettings] | type[PostgreSQLSettings], *, tls: bool = False) -> Door:
+    """Return the door of one kind of source."""
+
+    async def door(url: str) -> str:
+        host, _, port = url.removeprefix("http://").rpartition(":")
+        settings = kind(
+            host=host,
+            port=int(port),
+            username="u",
+            password="p",
+            database="d",
+            table="t",
+            tls=TLSSettings() if tls else None,
+            connect_timeout=0.5,
+        )
+        source = settings.open(lambda: None)
+        with reported(SourceError) as report:
+            try:
+                async for _ in source.pages(["a"]):
+                    pass
+            finally:
+                await source.close()
+        return report.text
+
+    return door
 
 
 DOORS: dict[str, Door] = {
@@ -133,4 +164,8 @@ DOORS: dict[str, Door] = {
     "a genesis file": download(lambda source, home: fetch_genesis(source, home / "g.json", home)),
     "an archive": download(lambda source, home: fetch_snapshot(source, home, home / "data")),
     "a cluster": cluster,
+    "a cluster by a proxy": lambda url: cluster("https://192.0.2.1", proxy=url),
+    "MySQL": database(MySQLSettings),
+    "PostgreSQL": database(PostgreSQLSettings),
+    "PostgreSQL by TLS": database(PostgreSQLSettings, tls=True),
 }

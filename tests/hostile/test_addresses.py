@@ -11,14 +11,13 @@ from typing import Any
 import pytest
 
 from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks, is_refused
+from internal.fleet.stack_builder import WORKLOADS, StackOptions, build_stack
 from tests.client.wire import OK, WireServer
 from tests.hostile.outbound_doors import DOORS
 
 pytestmark = pytest.mark.criterion("S-F5")
 NAMES = dict.fromkeys(DOORS, "inside.example") | {"HCP Terraform": "localhost"}
 """No token goes to another name without TLS."""
-OBJECTS = [door for door in DOORS if door != "a cluster"]
-"""A kubeconfig is in a Secret: who writes that names the server."""
 Answers = Callable[..., None]
 
 
@@ -37,7 +36,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Answers:
     return lambda *addresses: answers.extend(addresses)
 
 
-@pytest.mark.parametrize("door", OBJECTS)
+@pytest.mark.parametrize("door", DOORS)
 async def test_a_name_that_leads_to_this_machine_is_refused(
     door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -54,7 +53,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(
         assert server.connections > 0, "the option lets it through"
 
 
-@pytest.mark.parametrize("door", OBJECTS)
+@pytest.mark.parametrize("door", DOORS)
 async def test_the_address_that_was_checked_is_the_one_connected_to(
     door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,7 +67,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
     assert first.connections == 1
 
 
-@pytest.mark.parametrize("door", OBJECTS)
+@pytest.mark.parametrize("door", DOORS)
 async def test_no_redirect_leads_to_a_refused_address(
     door: str, resolves: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +85,14 @@ async def test_no_redirect_leads_to_a_refused_address(
         assert outer.connections >= 1
         with pytest.raises(BlockingIOError):
             inner.accept()
+
+
+@pytest.mark.parametrize("networks", ["", "127.0.0.0/8"])
+def test_stacks_reach_what_their_operator_may_and_no_pod_changes_without_it(networks: str) -> None:
+    made = build_stack("east", StackOptions(image="i", allow_addresses=networks))
+    pods = [each.manifest["spec"]["template"]["spec"] for each in made if each.mapping in WORKLOADS]
+    expected = [{"name": ALLOWED, "value": networks}] if networks else None
+    assert [pod["containers"][0].get("env") for pod in pods] == [expected] * 3
 
 
 @pytest.mark.parametrize(
@@ -133,6 +140,16 @@ WAYS_OUT = {
     "urllib.request.urlopen": {},
     "urllib.request.OpenerDirector": {"internal/cosmos/sidecar/download.py": "checked connections"},
     "socket.create_connection": {},
+    "aiomysql.create_pool": {},
+    "asyncpg.connect": {},
+    "loop.create_connection": {
+        "ctrlruntime/client/dial.py": "a checked socket",
+        "internal/tenancy/sources/postgresql/auth.py": "a checked socket",
+    },
+    "self._loop.create_connection": {
+        "internal/tenancy/sources/postgresql/auth.py": "a checked socket",
+    },
+    "_open_connection": {"internal/tenancy/sources/mysql_packets.py": "a checked socket"},
     "asyncio.open_connection": {"ctrlruntime/manager/webhooks.py": "its own server"},
 }
 READERS = {

@@ -160,10 +160,12 @@ class TenancyHarness(ManagerHarness):
         async with contextlib.AsyncExitStack() as stack:
             around: dict[str, Any] = {"proxy": True, "nodes": nodes, "pods": pods, "folder": folder}
             managers = [name for name in names_of(users) if name != ADMIN]
+            in_process = cls.shared_server is not None or "backend" not in embedded
             if cls.shared_server is None:
                 settings: dict[str, Any] = {"authorization": "RBAC", **around, **embedded}
-                snapshot = await _installation(tuple(managers))
-                settings["server"] = {"snapshot": snapshot, **settings.get("server", {})}
+                if in_process:
+                    snapshot = await _installation(tuple(managers))
+                    settings["server"] = {"snapshot": snapshot, **settings.get("server", {})}
                 env = Environment(users=embedded_users(users), **settings)
             else:
                 known = await cls.shared_server.users(names_of(users))
@@ -171,6 +173,9 @@ class TenancyHarness(ManagerHarness):
                 env = cls.shared_server.server.environment(users=known, **around)
                 namespace = namespace or cls.shared_server.namespace()
             await stack.enter_async_context(env)
+            if not in_process:
+                await install(env.client(ADMIN), users=managers)
+                await add_grants(env.client(ADMIN))
             audited = stack.enter_context(cls._audited(env, managers, denied))
             harness = cls(env, folder, options=options or permissive(folder), cache=cache)
             harness.audited = audited

@@ -20,10 +20,12 @@ from pymysql import err
 from pymysql.constants import FIELD_TYPE
 
 from apis.tenancy import MySQLSource as Fields
+from ctrlruntime.outbound_addresses import AddressRefused
 from internal.tenancy.rows import Row
 from internal.tenancy.sources.errors import (
     AccessDenied,
     InsecureConnection,
+    NotAllowed,
     SourceError,
     TimedOut,
     UnknownColumn,
@@ -244,6 +246,10 @@ class MySQLSource:
         except TimeoutError:
             message = f"the database at {place} did not {action} within {seconds:g} s"
             raise (Unreachable if action == "connect" else TimedOut)(message) from None
+        except AddressRefused as error:
+            raise NotAllowed(
+                f"the database at {place} is not connected to: {error.strerror}"
+            ) from None
         except err.MySQLError as error:
             raise self._translated(error, place) from None
         except ssl.SSLError as error:

@@ -11,9 +11,12 @@ from collections.abc import Callable
 from typing import Final
 
 import aiomysql
+from aiomysql.connection import _open_connection
+from pymysql import err
 from pymysql.constants import CR
 from pymysql.protocol import MysqlPacket
 
+from ctrlruntime.outbound_addresses import AddressRefused, outbound_socket
 from internal.tenancy.sources.limits import (
     LARGEST_CELL,
     LARGEST_HANDSHAKE,
@@ -44,6 +47,31 @@ class BoundedConnection(aiomysql.Connection):  # type: ignore[misc]
     """Sees each packet while the password is proved; what it raises ends the connection."""
     _authenticated = False
     _left = LARGEST_HANDSHAKE
+
+    async def _connect(self) -> None:
+        """Connect to an address that was checked. Raises AddressRefused and the driver's errors."""
+        try:
+            sock = await asyncio.wait_for(
+                outbound_socket(self._host, self._port), self.connect_timeout
+            )
+            self._reader, self._writer = await _open_connection(sock=sock)
+            self._set_keep_alive()
+            self._set_nodelay(True)
+            self.host_info = f"socket {self._host}:{self._port}"
+            self._next_seq_id = 0
+            await self._get_server_information()
+            await self._request_authentication()
+            self.connected_time = self._loop.time()
+            await self.query(self.init_command)
+            await self.commit()
+            await self.autocommit(self.autocommit_mode)
+        except Exception as error:
+            if self._writer:
+                self._writer.transport.close()
+            self._reader = self._writer = None
+            if isinstance(error, OSError) and not isinstance(error, AddressRefused):
+                raise err.OperationalError(CR.CR_CONN_HOST_ERROR, "cannot connect") from error
+            raise
 
     async def _request_authentication(self) -> None:
         await super()._request_authentication()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,7 @@ from asyncpg.connect_utils import (
 )
 from asyncpg.protocol import Protocol, Record
 
+from ctrlruntime.outbound_addresses import outbound_socket
 from internal.tenancy.sources.errors import InsecureConnection
 from internal.tenancy.sources.limits import (
     LARGEST_HANDSHAKE,
@@ -246,6 +248,22 @@ def _parameters(
     )
 
 
+class _ConnectedLoop:
+    """The loop as the driver has it: a connection is made by a socket that is connected already."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, sock: socket.socket) -> None:
+        self._loop = loop
+        self._sock = sock
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._loop, name)
+
+    async def create_connection(
+        self, factory: Callable[[], asyncio.Protocol], _host: str, _port: int
+    ) -> tuple[asyncio.Transport, asyncio.Protocol]:
+        return await self._loop.create_connection(factory, sock=self._sock)
+
+
 async def connect(
     *,
     host: str,
@@ -266,11 +284,12 @@ async def connect(
     def protocol() -> GuardedProtocol:
         return GuardedProtocol(refuse, password, loop, (host, port), connected, parameters, Record)
 
+    sock = await outbound_socket(host, port)
     if context is None:
-        transport, made = await loop.create_connection(protocol, host, port)
+        transport, made = await loop.create_connection(protocol, sock=sock)
     else:
         transport, made = await _create_ssl_connection(
-            protocol, host, port, loop=loop, ssl_context=context
+            protocol, host, port, loop=_ConnectedLoop(loop, sock), ssl_context=context
         )
     try:
         await connected

@@ -17,10 +17,12 @@ from typing import Any
 import asyncpg
 
 from apis.tenancy import PostgreSQLSource as Fields
+from ctrlruntime.outbound_addresses import AddressRefused
 from internal.tenancy.rows import Row
 from internal.tenancy.sources.errors import (
     AccessDenied,
     InsecureConnection,
+    NotAllowed,
     ReplicaBehind,
     SourceError,
     TimedOut,
@@ -302,6 +304,10 @@ class PostgreSQLSource:
         except TimeoutError:
             message = f"the database at {place} did not {action} within {seconds:g} s"
             raise (Unreachable if action == "connect" else TimedOut)(message) from None
+        except AddressRefused as error:
+            raise NotAllowed(
+                f"the database at {place} is not connected to: {error.strerror}"
+            ) from None
         except asyncpg.PostgresError as error:
             raise self._translated(error, place) from None
         except ssl.SSLError as error:
