@@ -251,8 +251,9 @@ async def test_a_registry_reports_what_is_wrong_with_its_source(harness: Tenancy
     assert more.last_transition_time == ready.last_transition_time
 
     # one mistake after the other, each with its own words
-    fleet.sql("CREATE TABLE huge AS SELECT * FROM tenants")
-    fleet.sql("UPDATE huge SET plan = zeroblob(9 * 1024 * 1024)")
+    fleet.sql("CREATE TABLE large AS SELECT * FROM tenants")
+    fleet.sql("UPDATE large SET plan = zeroblob(9 * 1024 * 1024)")
+    fleet.sql("CREATE VIEW huge AS SELECT * FROM large")
     for source, reason, word in (
         ({"table": "nowhere"}, "UnknownTable", "nowhere"),
         ({"table": "huge"}, "ValueTooLarge", "huge"),

@@ -1,7 +1,7 @@
 """Rows of an SQLite file, by aiosqlite: for the embedded environment, and only where a flag allows it.
 
 Memory is bounded: SQLite refuses a value or row beyond a limit before it loads it, and a page ends by
-weight as well as by number.
+weight as well as by number. Where it refuses one, the rows are read each for itself, so that the others are read.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote as quote_url
 
@@ -28,11 +29,14 @@ from internal.tenancy.sources.errors import (
     Unreachable,
     ValueTooLarge,
 )
-from internal.tenancy.sources.limits import bounded
+from internal.tenancy.sources.limits import OVERSIZED, bounded
 from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, text
 from internal.tenancy.sources.source_type import SourceContext
 
 BUSY_SECONDS = 5.0
+_TOO_BIG = "string or blob too big"
+"""What SQLite says of a value beyond the limit."""
+Values = tuple[object, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +96,7 @@ class SQLiteSource:
                 await connection._execute(  # type: ignore[no-untyped-call]
                     connection._conn.setlimit, sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_PAGE
                 )
+                connection.text_factory = bytes  # text that is not UTF-8 is one row's trouble
                 await connection.execute("PRAGMA query_only = ON")
                 await connection.execute("PRAGMA trusted_schema = OFF")
                 yield connection
@@ -104,17 +109,26 @@ class SQLiteSource:
     async def _read(
         self, connection: aiosqlite.Connection, statement: str, columns: Sequence[str]
     ) -> AsyncGenerator[Page, None]:
+        settings = self._settings
+        make: Callable[[sqlite3.Connection], Iterator[Values]] = partial(_together, statement)
+        begun = False
         try:
-            async with asyncio.timeout(self._settings.read_timeout):
-                cursor = await connection.execute(statement)
+            rows = make(connection._conn)
             while True:
-                async with asyncio.timeout(self._settings.read_timeout):
-                    # In the thread of the connection: a call for each row would take ten times as long.
-                    found = await connection._execute(  # type: ignore[no-untyped-call]
-                        _page, cursor._cursor, self._settings.page_size
-                    )
+                try:
+                    async with asyncio.timeout(settings.read_timeout):
+                        # In the thread of the connection: a call for each row would take ten times as long.
+                        found = await connection._execute(  # type: ignore[no-untyped-call]
+                            _page, rows, settings.page_size
+                        )
+                except sqlite3.DataError:
+                    if begun:
+                        raise
+                    rows, begun = _apart(settings.table, columns, connection._conn), True
+                    continue
                 if not found:
                     return
+                begun = True
                 yield [Row(dict(zip(columns, values, strict=True))) for values in found]
         except TimeoutError:
             await connection.interrupt()
@@ -165,15 +179,62 @@ class SQLiteSource:
         return SourceError("the query failed; is the file an SQLite database?")
 
 
-def _page(cursor: sqlite3.Cursor, rows: int) -> list[list[str | None]]:
+def _together(statement: str, connection: sqlite3.Connection) -> Iterator[Values]:
+    """Yield the rows of one statement. Raises DataError for a row that is larger than the limit."""
+    yield from connection.execute(statement)
+
+
+def _apart(table: str, columns: Sequence[str], connection: sqlite3.Connection) -> Iterator[Values]:
+    """Yield the rows of a table one by one, values and rows beyond the limit as OVERSIZED, so that each is known by its uid.
+
+    A view, or a table without numbers of rows, raises DataError.
+    """
+    place = _place(table)
+    whole = ", ".join(f"r.{quote(column)}" for column in columns)
+    key = _row_key(table, connection)
+    for (number,) in connection.execute(f"SELECT {key} FROM {place} AS r ORDER BY 1"):  # noqa: S608
+        if number is None:
+            raise sqlite3.DataError(_TOO_BIG)
+        row = f"FROM {place} AS r WHERE {key} = ?"
+        try:
+            found = connection.execute(f"SELECT {whole} {row}", (number,)).fetchone()
+        except sqlite3.DataError:
+            found = tuple(_value(connection, quote(each), row, number) for each in columns)
+        if found is not None:
+            yield found
+
+
+def _row_key(table: str, connection: sqlite3.Connection) -> str:
+    """Return what numbers the rows of a table. Raises DataError for one without numbers."""
+    head = connection.execute(no_rows(table)).description
+    taken = {str(each[0]).lower() for each in head}
+    for name in ("_rowid_", "rowid", "oid"):
+        if name not in taken:
+            try:
+                connection.execute(f"SELECT r.{name} FROM {_place(table)} AS r LIMIT 0")  # noqa: S608
+            except sqlite3.OperationalError:
+                break
+            return f"r.{name}"
+    raise sqlite3.DataError(_TOO_BIG)
+
+
+def _value(connection: sqlite3.Connection, column: str, row: str, number: int) -> object:
+    try:
+        (found,) = connection.execute(f"SELECT r.{column} {row}", (number,)).fetchone()
+    except sqlite3.DataError:
+        return OVERSIZED
+    return found
+
+
+def _page(found: Iterator[Values], rows: int) -> list[list[str | None]]:
     """Read rows up to a number, and until they weigh more than LARGEST_PAGE."""
     page: list[list[str | None]] = []
     weight = 0
     while len(page) < rows and weight < LARGEST_PAGE:
-        found = cursor.fetchone()
-        if found is None:
+        row = next(found, None)
+        if row is None:
             break
-        values = bounded([text(value) for value in found])
+        values = bounded([text(value) for value in row])
         weight += size(values)
         page.append(values)
     return page
