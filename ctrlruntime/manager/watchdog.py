@@ -8,11 +8,15 @@ import resource
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.clock import monotonic, perf
+
+
+GROWN_ROUNDS: Final = 10
+"""Rounds of collections for which a process stays grown until what is frozen is collected: one large body is no growth."""
 
 
 class LoopWatchdog:
@@ -51,13 +55,13 @@ class GCOptions:
 
     manage: bool = False
     """Off during the initial lists; then collect, freeze what is there, and raise thresholds."""
-    thresholds: tuple[int, int, int] = (10_000, 10, 10_000)
-    young_period: float = 0.2
+    thresholds: tuple[int, int, int] = (10_000, 3, 10_000)
+    young_period: float = 0.1
     """Seconds between collections of the young objects. The collector counts an allocation less for each object that
     goes, so where old ones are replaced it would let a million young ones gather, and stop the loop for 0.2 s."""
     full_period: float = 60.0
     """Seconds between collections of everything that is not frozen."""
-    most_unfrozen: int = 50_000
+    most_unfrozen: int = 20_000
     """Old objects that are not frozen until they are collected and frozen, which bounds how long a collection takes:
     some 10 ms."""
     most_growth: int = 128 * 1024 * 1024
@@ -130,11 +134,15 @@ class GCTuner:
 
     async def _collect(self) -> None:
         """Collect the youngest objects often, those that stayed in every second round, all now and then."""
+        rounds = 0
         while True:
             for generation in (0, 1):
                 await asyncio.sleep(self._options.young_period)
                 gc.collect(generation)
-            if self._memory() - self._size > self._options.most_growth:
+            grown = self._memory() - self._size > self._options.most_growth
+            rounds = rounds + 1 if grown else 0
+            if rounds > GROWN_ROUNDS:
+                rounds = 0
                 gc.unfreeze()
                 self._collect_and_freeze()
             elif len(gc.get_objects(generation=2)) > self._options.most_unfrozen:
