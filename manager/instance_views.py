@@ -14,7 +14,7 @@ from ctrlruntime.client.client import Client
 from internal.cloud.bulk import type_of
 from manager.cluster_flags import cluster_options, talk
 from manager.summaries import summary_of
-from manager.tables import Column, output_option, print_rows
+from manager.tables import Column, output_option, print_fields, print_rows
 
 LIST: Final = (
     Column("NAMESPACE", "namespace", wide=True),
@@ -85,10 +85,7 @@ def describe(
         text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
         click.echo(text.rstrip())
         return
-    for key, value in shown.items():
-        if value:
-            click.echo(f"{key}: {', '.join(value) if isinstance(value, list) else value}")
-    click.echo("")
+    print_fields({key: value for key, value in shown.items() if value})
     print_rows(children, CHILDREN, output)
 
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ctrlruntime.api.printable import printable
 from ctrlruntime.resources.change_plan import Affected, ChangePlan, Group, Verb, Wording
 from ctrlruntime.resources.field_changes import FieldChange
 
@@ -31,7 +32,7 @@ def text(plan: ChangePlan) -> str:
     lines += _affected("Held:", plan.held, unit)
     lines += _affected(f"{failing}:", plan.failures, unit)
     lines += [f"Note: {note}" for note in plan.notes]
-    return "\n".join([*lines, summary(plan)]) + "\n"
+    return printable("\n".join([*lines, summary(plan)]) + "\n")
 
 
 def markdown(plan: ChangePlan) -> str:
@@ -51,7 +52,7 @@ def markdown(plan: ChangePlan) -> str:
                 "",
             ]
     lines += [f"> {_escaped(note)}" for note in plan.notes]
-    return "\n".join(lines).rstrip() + "\n"
+    return printable("\n".join(lines).rstrip() + "\n")
 
 
 def as_json(plan: ChangePlan) -> str:

@@ -42,6 +42,14 @@ def output_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )
 
 
+def print_fields(fields: Mapping[str, Any]) -> None:
+    """Print one field a line, lists in one, without control characters; then an empty line."""
+    for key, value in fields.items():
+        shown = ", ".join(value) if isinstance(value, list) else value
+        click.echo(printable(f"{key}: {shown}"))
+    click.echo("")
+
+
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: str) -> None:
     """Print rows in a format: those of tables show the columns, the others all that a row has."""
     if output == "json":

@@ -13,7 +13,7 @@ import yaml
 from apis.tenancy import ResourcePhase, Tenant, TenantStatus
 from manager.cluster_flags import cluster_options, talk
 from manager.summaries import summary_of
-from manager.tables import Column, output_option, print_rows
+from manager.tables import Column, output_option, print_fields, print_rows
 
 AVAILABLE: Final = ResourcePhase.AVAILABLE
 RESOURCES: Final = (Column("RESOURCE", "resource"), Column("STATE", "state"), Column("WHY", "why"))
@@ -45,9 +45,7 @@ def tenant(
     elif output == "yaml":
         click.echo(yaml.safe_dump(shown, sort_keys=False).rstrip())
     else:
-        for key, value in _header(found).items():
-            click.echo(f"{key}: {value}")
-        click.echo("")
+        print_fields(_header(found))
         print_rows(conditions, CONDITIONS, output)
         click.echo("")
         print_rows(shown["resources"], RESOURCES, output)

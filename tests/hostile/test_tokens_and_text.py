@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
 from ctrlruntime.api.conditions import new_condition
+from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.manager.authorization import (
     TOKEN_SECONDS,
@@ -14,7 +16,10 @@ from ctrlruntime.manager.authorization import (
     AccessReviews,
     TooManyUnknownTokens,
 )
-from manager.tables import Column, print_rows
+from ctrlruntime.resources.change_plan import Affected, ChangePlan, Group, Member, Verb, Wording
+from ctrlruntime.resources.field_changes import FieldChange
+from manager.plan_output import markdown, text
+from manager.tables import Column, print_fields, print_rows
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b31m\r\u202e\u2066b\u200fc\x7f\0d\ttab\nline ä…"
 HARMLESS = "a]0;title[2J31mbcd\ttab\nline ä…"
@@ -60,5 +65,39 @@ def test_conditions_and_tables_have_no_control_characters(
 ) -> None:
     assert new_condition("Ready", False, "Failed", HOSTILE).message == HARMLESS
     print_rows([{"a": HOSTILE}], [Column("A", "a")], "table")
+    print_fields({"version": HOSTILE, "domains": [HOSTILE]})
     shown = capsys.readouterr().out
     assert not set("\x1b\x07\x9b\r\u202e\u2066\u200f\x7f\0") & set(shown)
+
+
+@pytest.mark.criterion("S-F19")
+@pytest.mark.parametrize("shown", [text, markdown])
+def test_plans_have_no_control_characters_wherever_a_value_is_shown(
+    shown: Callable[[ChangePlan], str],
+) -> None:
+    member = Member("t", "a", "c")
+    for values in (("x", HOSTILE), (HOSTILE, None), (f"{HOSTILE}\nb", "c\nd")):
+        group = Group(
+            verb=Verb.UPDATE,
+            kind=GroupKind("", "ConfigMap"),
+            template="web",
+            resource="a",
+            reason=HOSTILE,
+            changes=(FieldChange("data.a", *values),),
+            members=[member],
+            refusal=HOSTILE,
+        )
+        affected = Affected(template="web", resource="a", message=HOSTILE, units=[HOSTILE])
+        wording = Wording(
+            subject="Template", unit="row", owner="tenant", key="uid", failing="Fails"
+        )
+        found = ChangePlan(
+            wording=wording,
+            name="web",
+            namespace="a",
+            groups=[group],
+            held=[affected],
+            failures=[affected],
+            notes=[HOSTILE],
+        )
+        assert not set("\x1b\x07\x9b\r\u202e\u2066\u200f\x7f\0") & set(shown(found))
