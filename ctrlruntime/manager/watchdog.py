@@ -14,7 +14,6 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.clock import monotonic, perf
 
-
 GROWN_ROUNDS: Final = 10
 """Rounds of collections for which a process stays grown until what is frozen is collected: one large body is no growth."""
 
