@@ -28,7 +28,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run hostile test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate \
+.PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate \
         generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -200,6 +200,9 @@ sim-scale: setup ## The operator with 200 data planes (PLANES) that come and go,
 
 hostile: setup ## Every hostile input through every door, beside a healthy neighbour: stalls, memory, neighbours harmed, restarts, as JSON; DOOR='...' for one
 	@$(PY) -m tests.hostile $(if $(DOOR),'$(DOOR)')
+
+fuzz: setup ## Decoders of what comes from outside, with drawn bytes, for MINUTES=10
+	@FUZZ_MINUTES=$(or $(MINUTES),10) .venv/bin/pytest -q --timeout 0 tests/hostile/test_fuzz.py $(PYTEST_ARGS)
 
 bench-stalls: setup ## How long the manager's event loop stands still while ROWS tenants converge
 	@$(PY) -m benchmarks.event_loop_lag --rows $(ROWS)
