@@ -36,7 +36,9 @@ def main(folder: Path) -> None:
         shutil.copy(path, folder / "people")
     for path in (CONFIG / "grafana").glob("*.json"):
         shutil.copy(path, folder / "dashboards")
-    shutil.copy(CONFIG / "webhook" / "manifests.yaml", folder / "webhooks.yaml")
+    for each in _documents("webhook/manifests.yaml"):
+        sort = each["kind"].removesuffix("WebhookConfiguration").lower()
+        (folder / f"{sort}.yaml").write_text(to_yaml([each]))
     shutil.copy(CONFIG / "prometheus" / "rules.yaml", folder / "alerts.yaml")
     guard = [(CONFIG / "guard" / name).read_text() for name in ("policy.yaml", "binding.yaml")]
     (folder / "guard.yaml").write_text("---\n".join(guard))

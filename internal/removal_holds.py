@@ -139,6 +139,8 @@ class StatusRecords:
     namespace: str
     uid: str
     state: Callable[[Mapping[str, Any]], ParentState]
+    counted: tuple[Approval, ...] | None = None
+    """The approvals that count of those that the caller has read; None: all that are there."""
     _read: BudgetRecord = field(init=False, default_factory=BudgetRecord)
 
     async def load(self) -> tuple[ParentState, str]:
@@ -154,9 +156,12 @@ class StatusRecords:
             raise RecordChanged
         self._read = BudgetRecord.of((found.get("status") or {}).get("removals"))
         annotations = metadata.get("annotations") or {}
+        approvals = approvals_of(annotations, self.mapping.gvk.group)
+        if self.counted is not None:
+            approvals = tuple(each for each in approvals if each in self.counted)
         parent = replace(
             self.state(found),
-            approvals=approvals_of(annotations, self.mapping.gvk.group),
+            approvals=approvals,
             record=self._read,
         )
         return parent, metadata["resourceVersion"]

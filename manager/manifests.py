@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
+from apis.cloud import FleetRollout, Instance
+from apis.cosmos import CosmosFullNode
 from apis.fleet.labels import KUBECONFIG_SECRET, ORPHAN_RECORD
 from apis.operations import ChangeFreeze
-from apis.tenancy import LIST_KINDS
+from apis.tenancy import LIST_KINDS, TenantRegistry
 from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
@@ -34,9 +36,11 @@ from ctrlruntime.generate.permissions import Rule, leads, policy_rules, writes_e
 from ctrlruntime.generate.setup import declarations_of
 from ctrlruntime.generate.webhook import serves_webhooks
 from ctrlruntime.manager import Manager
+from internal.cloud.subresources import SUBRESOURCES
 from internal.fleet.stack_bindings import RBAC, STACK_ROLES
 from internal.fleet.stack_builder import StackOptions
 from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
+from manager.controllers.approvals import record_webhooks
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_admission import webhooks as cloud_webhooks
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
@@ -53,7 +57,7 @@ from manager.data_plane_manifests import (
     stack_roles,
 )
 from manager.operator_run import OPERATOR_LEASE
-from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.options import LEADER_ELECTION_ID, RunOptions, mutating_name
 from manager.plane_objects import OWNERS
 from manager.system_manifests import by_system_files, install_files
 
@@ -121,6 +125,14 @@ SYSTEMS: Mapping[str, System] = {
 }
 
 
+APPROVED = (
+    TenantRegistry,
+    Instance,
+    *(each.kind for each in SUBRESOURCES),
+    FleetRollout,
+    CosmosFullNode,
+)
+"""Kinds whose approvals admission records."""
 FLEET = "apis.fleet"
 """The kind of the operator, a program of its own."""
 OPERATIONS = "apis.operations"
@@ -198,7 +210,10 @@ def _webhook_layout() -> dict[str, str]:
     """
     options = RunOptions()
     rules = serves_webhooks(
-        options.webhook_secret_name, SYSTEM, validating=[options.webhook_configuration]
+        options.webhook_secret_name,
+        SYSTEM,
+        mutating=[mutating_name(options.webhook_configuration)],
+        validating=[options.webhook_configuration],
     )
     rights = [
         {**role, "metadata": {**role["metadata"], "labels": LABELS}}
@@ -213,7 +228,7 @@ def _webhook_layout() -> dict[str, str]:
         )
     ]
     files = {
-        **webhook_files([*webhooks(), *cloud_webhooks()]),
+        **webhook_files([*webhooks(), *cloud_webhooks(), *record_webhooks(APPROVED)]),
         "webhook/role.yaml": to_yaml(rights),
         "webhook/role_binding.yaml": to_yaml(bound),
     }

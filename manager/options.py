@@ -29,6 +29,11 @@ EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
 
 
+def mutating_name(validating: str) -> str:
+    """Return the name of the MutatingWebhookConfiguration beside a ValidatingWebhookConfiguration."""
+    return validating.replace("validating", "mutating")
+
+
 class Role(StrEnum):
     """The parts of a stack, each a workload of its own."""
 
@@ -76,7 +81,7 @@ class RunOptions(ServedRun):
     webhook_secret_namespace: str = ""
     webhook_service_name: str = "webhook-service"
     webhook_configuration: str = "validating-webhook-configuration"
-    """The ValidatingWebhookConfiguration that gets the CA of certificates made here."""
+    """The ValidatingWebhookConfiguration that gets the CA of certificates made here, and so does the mutating one."""
     log_format: Literal["json", "console"] = "json"
     log_level: str = "info"
     tenancy: TenancyOptions = field(default_factory=TenancyOptions)
@@ -112,6 +117,7 @@ class RunOptions(ServedRun):
                 secret_name=self.webhook_secret_name,
                 secret_namespace=self.webhook_secret_namespace,
                 service_name=self.webhook_service_name,
+                mutating_configurations=(mutating_name(self.webhook_configuration),),
                 validating_configurations=(self.webhook_configuration,),
             ),
             events=EventOptions(queue_size=EVENTS_WAITING),

@@ -40,7 +40,7 @@ def _cloud() -> AddSystem:
 
     async def add(manager: Manager, options: RunOptions, config: Config) -> None:
         runs = await with_own_image(options.cloud.runs, config, options.own_namespace)
-        add_cloud(manager, replace(options.cloud, runs=runs))
+        add_cloud(manager, replace(options.cloud, runs=runs), webhooks=options.tenancy.webhooks)
         if options.tenancy.webhooks:
             add_cloud_admission(manager, options.cloud)
 
@@ -52,7 +52,8 @@ def _cosmos() -> AddSystem:
     from manager.controllers.cosmos_image import with_sidecar_image
 
     async def add(manager: Manager, options: RunOptions, config: Config) -> None:
-        add_cosmos(manager, await with_sidecar_image(options.cosmos, config, options.own_namespace))
+        cosmos = await with_sidecar_image(options.cosmos, config, options.own_namespace)
+        add_cosmos(manager, cosmos, webhooks=options.tenancy.webhooks)
 
     return add
 

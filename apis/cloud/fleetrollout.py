@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.approvals import ApprovalsStatus, RequireApprovalBy
 from apis.columns import AGE, count_columns
 from apis.references import NumberOrPercentage
 from apis.windows import MaintenanceWindow
@@ -113,6 +114,9 @@ class FleetRolloutSpec(ApiModel):
         default_factory=list
     )
     """Instances change only while one of these is open; without any, at all times. A rollback does not wait."""
+    require_approval_by: RequireApprovalBy | None = None
+    """Whose approvals of waves, and resumptions after a halt, count; by default those of everyone who may write them. While
+    it is set, only a member of the group changes it, or has a wave begin without an approval."""
     priority: TaskPriority | None = None
     """How early the runs get a place that bring an instance to the version, when runs of other instances wait too.
     High is for a security patch. Default: Normal."""
@@ -196,6 +200,8 @@ class FleetRolloutStatus(ApiModel):
     """How far each wave has come."""
     health_checks: HealthCheckStatuses = Field(default_factory=list)
     """The checks of health."""
+    approvals: ApprovalsStatus | None = None
+    """Whose approvals are needed, and who gave those that counted."""
     approval_digest: str = ""
     """Digest of version, selector and waves: what an approval is given for."""
     conditions: Conditions = Field(default_factory=list)

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.approvals import RequireApprovalBy
 from apis.windows import MaintenanceWindow
 from ctrlruntime.api import CEL, ApiModel, Duration, Int32, ListMap, Resource
 
@@ -181,6 +182,9 @@ class InstanceSpec(
     deletion_protection: bool | None = None
     """Whether nothing is torn down, even if the object is deleted; default: as ``debug.enableDeletionProtection``
     has it. While it is on, one teardown may be approved by the annotation ``cloud.ctrlruntime.dev/allow-delete``."""
+    require_approval_by: RequireApprovalBy | None = None
+    """Whose approvals count, of removals, plans, versions and what was lost; by default those of everyone who may write
+    them. While it is set, only a member of the group changes it and the fields that decide what needs an approval."""
     deletion_policy: DeletionPolicy = DeletionPolicy.DELETE
     """What becomes of what was built when the Instance is deleted."""
     debug: Debug = Field(default_factory=Debug)

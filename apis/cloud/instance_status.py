@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.approvals import ApprovalsStatus
 from apis.deletions import Removals
 from ctrlruntime.api import ApiModel, Conditions, ListMap, MicroTime
 
@@ -134,6 +135,8 @@ class InstanceStatus(ApiModel):
     """What is known of Google Cloud after the infrastructure was built."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, and what stands in its way."""
+    approvals: ApprovalsStatus | None = None
+    """Whose approvals are needed, and who gave those that counted."""
     removals: Removals | None = None
     """Which teardown was approved."""
     last_handled_retry: str = ""

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from apis.approvals import RequireApprovalBy
 from apis.columns import AGE
 from apis.deletions import Deletions
 from ctrlruntime.api import CEL, ApiModel, Int32, ListMap, PrintColumn, Resource, Scale
@@ -116,6 +117,9 @@ class CosmosFullNodeSpec(
     deletion_protection: bool | None = None
     """Whether disks of renumbered nodes, the last with the chain's data, and those of a deleted set go only with an
     approval. Default: true; with false, the limits of deletions alone count."""
+    require_approval_by: RequireApprovalBy | None = None
+    """Whose approvals count; by default those of everyone who may write the annotation. While it is set, only a member of the
+    group changes it, deletionProtection, deletions and volumeRetentionPolicy."""
     deletions: Deletions = Field(default_factory=Deletions)
     """How many nodes may lose their disks without an approval."""
     service: NodeService = Field(default_factory=NodeService)

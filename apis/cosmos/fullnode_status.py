@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from apis.approvals import ApprovalsStatus
 from apis.deletions import Removals
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import ApiModel, Conditions, Int32, Quantity, Time
@@ -125,6 +126,8 @@ class CosmosFullNodeStatus(ApiModel):
     """What is being fixed."""
     sidecar_image: str = ""
     """Image beside the nodes where the spec names none; kept so that a new manager changes nothing."""
+    approvals: ApprovalsStatus | None = None
+    """Whose approvals are needed, and who gave those that counted."""
     removals: Removals | None = None
     """Disks that were permitted to go lately."""
     conditions: Conditions = Field(default_factory=list)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, WithJsonSchema
 
+from apis.approvals import ApprovalsStatus, RequireApprovalBy
 from apis.columns import AGE, condition_column, count_columns
 from apis.waiting import ChangesWaiting
 from apis.windows import MaintenanceWindow
@@ -314,6 +315,9 @@ class TenantRegistrySpec(ApiModel):
     tenancy.ctrlruntime.dev/approve-deletion decides what becomes of them."""
     deletion_guard: DeletionGuard = Field(default_factory=DeletionGuard)
     """Protects tenants from a query that succeeds and yet misses most rows."""
+    require_approval_by: RequireApprovalBy | None = None
+    """Whose approvals count; by default those of everyone who may write the annotations. While it is set, only a member
+    of the group changes it, deletionProtection and deletionGuard."""
     maintenance_windows: Annotated[list[MaintenanceWindow], Field(max_length=16)] = Field(
         default_factory=list
     )
@@ -389,6 +393,8 @@ class TenantRegistryStatus(ApiModel):
     source_position: str = ""
     """How far the rows had been read when they last changed; a replica that lags behind it is not read. Empty for databases
     that have no such position."""
+    approvals: ApprovalsStatus | None = None
+    """Whose approvals are needed, and who gave those that counted."""
     waiting: ChangesWaiting | None = None
     """Changes of tenants that a ChangeFreeze or a closed maintenance window holds."""
     last_sync_time: Time | None = None

@@ -63,6 +63,10 @@ async def _no_drift(_resource: object) -> str:
     return ""
 
 
+def _as_it_is(entry: Entry) -> Entry:
+    return entry
+
+
 @dataclass(frozen=True, slots=True)
 class TaskReads(Generic[R]):
     """What a pass reads besides the object and its instance."""
@@ -73,6 +77,10 @@ class TaskReads(Generic[R]):
     """The definition of the task to use now; None: the subresource's own."""
     config_map: Callable[[str, str], Mapping[str, str] | None] = lambda _namespace, _name: None
     """The texts of a ConfigMap by namespace and name; None if there is none."""
+    instance: Callable[[Entry], Entry] = _as_it_is
+    """Return an instance as far as it counts."""
+    counted: Callable[[Entry], Entry] = _as_it_is
+    """Return the object with the approvals that count."""
     drift: Callable[[R], Awaitable[str]] = _no_drift
     """Return what differs from what the last run left; empty: nothing."""
 
@@ -146,6 +154,7 @@ class SubresourceReconciler(Generic[R]):
         if entry is None:
             self.holds.record(request, 0)
             return None
+        entry = self.reads.counted(entry)
         resource = self._typed(entry)
         named = self._named(resource)
         hold = ownership_hold(resource, named)
@@ -285,9 +294,10 @@ class SubresourceReconciler(Generic[R]):
 
     def _named(self, resource: R) -> Entry | None:
         """Return the Instance that the object names, from the cache, or None."""
-        return self.tools.client.cache.entry(
+        found = self.tools.client.cache.entry(
             Instance, instance_name(resource), namespace=resource.metadata.namespace
         )
+        return None if found is None else self.reads.instance(found)
 
     def _instance_of(self, resource: R, named: Entry | None) -> Entry | None:
         """Return the named instance; None if it is not there, or is another one of that name."""

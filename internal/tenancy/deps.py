@@ -1,12 +1,16 @@
 """What the reconcilers of registries, templates and tenants share: objects to read, ways to write."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control, Desired, Owner
+from internal.approvals.counted import ApprovalView
+from internal.tenancy.approvals import REGISTRY, RULES
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rollout import Rollouts
@@ -21,6 +25,13 @@ class TenancyStores:
     registries: Store
     templates: Store
     tenants: Store
+    approvals: ApprovalView = field(default_factory=lambda: ApprovalView(REGISTRY, RULES))
+    """Which approvals of registries count."""
+
+    def registry(self, request: Request) -> Entry | None:
+        """Return a registry as far as it counts; None if there is none."""
+        entry = self.registries.get(request.name, namespace=request.namespace)
+        return None if entry is None else self.approvals.counted(entry)
 
 
 @dataclass(frozen=True, slots=True)

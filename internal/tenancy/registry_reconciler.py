@@ -64,7 +64,7 @@ class RegistryReconciler:
 
     async def reconcile(self, request: Request) -> Result | None:
         """One pass. Raises the client's errors when the server gives no usable answer."""
-        entry = self.stores.registries.get(request.name, namespace=request.namespace)
+        entry = self.stores.registry(request)
         if entry is None:
             await self._forget(request)
             return None

@@ -8,11 +8,14 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from pydantic import ValidationError
+
 from apis.cloud import GROUP, Instance, InstanceKubernetes
 from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.debounce import Debounce
@@ -24,6 +27,10 @@ from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
 from ctrlruntime.rollout import ChangeHolds
+from internal.approvals.counted import CountedEntries
+from internal.approvals.key import ApprovalKey
+from internal.cloud.approvals import INSTANCE as INSTANCE_APPROVALS
+from internal.cloud.approvals import SUBRESOURCE as SUBRESOURCE_APPROVALS
 from internal.cloud.concurrency import ConcurrencyLimiter
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
@@ -43,9 +50,11 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
+from internal.cloud.taskdriver.inputs import instance_name
 from internal.cloud.taskdriver.writes import SECRET, RunCluster
 from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
+from manager.controllers.approvals import Approvals, Whole, add_approvals, approval_key, view_of
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
@@ -99,28 +108,33 @@ def add_cloud(
     subresources: Sequence[Subresource[Any]] = SUBRESOURCES,
     provider: RunProvider | None = None,
     hub: Hub | None = None,
+    webhooks: bool = False,
 ) -> None:
     """Add the controllers of instances and their subresources to a manager. From within its loop.
 
     `provider` executes runs in place of the one that the options name; whoever made it closes it.
-    `hub`: where runs are, if the manager's own cluster is a data plane.
-    Raises OrderError for subresources that cannot be carried out in the order given.
+    `hub`: where runs are, if the manager's own cluster is a data plane. `webhooks`: whether this manager
+    records who gives approvals. Raises OrderError for subresources that cannot be carried out in the order given.
     """
     parts = make_parts(manager, options, subresources, hub)
     freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
-    add_instance_controller(parts, freezes)
-    add_subresource_controllers(parts, freezes, provider)
-    add_rollout_controller(parts, freezes)
+    key = approval_key(manager) if webhooks else None
+    add_instance_controller(parts, freezes, key)
+    add_subresource_controllers(parts, freezes, provider, key)
+    add_rollout_controller(parts, freezes, key=key)
 
 
 # -- instances ------------------------------------------------------------------------------------
 
 
-def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
+def add_instance_controller(
+    parts: CloudParts, freezes: SystemFreezes, key: ApprovalKey | None = None
+) -> None:
     """Add the controller of instances alone; their subresources are another's."""
     counts = InstanceMetrics(parts.manager.metrics.registry)
     parts.instances.informer.add_handler(counts.observe)
     parts.instances.informer.add_handler(freezes.object_changed)
+    approvals = add_approvals(parts.manager, Instance, INSTANCE_APPROVALS, key)
     handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
         _builder_of(parts, Instance)
@@ -135,10 +149,11 @@ def add_instance_controller(parts: CloudParts, freezes: SystemFreezes) -> None:
     thawed = RequestSource("freezes of instances")
     holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"))
     builder.watches_raw(thawed).watches_raw(_terraform_types(parts))
+    builder.watches_raw(approvals.wakeups)
     if parts.hub is not None:
         parts.objects.watch_owned(builder, Instance, CONFIG_MAP, metadata_only=True)
         builder.watches_raw(_hub_changes(parts, Instance))
-    builder.build(_guarded(parts, _instance_reconciler(parts, holds), Instance))
+    builder.build(_guarded(parts, _instance_reconciler(parts, holds, approvals.entries), Instance))
 
 
 def _hub_changes(parts: CloudParts, kind: type[Resource[Any, Any]]) -> RequestSource:
@@ -166,19 +181,26 @@ def _terraform_types(parts: CloudParts) -> RequestSource:
     return source
 
 
-def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceReconciler:
+def _instance_reconciler(
+    parts: CloudParts, holds: ChangeHolds, instances: CountedEntries
+) -> InstanceReconciler:
     manager, store = parts.manager, parts.store_of(Instance)
     control = _control_of(parts, Instance)
     walk = Walk(parts.subresources, Children(manager.cache, manager.client, control), parts.types)
     debounce = Debounce(monotonic, STATUS_DEBOUNCE)
     writer = InstanceWriter(parts.patcher, manager.recorder, debounce, utc_now)
     return InstanceReconciler(
-        instances=store,
+        instances=instances,
         preconditions=Preconditions(Domains(store).conflict, parts.bundles, parts.types),
         walk=walk,
         lease_ends=LeaseEnds(manager.client, utc_now, holds),
         teardown=Teardown(
-            walk, parts.crds, writer, TeardownGuard(parts.patcher, utc_now), parts.hub
+            walk,
+            parts.crds,
+            writer,
+            TeardownGuard(parts.patcher, utc_now),
+            partial(_counted_part, parts, instances),
+            parts.hub,
         ),
         writer=writer,
         hub=parts.hub,
@@ -189,7 +211,10 @@ def _instance_reconciler(parts: CloudParts, holds: ChangeHolds) -> InstanceRecon
 
 
 def add_subresource_controllers(
-    parts: CloudParts, freezes: SystemFreezes, provider: RunProvider | None = None
+    parts: CloudParts,
+    freezes: SystemFreezes,
+    provider: RunProvider | None = None,
+    key: ApprovalKey | None = None,
 ) -> None:
     """Add one controller for each type, with one limiter and one provider of runs for all."""
     manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
@@ -203,7 +228,8 @@ def add_subresource_controllers(
         parts.handle_of(item.kind).informer.add_handler(partial(keeper.observe, item))
         source = wakeups.sources[item.kind.gvk().kind]
         holds = freezes.holder(partial(source.enqueue, reason="a freeze began or ended"))
-        _add_subresource_controller(parts, item, tools, keeper, wakeups, holds, drift)
+        approvals = _approvals_of_part(parts, item, key)
+        _add_subresource_controller(parts, item, tools, keeper, wakeups, holds, drift, approvals)
     if provider is None:
         manager.add(_Closing(runs.aclose))
     if options.settings_file is not None:
@@ -255,6 +281,35 @@ def _tools(
     )
 
 
+def _counted_part(
+    parts: CloudParts, instances: CountedEntries, item: Subresource[Any], entry: Entry
+) -> Entry:
+    """Return a subresource with the approvals that count."""
+    recorder, whole = instances.view.recorder, _whole(parts, item)
+    return view_of(item.kind, SUBRESOURCE_APPROVALS, recorder, whole).counted(entry)
+
+
+def _approvals_of_part(
+    parts: CloudParts, item: Subresource[Any], key: ApprovalKey | None
+) -> Approvals:
+    """Record and report approvals of a subresource, which need those whom its instance names."""
+    whole = _whole(parts, item)
+    return add_approvals(parts.manager, item.kind, SUBRESOURCE_APPROVALS, key, whole)
+
+
+def _whole(parts: CloudParts, item: Subresource[Any]) -> Whole:
+    instances = parts.store_of(Instance)
+
+    def instance_of(entry: Entry) -> Entry | None:
+        try:
+            name = instance_name(entry.typed(item.kind))
+        except ValidationError:
+            name = entry.labels.get(INSTANCE, "")
+        return instances.get(name, namespace=entry.namespace)
+
+    return Whole(Instance, INSTANCE_APPROVALS, instance_of)
+
+
 def _add_subresource_controller(
     parts: CloudParts,
     item: Subresource[Any],
@@ -263,9 +318,12 @@ def _add_subresource_controller(
     wakeups: Wakeups,
     holds: ChangeHolds,
     drift: WorkloadDrift,
+    approvals: Approvals,
 ) -> None:
     task = partial(parts.definitions, item.definition.name)
-    reads: TaskReads[Any] = TaskReads(parts.crds, task, parts.bundles.texts)
+    reads: TaskReads[Any] = TaskReads(
+        parts.crds, task, parts.bundles.texts, approvals.instance, approvals.view.counted
+    )
     if item.kind is InstanceKubernetes:
         reads = replace(reads, drift=drift.of)
     reconciler = SubresourceReconciler(
@@ -282,6 +340,7 @@ def _add_subresource_controller(
         _builder_of(parts, item.kind)
         .watches(Instance, queue_own, predicates=[control_changed])
         .watches_raw(wakeups.sources[item.kind.gvk().kind])
+        .watches_raw(approvals.wakeups)
         .watches(
             SECRET,
             outputs_changed(item.kind.mapping()),

@@ -14,6 +14,8 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
+from internal.approvals.key import ApprovalKey
+from internal.cloud.approvals import ROLLOUT
 from internal.cloud.labels import FIELD_MANAGER
 from internal.cloud.rollouts.assigner import Assigner
 from internal.cloud.rollouts.fleet_reader import FleetReader
@@ -21,6 +23,7 @@ from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
 from internal.cloud.rollouts.reports import RolloutReports
 from internal.operations.freezes import SystemFreezes
+from manager.controllers.approvals import add_approvals
 from manager.controllers.cloud_parts import CloudParts
 from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
@@ -30,10 +33,14 @@ COALESCE = 0.5
 
 
 def add_rollout_controller(
-    parts: CloudParts, freezes: SystemFreezes, clock: Callable[[], datetime] = utc_now
+    parts: CloudParts,
+    freezes: SystemFreezes,
+    clock: Callable[[], datetime] = utc_now,
+    key: ApprovalKey | None = None,
 ) -> None:
-    """Add the controller of FleetRollouts."""
+    """Add the controller of FleetRollouts. `key`: of the records of approvals; None: none is recorded."""
     manager = parts.manager
+    approvals = add_approvals(manager, FleetRollout, ROLLOUT, key)
     informer = manager.cache.declare(FleetRollout).informer
     informer.add_handler(freezes.object_changed)
     rollouts = informer.store
@@ -44,7 +51,7 @@ def add_rollout_controller(
     )
     judged = RequestSource("health checks of rollouts")
     reconciler = FleetRolloutReconciler(
-        fleet=FleetReader(rollouts, parts.store_of(Instance)),
+        fleet=FleetReader(rollouts, parts.store_of(Instance), approvals.view.counted),
         assigner=Assigner(parts.patcher, manager.recorder),
         reports=RolloutReports(
             parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)
@@ -69,6 +76,7 @@ def add_rollout_controller(
         )
         .watches(Instance, _neighbours(rollouts, COALESCE))
         .watches_raw(thawed)
+        .watches_raw(approvals.wakeups)
         .watches_raw(judged)
         .explicit_permissions()
         .permission(GROUP, "fleetrollouts/status", "patch")

@@ -24,6 +24,9 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.rollout import ChangeHolds
+from internal.approvals.counted import CountedEntries
+from internal.approvals.key import ApprovalKey
+from internal.cosmos.approvals import RULES as APPROVALS
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
@@ -60,6 +63,7 @@ from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.claims import ClaimControl, StorageClasses
+from manager.controllers.approvals import add_approvals, approval_key
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_jobs import add_stateful_jobs
@@ -100,14 +104,17 @@ def tracked_of(parts: CosmosParts) -> tuple[RESTMapping, ...]:
     return (CONFIG_MAP, *(each.mapping for each in access_of(parts)))
 
 
-def add_cosmos(manager: Manager, options: CosmosOptions, hub: Hub | None = None) -> None:
+def add_cosmos(
+    manager: Manager, options: CosmosOptions, hub: Hub | None = None, webhooks: bool = False
+) -> None:
     """Add the controllers of the cosmos system to a manager. From within its loop.
 
-    `hub`: where objects are, if the manager's own cluster is a data plane.
+    `hub`: where objects are, if the manager's own cluster is a data plane. `webhooks`: whether this manager records
+    who gives approvals.
     """
     parts = declare_parts(manager, options, hub)
     cache = add_cache(parts)
-    add_node_sets(parts, cache)
+    add_node_sets(parts, cache, approval_key(manager) if webhooks else None)
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
     add_stateful_jobs(parts)
@@ -145,9 +152,15 @@ class NodeSetHandlers:
         return [Request(each.name, namespace=each.namespace) for each in self.sets]
 
 
-def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeReconciler:
-    """Return the controller of sets of nodes. `observations`: what the nodes said, from memory."""
+def add_node_sets(
+    parts: CosmosParts, observations: Observations, key: ApprovalKey | None = None
+) -> FullNodeReconciler:
+    """Return the controller of sets of nodes.
+
+    `observations`: what the nodes reported, from memory. `key`: of the records of approvals; None: none is recorded.
+    """
     manager, options = parts.manager, parts.options
+    approvals = add_approvals(manager, CosmosFullNode, APPROVALS, key)
     wakeups = RequestSource("what nodes say")
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
@@ -157,7 +170,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
     holds = freezes.holder(
         partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets
     )
-    reconciler = _reconciler(parts, observations, memory, holds)
+    reconciler = _reconciler(parts, observations, memory, holds, approvals.entries)
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
     builder = (
         Builder(manager)
@@ -171,6 +184,7 @@ def add_node_sets(parts: CosmosParts, observations: Observations) -> FullNodeRec
         )
         .watches(CRD, handlers.set_crd_changed, metadata_only=True, predicates=[defines_node_sets])
         .watches_raw(wakeups)
+        .watches_raw(approvals.wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=options.fullnode_concurrency))
     )
     _permit_writes(builder)
@@ -217,7 +231,11 @@ def defines_node_sets(event: Event) -> bool:
 
 
 def _reconciler(
-    parts: CosmosParts, observations: Observations, memory: NodeSetMemory, holds: ChangeHolds
+    parts: CosmosParts,
+    observations: Observations,
+    memory: NodeSetMemory,
+    holds: ChangeHolds,
+    node_sets: CountedEntries,
 ) -> FullNodeReconciler:
     manager, options = parts.manager, parts.options
     metrics = NodeSetMetrics(manager.metrics.registry)
@@ -225,7 +243,7 @@ def _reconciler(
     controls = _controls(parts, observations, metrics)
     return FullNodeReconciler(
         NodeSetReads(
-            parts.node_sets.informer.store,
+            node_sets,
             observations,
             snapshots_served=lambda: snapshots.missing_since is None,
             hub=parts.objects.view(),

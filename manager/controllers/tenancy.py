@@ -1,7 +1,7 @@
 """The tenancy system's three controllers, wired to the runtime."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -28,6 +28,7 @@ from ctrlruntime.rollout import ChangeHolds
 from internal.operations.freezes import SystemFreezes
 from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.applier import Applier
+from internal.tenancy.approvals import RULES
 from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
 from internal.tenancy.body_review import BodyReview
 from internal.tenancy.children import OWNER_INDEX
@@ -65,6 +66,7 @@ from internal.tenancy.tenant_writer import TenantWriter
 from internal.tenancy.value_secrets import ValueSecrets
 from internal.tenancy.values import SECRET, SensitiveValues
 from internal.tenancy.write_back import WriteBacks
+from manager.controllers.approvals import Approvals, add_approvals, approval_key
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
@@ -245,7 +247,11 @@ def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> Non
     awaited = AwaitedTenants(stores.tenants, signals.replacement_changed)
     parts.informers.tenants.informer.add_handler(awaited)
     holds = _registry_holds(parts, signals, freezes)
-    reconciler = signals.reconciler = _registry_reconciler(parts, signals, awaited, holds)
+    key = approval_key(parts.manager) if parts.options.webhooks else None
+    approvals = add_approvals(parts.manager, TenantRegistry, RULES, key)
+    reconciler = signals.reconciler = _registry_reconciler(
+        parts, signals, awaited, holds, approvals
+    )
     handlers = RegistryHandlers(reconciler, awaited, wakeups, stores.templates)
     parts.objects.events.add_listener(handlers.child_changed)
     parts.informers.revisions.informer.add_handler(handlers.revision_changed)
@@ -264,15 +270,21 @@ def _add_registry_controller(parts: TenancyParts, freezes: SystemFreezes) -> Non
         .permission(GROUP, "tenanttemplates/finalizers", "update")  # as owner of its revisions
         .permission("apps", "controllerrevisions", "create", "delete", "patch")
         .watches_raw(wakeups)
+        .watches_raw(approvals.wakeups)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.registry_concurrency))
         .build(_guarded(parts, reconciler, TenantRegistry, parts.stores.registries))
     )
 
 
 def _registry_reconciler(
-    parts: TenancyParts, signals: RegistrySignals, awaited: AwaitedTenants, holds: ChangeHolds
+    parts: TenancyParts,
+    signals: RegistrySignals,
+    awaited: AwaitedTenants,
+    holds: ChangeHolds,
+    approvals: Approvals,
 ) -> RegistryReconciler:
-    stores, writers, recorder = parts.stores, parts.writers, parts.manager.recorder
+    stores = replace(parts.stores, approvals=approvals.view)
+    writers, recorder = parts.writers, parts.manager.recorder
     queries, orphan_requests = _queries(parts, signals), OrphanRequests()
     parts.informers.registries.informer.add_handler(orphan_requests)
     secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)

@@ -24,7 +24,7 @@ from internal.cloud.instance.order import PROTECTED, is_protected, kind_of
 from internal.cloud.labels import TEARDOWN_APPROVED
 from internal.cloud.subresource import Subresource
 from internal.cloud.tasks.terraform.prior_state import PLACE, RESOURCES
-from internal.removal_holds import Parent, StatusRecords
+from internal.removal_holds import Parent, StatusRecords, approvals_of
 
 ORPHANED: Final = "Orphaned"
 """Condition of an Instance that goes with deletionPolicy Orphan: what is left. Reason of the event as well."""
@@ -110,5 +110,6 @@ class TeardownGuard:
             namespace=entry.namespace,
             uid=entry.uid,
             state=lambda _found: state,
+            counted=approvals_of(entry.annotations, GROUP),
         )
         return (await decide(self.gate, removals, store, self.clock)).hold

@@ -1,6 +1,6 @@
 """The end of an instance: its subresources in reverse order, each kind gone before the next."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -30,6 +30,10 @@ Owned = Sequence[tuple[Subresource[Any], Sequence[Entry]]]
 """The objects of an instance that are there, by subresource in their order."""
 
 
+def _as_it_is(_subresource: Subresource[Any], entry: Entry) -> Entry:
+    return entry
+
+
 @dataclass(slots=True)
 class Teardown:
     """Takes deleted instances down, step by step."""
@@ -39,6 +43,8 @@ class Teardown:
     """Which CRDs are being deleted."""
     writer: InstanceWriter
     guard: TeardownGuard
+    counted: Callable[[Subresource[Any], Entry], Entry] = _as_it_is
+    """Return an object of an instance with the approvals that count."""
     hub: HubInstances | None = None
     """Where runs are, if the instances are on a data plane."""
 
@@ -58,7 +64,10 @@ class Teardown:
         if is_paused(entry.annotations) and (orphaning or not is_protected(entry)):
             await self.writer.record_teardown(instance, entry, PAUSED)
             return None
-        owned = [(each, self.walk.children.entries(each, owner)) for each in self.walk.subresources]
+        owned = [
+            (each, [self.counted(each, item) for item in self.walk.children.entries(each, owner)])
+            for each in self.walk.subresources
+        ]
         if orphaning:
             await self.writer.record_orphaned(instance, entry, left_behind(owned))
         elif not await self._may_go(instance, entry, owned):

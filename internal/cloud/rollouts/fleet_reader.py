@@ -28,12 +28,18 @@ class Entries(Protocol):
     def by_index(self, index: str, value: str) -> Iterable[Entry]: ...
 
 
+def _as_it_is(entry: Entry) -> Entry:
+    return entry
+
+
 @dataclass(slots=True)
 class FleetReader:
     """Reads rollouts and the instances of their namespaces. Makes each version of an instance once."""
 
     rollouts: Entries
     instances: Entries
+    counted: Callable[[Entry], Entry] = _as_it_is
+    """Return a rollout as far as it counts."""
     yielder: LoopYielder = field(default_factory=LoopYielder)
     """Yields to other tasks between instances: a fleet has up to 10,000."""
     _memo: VersionMemo[str, FleetInstance] = field(

@@ -69,6 +69,7 @@ class FleetRolloutReconciler:
             return None
         if entry.deletion_timestamp is not None:
             return None
+        entry = self.fleet.counted(entry)
         try:
             rollout = entry.typed(FleetRollout)
         except ValidationError as error:

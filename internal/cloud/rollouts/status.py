@@ -94,6 +94,7 @@ def summarize(
         wave=decision.wave,
         waves=_waves(decision.target, fleet.members, strategy),
         approval_digest=approval_digest(spec),
+        approvals=before.approvals,
         conditions=list(before.conditions),
     )
     for condition in _conditions(status, decision, generation):

@@ -100,6 +100,7 @@ class DiskRemovals:
             metadata.namespace or "",
             metadata.uid or "",
             state,
+            approvals_of(metadata.annotations or {}, GROUP),
         )
 
 

@@ -1,0 +1,138 @@
+"""Objects as far as they count: without approvals that do not, and with the spec that is in force."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Protocol
+
+import msgspec
+import orjson
+
+from ctrlruntime.cache.entry import Entry, Key
+from ctrlruntime.json import Json
+from ctrlruntime.memo import VersionMemo
+from internal.approvals.judge import Judgement, Recorder, Subject, judge, judge_part
+from internal.approvals.records import Identity
+from internal.approvals.rules import REQUIRED, ApprovalRules
+
+NOT_SERVED: Final = Recorder(
+    trouble="run the manager with --webhooks, and install its webhook configurations (config/with-webhooks)"
+)
+"""Of a manager that serves no webhooks."""
+REMEMBERED: Final = 1000
+"""Objects of a kind whose judgement is remembered."""
+STATUS: Final = "approvals"
+"""The field of the status that has what is in force."""
+
+
+class Entries(Protocol):
+    """Objects as the cache has them."""
+
+    def get(self, name: str, *, namespace: str) -> Entry | None: ...
+
+
+def subject_of(
+    kind: str, metadata: Mapping[str, Json], spec: Json, status: Mapping[str, Json] | None
+) -> Subject:
+    """Return an object as the rules of approvals see it."""
+    known = (status or {}).get(STATUS) or {}
+    return Subject(
+        identity=Identity.of(kind, metadata),
+        generation=metadata.get("generation") or 0,
+        annotations=metadata.get("annotations") or {},
+        spec=spec,
+        protection=str(known.get("protection") or ""),
+        since=known.get("generation") or 0,
+        deleting=bool(metadata.get("deletionTimestamp")),
+    )
+
+
+@dataclass(slots=True)
+class ApprovalView:
+    """What counts of the objects of one kind."""
+
+    kind: str
+    """Kind and group, such as `Instance.cloud.ctrlruntime.dev`."""
+    rules: ApprovalRules
+    recorder: Callable[[], Recorder] = lambda: NOT_SERVED
+    """What is known now of the webhook that records approvals."""
+    whole: Callable[[Entry], Entry | None] | None = None
+    """Of parts, the object whose policy counts; None: their own does."""
+    whole_view: ApprovalView | None = None
+    """What counts of those objects."""
+    _known: VersionMemo[Key, tuple[Recorder, Entry]] = field(
+        default_factory=lambda: VersionMemo(REMEMBERED)
+    )
+
+    def judgement(self, entry: Entry) -> Judgement | None:
+        """Return what counts of an object; None for one that needs no approvers."""
+        if self.whole is not None:
+            return self._judgement_of_part(entry)
+        if not _is_concerned(entry):
+            return None
+        return judge(self.subject(entry), self.rules, self.recorder())
+
+    def _judgement_of_part(self, entry: Entry) -> Judgement | None:
+        whole = self.whole(entry) if self.whole is not None else None
+        if whole is None or self.whole_view is None:
+            return None
+        verdict = self.whole_view.judgement(whole)
+        if verdict is None or verdict.policy is None:
+            return None
+        subject, around = self.subject(entry), self.whole_view.subject(whole)
+        return judge_part(subject, self.rules, self.recorder(), around, verdict.policy)
+
+    def counted(self, entry: Entry) -> Entry:
+        """Return the object as far as it counts."""
+        if self.whole is not None:
+            part = (
+                None
+                if entry.annotations.keys().isdisjoint(self.rules.annotations)
+                else self.judgement(entry)
+            )
+            if part is None:
+                return entry
+            return msgspec.structs.replace(entry, annotations=dict(part.annotations))
+        if not _is_concerned(entry):
+            return entry
+        recorder = self.recorder()
+        known = self._known.get(entry.key, entry.resource_version)
+        if known is not None and known[0] is recorder and known[1].uid == entry.uid:
+            return known[1]
+        found = judge(self.subject(entry), self.rules, recorder)
+        fields = entry.fields
+        if found.spec is not None:
+            fields = {**fields, "spec": msgspec.Raw(orjson.dumps(found.spec))}
+        made = msgspec.structs.replace(entry, annotations=dict(found.annotations), fields=fields)
+        self._known.put(entry.key, entry.resource_version, (recorder, made))
+        return made
+
+    def subject(self, entry: Entry) -> Subject:
+        """Return an object as the rules see it."""
+        return subject_of(self.kind, entry.metadata(), entry.field("spec"), entry.field("status"))
+
+
+def _is_concerned(entry: Entry) -> bool:
+    """Whether an object may need approvers, without decoding it."""
+    spec, status = entry.fields.get("spec"), entry.fields.get("status")
+    return (spec is not None and _REQUIRED in bytes(memoryview(spec))) or (
+        status is not None and _PROTECTION in bytes(memoryview(status))
+    )
+
+
+_REQUIRED: Final = f'"{REQUIRED}"'.encode()
+_PROTECTION: Final = b'"protection"'
+
+
+@dataclass(frozen=True, slots=True)
+class CountedEntries:
+    """Objects of the cache as far as they count."""
+
+    entries: Entries
+    view: ApprovalView
+
+    def get(self, name: str, *, namespace: str) -> Entry | None:
+        """Return one of them; None if there is none."""
+        entry = self.entries.get(name, namespace=namespace)
+        return None if entry is None else self.view.counted(entry)
