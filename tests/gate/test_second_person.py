@@ -1,0 +1,377 @@
+"""Approvals by a second person, for every kind that takes approvals: records, membership, and less protection."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import orjson
+import pytest
+
+from internal.approvals.admission import Refused, Write, deletion_of, record_of
+from internal.approvals.counted import NOT_SERVED, subject_of
+from internal.approvals.judge import Judgement, Recorder, judge
+from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
+from internal.cloud.approvals import INSTANCE, ROLLOUT, SUBRESOURCE
+from internal.cosmos.approvals import RULES as NODE_SET
+from internal.tenancy.approvals import RULES as REGISTRY
+
+KEY = Recorder(key=b"k" * 32, user="system:serviceaccount:ctrlruntime-system:manager")
+WANTED = {"group": "approvers", "otherThanAuthor": True}
+MEMBER = ("approvers", "system:authenticated")
+RULES = {
+    "TenantRegistry": REGISTRY,
+    "Instance": INSTANCE,
+    "FleetRollout": ROLLOUT,
+    "CosmosFullNode": NODE_SET,
+}
+EVERY_APPROVAL = [
+    (kind, annotation) for kind, rules in RULES.items() for annotation in sorted(rules.annotations)
+]
+WEAKER: dict[str, list[dict[str, Any]]] = {
+    "TenantRegistry": [
+        {"deletionProtection": False},
+        {"deletionGuard": {"maxDeletePercent": 100}},
+        {"deletionGuard": {"allowEmpty": True}},
+    ],
+    "Instance": [
+        {"deletionProtection": False},
+        {"deletionPolicy": "Orphan"},
+        {"debug": {"enableDeletionProtection": False}},
+        {"terraformRuns": {"approval": "Automatic"}},
+        {"upgradePolicy": {"allowDowngrade": True}},
+    ],
+    "FleetRollout": [
+        {"waves": [{"name": "all", "approval": "Automatic"}]},
+        {"waves": [{"name": "all"}]},
+    ],
+    "CosmosFullNode": [{"deletionProtection": False}, {"deletions": {"maxWithState": 9}}],
+}
+NOBODY: list[Any] = [
+    None,
+    {"group": "everyone"},
+    {"group": "approvers", "furtherGroups": ["everyone"], "otherThanAuthor": True},
+    {"group": "approvers"},
+]
+LESS = [
+    (kind, change)
+    for kind, changes in WEAKER.items()
+    for change in [*changes, *({REQUIRED: each} for each in NOBODY)]
+]
+
+
+@dataclass
+class Server:
+    """One object, as an API server stores it behind the webhook of a manager."""
+
+    kind: str
+    recorder: Recorder = KEY
+    name: str = "one"
+    found: dict[str, Any] | None = None
+
+    @property
+    def rules(self) -> ApprovalRules:
+        return RULES[self.kind]
+
+    def create(self, user: str, groups: tuple[str, ...] = (), **spec: object) -> None:
+        base: dict[str, Any] = {REQUIRED: WANTED, "size": 1}
+        if self.kind == "FleetRollout":
+            base["waves"] = [{"name": "all", "approval": "Manual"}]
+        if self.kind == "Instance":
+            base["terraformRuns"] = {"approval": "Manual"}
+        new = {"metadata": {"name": self.name, "namespace": "bank"}, "spec": {**base, **spec}}
+        self._write(new, user, groups)
+        assert self.found is not None
+        self.found["metadata"] |= {"uid": f"uid-{self.name}", "generation": 1}
+
+    def update(self, user: str, groups: tuple[str, ...] = (), **spec: object) -> None:
+        """Change the spec, through admission."""
+        self._write(self._with(spec=spec), user, groups)
+
+    def annotate(self, user: str, groups: tuple[str, ...] = (), **annotations: str | None) -> None:
+        self._write(self._with(annotations), user, groups)
+
+    def past(self, annotations: Mapping[str, str | None] | None = None, **spec: object) -> None:
+        """Write while no webhook answers."""
+        self.found = self._with(annotations, spec)
+
+    def delete(self, user: str) -> None:
+        text = deletion_of(
+            self._request(self.stored, self.stored, user, ()), self.rules, self.recorder
+        )
+        if text is not None:  # the manager writes it, through admission
+            self._write(self._with({RECORD: text}), self.recorder.user, ())
+        self.stored["metadata"]["deletionTimestamp"] = "2026-03-01T00:00:00Z"
+
+    @property
+    def stored(self) -> dict[str, Any]:
+        assert self.found is not None
+        return self.found
+
+    @property
+    def record(self) -> str:
+        return str(self.stored["metadata"]["annotations"][RECORD])
+
+    def judged(self, recorder: Recorder | None = None) -> Judgement:
+        """What counts; the manager stores what is in force."""
+        found = self.stored
+        status = found.get("status")
+        verdict = judge(
+            subject_of(f"{self.kind}.example.com", found["metadata"], found["spec"], status),
+            self.rules,
+            recorder or self.recorder,
+        )
+        found["status"] = {}
+        if verdict.protection is not None:
+            text = orjson.dumps(verdict.protection).decode()
+            found["status"]["approvals"] = {"protection": text, "generation": verdict.since}
+        return verdict
+
+    def _with(
+        self,
+        annotations: Mapping[str, str | None] | None = None,
+        spec: Mapping[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        found = orjson.loads(orjson.dumps(self.stored))
+        texts = {**found["metadata"].get("annotations", {}), **(annotations or {})}
+        found["metadata"]["annotations"] = {k: v for k, v in texts.items() if v is not None}
+        changed = {**found["spec"], **(spec or {})}
+        changed = {name: value for name, value in changed.items() if value is not None}
+        if changed != found["spec"]:
+            found["metadata"]["generation"] += 1
+        return {**found, "spec": changed}
+
+    def _request(
+        self, new: dict[str, Any], old: dict[str, Any] | None, user: str, groups: tuple[str, ...]
+    ) -> Write:
+        return Write(
+            new=new, old=old, kind=f"{self.kind}.example.com", namespace="bank", name=self.name,
+            user=user, groups=groups, at=1,
+        )  # fmt: skip
+
+    def _write(self, new: dict[str, Any], user: str, groups: tuple[str, ...]) -> None:
+        text = record_of(self._request(new, self.found, user, groups), self.rules, self.recorder)
+        texts = new["metadata"].setdefault("annotations", {})
+        texts.pop(RECORD, None)
+        if text is not None:
+            texts[RECORD] = text
+        self.found = new
+
+
+def approved(
+    kind: str, annotation: str, *, by: str = "bob", item: str = "0123456789abcdef"
+) -> Server:
+    """An object of alice's with an approval by another member."""
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    server.judged()
+    server.annotate(by, MEMBER, **{annotation: item})
+    return server
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize(("kind", "annotation"), EVERY_APPROVAL)
+def test_only_another_person_of_the_group_approves(kind: str, annotation: str) -> None:
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    for user, groups, why in (
+        ("alice", MEMBER, "is the author of the spec"),
+        ("carol", ("system:authenticated",), "is none"),
+        ("carol", (), "is none"),
+        ("system:serviceaccount:bank:robot", MEMBER, "is none"),
+        (KEY.user, MEMBER, "is none"),
+        ("system:admin", MEMBER, "is none"),
+    ):
+        with pytest.raises(Refused, match=why):
+            server.annotate(user, groups, **{annotation: "x"})
+    server.annotate("bob", MEMBER, **{annotation: "x"})
+    verdict = server.judged()
+    assert verdict.annotations[annotation] == "x"
+    assert [(each.by, each.item) for each in verdict.counted] == [("bob", "x")]
+    assert not verdict.refusals
+    without = server.judged(NOT_SERVED)
+    assert annotation not in without.annotations
+    assert "run the manager with --webhooks" in without.refusals[0]
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize(("kind", "annotation"), EVERY_APPROVAL)
+def test_who_requested_a_deletion_does_not_approve_it(kind: str, annotation: str) -> None:
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    server.delete("bob")
+    server.delete("dave")  # the first request counts
+    with pytest.raises(Refused, match="'bob' is who requested the deletion"):
+        server.annotate("bob", MEMBER, **{annotation: "x"})
+    server.annotate("dave", MEMBER, **{annotation: "x"})
+    assert server.judged().annotations[annotation] == "x"
+
+
+FORGERIES: dict[str, Callable[[Server, str], str]] = {}
+
+
+def forgery(why: str) -> Callable[[Callable[[Server, str], None]], Callable[[Server, str], None]]:
+    """Add a way to have an approval that no second person gave, and why it does not count."""
+
+    def add(made: Callable[[Server, str], None]) -> Callable[[Server, str], None]:
+        def forge(server: Server, annotation: str) -> str:
+            made(server, annotation)
+            return why
+
+        FORGERIES[made.__name__] = forge
+        return made
+
+    return add
+
+
+@forgery("no record of who gave it")
+def while_no_webhook_answers(server: Server, annotation: str) -> None:
+    server.past({annotation: "other"})
+
+
+@forgery("none that admission wrote")
+def record_by_hand(server: Server, annotation: str) -> None:
+    payload, _, signature = server.record.rpartition(" ")
+    text = payload.replace("0123456789abcdef", "other")
+    server.past({annotation: "other", RECORD: f"{text} {signature}"})
+
+
+@forgery("none that admission wrote")
+def record_without_signature(server: Server, annotation: str) -> None:
+    server.past({annotation: "other", RECORD: "{}"})
+
+
+@forgery("none that admission wrote")
+def record_of_another_object(server: Server, annotation: str) -> None:
+    source = Server(server.kind, name="two")
+    source.create("alice", MEMBER)
+    source.annotate("bob", MEMBER, **{annotation: "other"})
+    server.past({annotation: "other", RECORD: source.record})
+
+
+@forgery("none that admission wrote")
+def record_of_a_former_object_of_the_name(server: Server, annotation: str) -> None:
+    text = approved(server.kind, annotation, item="other").record
+    server.past({annotation: "other", RECORD: text})
+    server.stored["metadata"]["uid"] = "another"
+
+
+@forgery("none that admission wrote")
+def record_with_another_key(server: Server, annotation: str) -> None:
+    source = Server(server.kind, replace(KEY, key=b"o" * 32))
+    source.create("alice", MEMBER)
+    source.annotate("bob", MEMBER, **{annotation: "other"})
+    server.past({annotation: "other", RECORD: source.record})
+
+
+@forgery("no record of who gave it")
+def stored_manifest_is_applied(server: Server, annotation: str) -> None:
+    stored = dict(server.stored["metadata"]["annotations"])
+    server.annotate("alice", MEMBER, **{annotation: None})
+    server.annotate("carol", (), **{RECORD: stored[RECORD]})
+    server.past({annotation: stored[annotation]})
+
+
+@forgery("the spec")
+def spec_is_changed_past_admission(server: Server, _annotation: str) -> None:
+    server.past(size=2)
+
+
+@forgery("who requested the deletion is not on record")
+def deletion_past_admission(server: Server, _annotation: str) -> None:
+    server.stored["metadata"]["deletionTimestamp"] = "2026-03-01T00:00:00Z"
+
+
+@pytest.mark.criterion("S-P1")
+@pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
+@pytest.mark.parametrize(("kind", "annotation"), EVERY_APPROVAL)
+def test_a_forged_record_is_reported_and_not_followed(
+    kind: str, annotation: str, forge: Callable[[Server, str], str]
+) -> None:
+    server = approved(kind, annotation)
+    why = forge(server, annotation)
+    verdict = server.judged()
+    assert annotation not in verdict.annotations
+    assert not verdict.counted
+    assert any(why in each and annotation in each for each in verdict.refusals)
+
+
+@pytest.mark.criterion("S-P1")
+def test_what_the_record_says_outlives_other_writes_and_waves_are_approved_one_by_one() -> None:
+    server = Server("FleetRollout")
+    server.create("alice", MEMBER)
+    (waves,) = ROLLOUT.listed
+    server.annotate("bob", MEMBER, **{waves: "one=d"})
+    server.annotate("carol", (), **{"note": "hello", RECORD: "mine"})
+    server.annotate("dave", MEMBER, **{waves: "one=d,two=d"})
+    server.past({waves: "one=d,two=d,three=d"})
+    verdict = server.judged()
+    assert verdict.annotations[waves] == "one=d,two=d"
+    assert [each.by for each in verdict.counted] == ["bob", "dave"]
+
+
+@pytest.mark.criterion("S-P1")
+def test_the_mark_of_the_manager_counts_on_what_it_made_and_that_of_others_does_not() -> None:
+    (mark,) = SUBRESOURCE.of_manager
+    policy = Policy(("approvers",))
+    new = {"metadata": {"name": "a", "annotations": {mark: "uid"}}, "spec": {}}
+    old = {"metadata": {"name": "a", "annotations": {}}, "spec": {}}
+    write = Write(
+        new=new, old=old, kind="K.g", namespace="n", name="a", user=KEY.user, groups=(), at=1, policy=policy,
+    )  # fmt: skip
+    assert '"given":{"' in str(record_of(write, SUBRESOURCE, KEY))
+    with pytest.raises(Refused, match="'carol' is none"):
+        record_of(replace(write, user="carol"), SUBRESOURCE, KEY)
+
+
+@pytest.mark.criterion("S-P3")
+@pytest.mark.parametrize(("kind", "change"), LESS)
+def test_less_protection_takes_a_member_and_is_held_where_it_came_past_admission(
+    kind: str, change: dict[str, Any]
+) -> None:
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    before = server.judged().protection
+    with pytest.raises(Refused, match=r"is changed by a member of the group 'approvers'"):
+        server.update("carol", ("everyone",), **change)
+    with pytest.raises(Refused, match="is changed by a member"):
+        server.update("system:serviceaccount:bank:robot", MEMBER, **change)
+    server.past(**change)
+    verdict = server.judged()
+    assert verdict.protection == before
+    assert "past admission" in verdict.refusals[0]
+    assert server.rules.protection(verdict.spec) == before
+    server.annotate("bob", MEMBER, note="unrelated")  # consents to nothing
+    assert server.judged().protection == before
+    server.past(**{name: _original(kind).get(name) for name in change})
+    assert not server.judged().refusals
+    server.update("bob", MEMBER, **change)
+    after = server.judged()
+    assert not after.refusals
+    assert after.protection != before
+
+
+def _original(kind: str) -> dict[str, Any]:
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    spec: dict[str, Any] = server.stored["spec"]
+    return spec
+
+
+@pytest.mark.criterion("S-P3")
+@pytest.mark.parametrize("kind", RULES)
+def test_a_consent_counts_once(kind: str) -> None:
+    """A stored record with the consent of a former time does not lower the protection again."""
+    server = Server(kind)
+    server.create("alice", MEMBER)
+    server.judged()
+    server.update("bob", MEMBER, **{REQUIRED: None})
+    consent = server.record
+    assert server.judged().policy is None
+    server.update("alice", MEMBER, **{REQUIRED: WANTED})
+    assert server.judged().policy is not None
+    server.past({RECORD: consent}, **{REQUIRED: None})
+    verdict = server.judged()
+    assert verdict.policy is not None
+    assert "past admission" in verdict.refusals[0]
