@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,8 @@ from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
 from apis.tenancy import TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from internal.approvals.counted import STATUS
+from internal.approvals.rules import REQUIRED, Policy
 from internal.fleet.plane_check import NAMESPACE
 from internal.removal_holds import HELD, allow_delete
 from manager.cluster_flags import cluster_options, talk
@@ -42,6 +44,8 @@ _COLUMNS: Final = (
     Column("DIGEST", "digest"),
     Column("REASON", "reason", wide=True),
     Column("SINCE", "since", wide=True),
+    Column("NEEDS", "needs", wide=True),
+    Column("APPROVED", "approved", wide=True),
     Column("MESSAGE", "message"),
 )
 TARGET: Final = "Namespace"
@@ -65,6 +69,10 @@ class HeldSet:
     reason: str
     since: str
     message: str
+    needs: str = ""
+    """The groups of which one has to approve; empty: everyone who may write it."""
+    approved: str = ""
+    """Who gave the approvals that counted last."""
 
 
 @click.command()
@@ -154,7 +162,7 @@ def _held(kind: str, manifest: Mapping[str, Any]) -> HeldSet | None:
     metadata = manifest["metadata"]
     for condition in (manifest.get("status") or {}).get("conditions") or ():
         if condition.get("type") == HELD and condition.get("status") == "True":
-            return _set(
+            found = _set(
                 kind,
                 metadata.get("namespace", ""),
                 metadata["name"],
@@ -162,6 +170,10 @@ def _held(kind: str, manifest: Mapping[str, Any]) -> HeldSet | None:
                 reason=str(condition.get("reason", "")),
                 since=str(condition.get("lastTransitionTime", "")),
             )
+            policy = Policy.of((manifest.get("spec") or {}).get(REQUIRED))
+            known = (manifest["status"].get(STATUS) or {}).get("given") or ()
+            given = [f"{each['value']} by {each['by']}" for each in known]
+            return replace(found, needs=str(policy or ""), approved=", ".join(given))
     return None
 
 
@@ -191,6 +203,11 @@ async def _approve(
     found = _checked(name, _held(mapping.gvk.kind, manifest), digest)
     command = _APPROVES.search(found.message)
     annotation = allow_delete(mapping.gvk.group) if command is None else command[1]
+    if (manifest["metadata"].get("annotations") or {}).get(annotation) == found.digest:
+        gone = {
+            "metadata": {"annotations": {annotation: None}}
+        }  # else who approves is not recorded
+        await client.patch(mapping, name, gone, namespace=place, type=PatchType.MERGE)
     patch = {"metadata": {"annotations": {annotation: found.digest}}}
     await client.patch(mapping, name, patch, namespace=place, type=PatchType.MERGE)
     return found

@@ -18,6 +18,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import Manager
+from ctrlruntime.webhook.injection import MUTATING
 from internal.approvals.rules import RECORD
 from internal.tenancy.policies import ALLOW_DELETE
 from manager.controllers.approvals import record_webhooks
@@ -27,6 +28,7 @@ from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, approval_in, config_map, permissive
 
 KINDS = [TenantRegistry]
+ROBOT = "system:serviceaccount:default:robot"
 REQUIRED = {"group": APPROVERS, "otherThanAuthor": True}
 
 
@@ -45,12 +47,10 @@ class RecordingHarness(TenancyHarness):
 async def approving(folder: Path) -> AsyncIterator[tuple[Fleet, Client, Client]]:
     """A fleet of which two tenants wait to be deleted, and alice and bob; alice made its registry."""
     options = replace(permissive(folder), webhooks=True)
-    async with RecordingHarness.start(
-        folder, manager=False, options=options, denied=("tenantregistries",)
-    ) as harness:
+    async with RecordingHarness.start(folder, manager=False, options=options) as harness:
         environment = harness.environment
         fleet = await Fleet.make(harness)
-        await let_write(harness.client, ["alice", "bob", "carol"])
+        await let_write(harness.client, ["alice", "bob", "carol", ROBOT])
         async with (
             recorded(environment, record_webhooks(KINDS), fleet.namespace) as hooks,
             person(environment, "alice", APPROVERS) as alice,
@@ -93,11 +93,10 @@ async def test_a_removal_is_approved_by_another_member_of_the_group(tmp_path: Pa
         digest = await digest_held(fleet)
         with pytest.raises(Forbidden, match="'alice' is the author of the spec"):
             await approve(alice, fleet, digest)
-        async with person(fleet.harness.environment, "carol") as carol:
-            with pytest.raises(Forbidden, match="'carol' is none"):
-                await approve(carol, fleet, digest)
-        with pytest.raises(Forbidden, match="is none"):
-            await approve(fleet.harness.environment.client("manager"), fleet, digest)
+        for user, group in (("carol", ""), (ROBOT, APPROVERS)):
+            async with person(fleet.harness.environment, user, group) as other:
+                with pytest.raises(Forbidden, match=f"'{user}' is none"):
+                    await approve(other, fleet, digest)
         await approve(bob, fleet, digest)
         await fleet.harness.eventually(fleet.tenants, ["c-app"].__eq__)
         event = await fleet.event("Approved")
@@ -106,3 +105,36 @@ async def test_a_removal_is_approved_by_another_member_of_the_group(tmp_path: Pa
         assert registry.status.approvals is not None
         (given,) = registry.status.approvals.given
         assert (given.value, given.by) == (digest, "bob")
+
+
+@pytest.mark.criterion("S-P1")
+@pytest.mark.criterion("S-P3")
+async def test_what_is_written_past_admission_is_reported_and_not_followed(tmp_path: Path) -> None:
+    weaker = {"spec": {"deletionGuard": {"maxDeletePercent": 100}}}
+    async with approving(tmp_path) as (fleet, alice, _bob):
+        digest = await digest_held(fleet)
+        async with person(fleet.harness.environment, "carol") as carol:
+            with pytest.raises(Forbidden, match=r"spec.deletionGuard.maxDeletePercent decides"):
+                await carol.patch(TenantRegistry, "registry", weaker, namespace=fleet.namespace)
+        found = await fleet.read(TenantRegistry, "registry")
+        text = (found.metadata.annotations or {})[RECORD]
+        await fleet.harness.client.delete(MUTATING, fleet.namespace)  # no webhook is called
+        await fleet.harness.eventually(partial(is_past_admission, fleet))
+        await approve(alice, fleet, digest, **{RECORD: text.replace("alice", "bob")})
+        await fleet.patch(TenantRegistry, "registry", weaker)
+        held = await fleet.until(
+            TenantRegistry, "registry", "ApprovalsCount", "False", message="was changed without"
+        )
+        assert f"{ALLOW_DELETE}={digest} does not count" in held.message
+        await fleet.event("ApprovalNotCounted")
+        await fleet.harness.idle()
+        assert len(await fleet.tenants()) == 3
+
+
+async def is_past_admission(fleet: Fleet) -> bool:
+    """Whether the server stores a record as it is sent."""
+    patch = {"metadata": {"annotations": {RECORD: "probe"}}}
+    made = await fleet.harness.client.patch(
+        TenantRegistry, "registry", patch, namespace=fleet.namespace, dry_run=True
+    )
+    return (made.metadata.annotations or {}).get(RECORD) == "probe"

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from apis.cloud import Instance
 from ctrlruntime.api import GroupVersionKind, Resource, find_condition
-from internal.cloud.labels import DELETION_PROTECTION, MISSING_STATE
+from internal.cloud.labels import DELETION_PROTECTION, MISSING_STATE, TEARDOWN_APPROVED
 from internal.removal_holds import allow_delete
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, instance
@@ -181,3 +182,33 @@ async def test_g_c1_a_run_that_failed_may_have_built_something(e2e_harness: E2EH
     await e2e_harness.gone("Instance")
     given = e2e_harness.elsewhere.started[-1].input
     assert (given.operation, given.record) == ("Teardown", {"possiblyBuilt": "true"})
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.criterion("S-P3")
+async def test_a_teardown_that_needs_a_second_person_is_approved_by_nobody_else(
+    e2e_harness: E2EHarness,
+) -> None:
+    """Not by a digest that no webhook recorded, nor by marks on what would go, nor by less protection."""
+    await e2e_harness.apply(instance(**ON, requireApprovalBy={"group": "approvers"}))
+    await e2e_harness.phase("Ready")
+    await e2e_harness.until("Instance", lambda seen: seen.status.approvals is not None)
+    for kind in ("InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"):
+        child = await e2e_harness.there(kind)
+        mark = {"metadata": {"annotations": {TEARDOWN_APPROVED: child.metadata.uid}}}
+        await e2e_harness.client.patch(type(child), "src-1", mark, namespace=NAMESPACE)
+    await e2e_harness.delete()
+    message = await held(e2e_harness)
+    assert "InstanceTerraform.cloud.ctrlruntime.dev" in message
+    await e2e_harness.annotate(allow_delete=message.partition(f"{ALLOW}=")[2][:16])
+    lower = {"spec": {"requireApprovalBy": None, "deletionProtection": False}}
+    await e2e_harness.client.patch(Instance, "src-1", lower, namespace=NAMESPACE)
+
+    def refused(seen: Resource[Any, Any]) -> bool:
+        found = find_condition(seen.status.conditions, "ApprovalsCount")
+        text = "" if found is None else found.message
+        return "run the manager with --webhooks" in text and "spec.deletionProtection" in text
+
+    await e2e_harness.until("Instance", refused)
+    await e2e_harness.idle()
+    assert e2e_harness.elsewhere.tasks() == ["terraform", "kubernetes", "invariants"]

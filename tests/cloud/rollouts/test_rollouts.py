@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from apis.cloud import FleetRollout, Instance
+from ctrlruntime.api import find_condition
 from ctrlruntime.client.errors import Invalid
 from internal.cloud.rollouts.strategy import approve_wave
 from tests.backends import SharedServer
@@ -155,6 +156,29 @@ async def test_a_manual_wave_waits_for_an_approval_of_what_was_shown(fleet: Flee
     assert again.approval_digest == status.approval_digest
     await fleet.annotate(approved_waves=approve_wave({}, "all", status.approval_digest))
     await fleet.reaches("Complete", updated=4)
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.criterion("S-P3")
+async def test_a_wave_that_needs_a_second_person_waits_for_a_recorded_approval(
+    fleet: Fleet,
+) -> None:
+    await fleet.create_instances(4)
+    waves = [{"name": "early", "percent": 25}, {"name": "all", "approval": "Manual"}]
+    await fleet.roll_out(waves=waves, requireApprovalBy={"group": "approvers"})
+    status = await fleet.reaches("WaitingForApproval", updated=1)
+    await fleet.annotate(approved_waves=approve_wave({}, "all", status.approval_digest))
+
+    async def count() -> str:
+        found = await fleet.client.get(FleetRollout, "release", namespace=NAMESPACE)
+        seen = find_condition(found.status.conditions, "ApprovalsCount")
+        return "" if seen is None else seen.message
+
+    await eventually(count, lambda text: "run the manager with --webhooks" in text)
+    lower = {"spec": {"requireApprovalBy": None, "waves": [waves[0], {"name": "all"}]}}
+    await fleet.client.patch(FleetRollout, "release", lower, namespace=NAMESPACE)
+    await eventually(count, lambda text: "spec.automaticWaves" in text)
+    await fleet.reaches("WaitingForApproval", updated=1)
 
 
 async def test_a_newer_rollout_takes_its_instances_and_an_abort_gives_them_back(

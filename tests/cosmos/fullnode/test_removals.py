@@ -184,3 +184,26 @@ async def test_a_deleted_set_keeps_its_disks_until(server_place: Place, way: str
         await place.edit(deletionProtection=False)
     await place.gone()
     await without(place, *before)
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.criterion("S-P3")
+async def test_disks_that_need_a_second_person_stay_without_a_record(server_place: Place) -> None:
+    place = server_place
+    required = {"group": "approvers"}
+    await place.apply(place.node_set(volumeRetentionPolicy="Delete", requireApprovalBy=required))
+    await place.settled()
+    await place.until(lambda found: found.status.approvals is not None)
+    before = await claims(place)
+    await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
+    await approve(place, digest(await held(place, *before)))
+    await place.edit(deletionProtection=False, requireApprovalBy=None)
+
+    def refused(found: CosmosFullNode) -> bool:
+        condition = find_condition(found.status.conditions, "ApprovalsCount")
+        text = "" if condition is None else condition.message
+        return "run the manager with --webhooks" in text and "spec.deletionProtection" in text
+
+    await place.until(refused)
+    await place.harness.idle()
+    assert await claims(place) == before
