@@ -24,7 +24,7 @@ class RequireApprovalBy(ApiModel):
     """Whose approvals count. Admission records who gave one: without the manager's webhooks none counts."""
 
     group: GroupName
-    """The group of users, as the API server knows it, of which one has to approve."""
+    """The group of users, as the API server names it, of which one has to approve."""
     further_groups: Annotated[list[GroupName], Field(max_length=16)] = Field(default_factory=list)
     """Groups whose members may approve as well."""
     other_than_author: bool = False

@@ -113,6 +113,7 @@ def serving(runtime: ManagerOptions, target_namespace: str, url: str = "") -> Ma
         secret_name=ADMISSION_SECRET,
         service_name=ADMISSION,
         hosts=(*webhook.hosts, *service_hosts(ADMISSION, target_namespace), *own),
+        mutating_configurations=(),
         validating_configurations=(ADMISSION,) if url else (),
     )
     return replace(runtime, leader_election=False, webhook=webhook)

@@ -18,7 +18,7 @@ LONGEST: Final = 63
 
 @dataclass(frozen=True, slots=True)
 class Recorder:
-    """What the process knows of the webhook that records approvals."""
+    """What is known in this process of the webhook that records approvals."""
 
     key: bytes = b""
     """Empty: nothing recorded can be verified."""

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import binascii
 from collections.abc import Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -70,18 +71,34 @@ class ApprovalKey:
             return
 
     async def start(self) -> None:
-        """Get the key, trying until it succeeds; then run until cancelled."""
-        while not self.current.key:
+        """Get the key, trying until it succeeds, and follow its Secret until cancelled."""
+        while True:
             try:
-                folder = self.folder
-                key = await self._of_secret() if folder is None else _of_folder(folder)
-                self._use(Recorder(key=key, user=await self._user()))
+                await self._get()
+                await self._follow()
             except (NoKey, APIError, TransportError, AuthError, TimeoutError) as error:
                 if self.current.trouble != str(error):
-                    self.logger.warning("Approvals cannot be recorded", error=str(error))
-                self.current = Recorder(trouble=str(error))
-                await asyncio.sleep(RETRY)
-        await asyncio.Event().wait()
+                    self.logger.warning("The key of approvals is not read", error=str(error))
+                if not self.current.key:
+                    self.current = Recorder(trouble=str(error))
+            await asyncio.sleep(RETRY)
+
+    async def _get(self) -> None:
+        folder = self.folder
+        key = await self._of_secret() if folder is None else _of_folder(folder)
+        if key != self.current.key:
+            self._use(Recorder(key=key, user=await self._user()))
+
+    async def _follow(self) -> None:
+        """Return once the Secret has another key, or none; a file is read at the start alone."""
+        if self.folder is not None:
+            await asyncio.Event().wait()
+        fields = f"metadata.name={self.secret}"
+        async with aclosing(self.client.watch(SECRET, self.namespace, fields=fields)) as events:
+            async for kind, found in events:
+                mine = base64.b64encode(self.current.key).decode()
+                if kind == "DELETED" or (found.get("data") or {}).get(KEY) != mine:
+                    return
 
     def _use(self, found: Recorder) -> None:
         self.current = found
@@ -104,7 +121,8 @@ class ApprovalKey:
             raise NoKey(f"{place} is not there yet: it comes with the certificates") from None
         data: Manifest = found.get("data") or {}
         if KEY not in data:
-            made = base64.b64encode(random_bytes(SHORTEST)).decode()
+            key = self.current.key or random_bytes(SHORTEST)
+            made = base64.b64encode(key).decode()
             try:
                 await self.client.update({**found, "data": {**data, KEY: made}})
             except Conflict:

@@ -16,14 +16,12 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
-from ctrlruntime.manager.webhooks import own_namespace
 from ctrlruntime.queue import Request
 from internal.approvals.counted import NOT_SERVED, ApprovalView, CountedEntries
 from internal.approvals.judge import Recorder
 from internal.approvals.key import ApprovalKey
 from internal.approvals.reconciler import ApprovalsReconciler
 from internal.approvals.rules import ApprovalRules, Policy
-from internal.approvals.webhook import ApprovalWebhook
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
@@ -88,9 +86,13 @@ def record_webhooks(kinds: Sequence[Kind]) -> list[Webhook]:
     ]
 
 
-def approval_key(manager: Manager) -> ApprovalKey:
-    """Return what reads the key of records, added to the manager."""
+def approval_key(manager: Manager) -> ApprovalKey | None:
+    """Return what reads the key of records, added to the manager; None where no webhooks are served."""
     options = manager.options.webhook
+    if options.port == -1:
+        return None
+    from ctrlruntime.manager.webhooks import own_namespace  # what only serving webhooks needs
+
     folder = options.certificate_folder
     key = ApprovalKey(
         manager.live_client,
@@ -118,6 +120,8 @@ def add_approvals(
     found = Approvals(view, CountedEntries(store, view), RequestSource("approvals that count"))
     reports = RequestSource("approvals to report")
     if key is not None:
+        from internal.approvals.webhook import ApprovalWebhook  # what only serving webhooks needs
+
         webhook = ApprovalWebhook(
             mapping,
             rules,

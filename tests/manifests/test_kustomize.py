@@ -22,7 +22,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError
 from ctrlruntime.envtest import Environment
 from manager import manifests as made
-from manager.options import RunOptions
+from manager.options import RunOptions, mutating_name
 from tests.envtest.kubectl.binaries import provisioned
 from tests.manifests.conftest import Kubectl
 from tests.manifests.installation import (
@@ -246,12 +246,17 @@ def test_webhooks_have_the_names_that_the_manager_is_given() -> None:
     told = dict(each[2:].split("=") for each in arguments if "=" in each)
     service = told["webhook-service-name"]
     assert made["Service", service]["metadata"]["namespace"] == NAMESPACE
-    configuration = made["ValidatingWebhookConfiguration", told["webhook-configuration"]]
-    for webhook in configuration["webhooks"]:
-        called = webhook["clientConfig"]["service"]
-        assert (called["name"], called["namespace"]) == (service, NAMESPACE)
-    (rule,) = made["ClusterRole", "ctrlruntime-webhook-role"]["rules"]
-    assert rule["resourceNames"] == [told["webhook-configuration"]]
+    validating = told["webhook-configuration"]
+    names = {
+        "MutatingWebhookConfiguration": mutating_name(validating),
+        "ValidatingWebhookConfiguration": validating,
+    }
+    for kind, name in names.items():
+        for webhook in made[kind, name]["webhooks"]:
+            called = webhook["clientConfig"]["service"]
+            assert (called["name"], called["namespace"]) == (service, NAMESPACE)
+    rules = made["ClusterRole", "ctrlruntime-webhook-role"]["rules"]
+    assert [rule["resourceNames"] for rule in rules] == [[name] for name in names.values()]
 
 
 @pytest.mark.criterion("samples")

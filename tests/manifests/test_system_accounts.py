@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manager.manifests import SYSTEMS
-from manager.options import LEADER_ELECTION_ID, LEASES
+from manager.options import LEADER_ELECTION_ID, LEASES, mutating_name
 from tests.manifests.account_powers import of_account, rights_of, roles_and_bindings
 from tests.manifests.installation import NAMESPACE, Manifest, installer, kustomized
 from tests.manifests.test_chart import ONE, Rendered, chart, helm, rendered
@@ -94,12 +94,14 @@ def test_webhooks_call_the_pods_that_serve_them(way: str, rendered: Rendered) ->
     objects = rendered(BY_SYSTEM) if way == "chart" else installer()
     named = {(each["kind"], each["metadata"]["name"]): each for each in objects}
     found = deployments(objects)
-    assert "--webhooks" not in arguments(found["cosmos"])
     called = set()
-    for system in ("tenancy", "cloud"):
+    for system in ("tenancy", "cloud", "cosmos"):
         given = arguments(found[system])
         configuration = given["--webhook-configuration"]
-        for webhook in named["ValidatingWebhookConfiguration", configuration]["webhooks"]:
+        for webhook in [
+            *(named["ValidatingWebhookConfiguration", configuration]["webhooks"] or ()),
+            *named["MutatingWebhookConfiguration", mutating_name(configuration)]["webhooks"],
+        ]:
             called.add(webhook["name"])
             assert webhook["rules"][0]["apiGroups"] == [f"{system}.ctrlruntime.dev"]
             target = webhook["clientConfig"]["service"]
@@ -114,9 +116,10 @@ def test_webhooks_call_the_pods_that_serve_them(way: str, rendered: Rendered) ->
         ]
         names = [rule.get("resourceNames") for role in rights for rule in role["rules"]]
         assert [configuration] in names
+        assert [mutating_name(configuration)] in names
         assert [given["--webhook-secret-name"]] in names
     every = [each for each in kustomized("with-webhooks") if "webhooks" in each]
-    assert called == {webhook["name"] for each in every for webhook in each["webhooks"]}
+    assert called == {webhook["name"] for each in every for webhook in each["webhooks"] or ()}
 
 
 def test_only_what_is_switched_on_has_a_deployment_and_an_account(rendered: Rendered) -> None:

@@ -36,7 +36,7 @@ parts:
 {{- /* Called with the root and a part: not empty if it serves webhooks. Cosmos has none. */ -}}
 {{- define "ctrlruntime.serves" -}}
 {{- $root := index . 0 -}}
-{{- if and $root.Values.webhooks.enabled (ne (index . 1).component "cosmos") }}yes{{ end -}}
+{{- if $root.Values.webhooks.enabled }}yes{{ end -}}
 {{- end -}}
 
 {{- /* Called with the root and a part: what selects its Pods alone. */ -}}

@@ -178,7 +178,7 @@ async def test_a_wave_that_needs_a_second_person_waits_for_a_recorded_approval(
     lower = {"spec": {"requireApprovalBy": None, "waves": [waves[0], {"name": "all"}]}}
     await fleet.client.patch(FleetRollout, "release", lower, namespace=NAMESPACE)
     await eventually(count, lambda text: "spec.automaticWaves" in text)
-    await fleet.reaches("WaitingForApproval", updated=1)
+    assert (await fleet.reaches("WaitingForApproval", updated=1)).waiting == 3
 
 
 async def test_a_newer_rollout_takes_its_instances_and_an_abort_gives_them_back(
