@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 from apis.cloud import FleetRollout, Instance
 from apis.cosmos import CosmosFullNode
@@ -14,6 +15,7 @@ from apis.tenancy import LIST_KINDS, TenantRegistry
 from ctrlruntime import __version__
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.resource import Resource
 from ctrlruntime.generate import (
     drift,
     limit_to_namespaces,
@@ -125,7 +127,7 @@ SYSTEMS: Mapping[str, System] = {
 }
 
 
-APPROVED = (
+APPROVED: tuple[type[Resource[Any, Any]], ...] = (
     TenantRegistry,
     Instance,
     *(each.kind for each in SUBRESOURCES),

@@ -22,6 +22,8 @@ NOT_SERVED: Final = Recorder(
 """Of a manager that serves no webhooks."""
 REMEMBERED: Final = 1000
 """Objects of a kind whose judgement is remembered."""
+COUNT: Final = "ApprovalsCount"
+"""Condition: False while an approval does not count, or less protection was written past admission."""
 STATUS: Final = "approvals"
 """The field of the status that has what is in force."""
 
@@ -74,6 +76,10 @@ class ApprovalView:
         return judge(self.subject(entry), self.rules, self.recorder())
 
     def _judgement_of_part(self, entry: Entry) -> Judgement | None:
+        status = entry.fields.get("status")
+        reported = status is not None and _REPORTED in bytes(memoryview(status))
+        if not reported and entry.annotations.keys().isdisjoint(self.rules.annotations):
+            return None
         whole = self.whole(entry) if self.whole is not None else None
         if whole is None or self.whole_view is None:
             return None
@@ -86,11 +92,7 @@ class ApprovalView:
     def counted(self, entry: Entry) -> Entry:
         """Return the object as far as it counts."""
         if self.whole is not None:
-            part = (
-                None
-                if entry.annotations.keys().isdisjoint(self.rules.annotations)
-                else self.judgement(entry)
-            )
+            part = self.judgement(entry)
             if part is None:
                 return entry
             return msgspec.structs.replace(entry, annotations=dict(part.annotations))
@@ -123,6 +125,7 @@ def _is_concerned(entry: Entry) -> bool:
 
 _REQUIRED: Final = f'"{REQUIRED}"'.encode()
 _PROTECTION: Final = b'"protection"'
+_REPORTED: Final = f'"{COUNT}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)

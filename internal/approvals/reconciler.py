@@ -27,11 +27,9 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.events.recorder import EventType
 from ctrlruntime.json import Json
 from ctrlruntime.queue import Request
-from internal.approvals.counted import STATUS, ApprovalView, Entries
+from internal.approvals.counted import COUNT, STATUS, ApprovalView, Entries
 from internal.approvals.judge import Counted, Judgement
 
-COUNT: Final = "ApprovalsCount"
-"""Condition: False while an approval does not count, or less protection was written past admission."""
 MOST: Final = 64
 """Approvals that a status has."""
 ACTION: Final = "Approve"
