@@ -68,6 +68,7 @@ def strategy_of(entry: Entry) -> dict[str, str]:
 def planned_waves(entry: Entry, row: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the waves of a FleetRollout: what the spec plans, beside how far each has come."""
     done = {str(wave.get("name")): wave for wave in row["waves"]}
+    by = _approvers(entry)
     planned = {
         str(wave.get("name")): wave for wave in (entry.field("spec") or {}).get("waves") or []
     }
@@ -75,7 +76,7 @@ def planned_waves(entry: Entry, row: dict[str, Any]) -> list[dict[str, Any]]:
         {
             "name": name,
             "current": name == row["wave"],
-            "approval": str(planned.get(name, {}).get("approval", "Automatic")),
+            "approval": str(planned.get(name, {}).get("approval", "Automatic")) + by.get(name, ""),
             "soak": int(planned.get(name, {}).get("soakSeconds", 0)),
             **{
                 key: int(done.get(name, {}).get(key, 0))
@@ -84,6 +85,17 @@ def planned_waves(entry: Entry, row: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for name in dict.fromkeys([*planned, *done])
     ]
+
+
+def _approvers(entry: Entry) -> dict[str, str]:
+    """Return by wave who approved what is shown of it now, in words."""
+    status = entry.field("status") or {}
+    shown = str(status.get("approvalDigest", ""))
+    given = (status.get("approvals") or {}).get("given") or ()
+    found = [
+        (*str(each.get("value", "")).rpartition("="), str(each.get("by", ""))) for each in given
+    ]
+    return {name: f", by {by}" for name, _, digest, by in found if name and digest == shown}
 
 
 def _plural(kind: str) -> str:

@@ -9,6 +9,8 @@ from typing import Any
 import orjson
 import pytest
 
+from apis.cloud import FleetRollout
+from ctrlruntime.cache.entry import EntryDecoder
 from internal.approvals.admission import Refused, Write, deletion_of, record_of
 from internal.approvals.counted import NOT_SERVED, subject_of
 from internal.approvals.judge import Judgement, Recorder, judge
@@ -16,6 +18,7 @@ from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 from internal.cloud.approvals import INSTANCE, ROLLOUT, SUBRESOURCE
 from internal.cosmos.approvals import RULES as NODE_SET
 from internal.tenancy.approvals import RULES as REGISTRY
+from manager.console.rollout_view import planned_waves
 
 KEY = Recorder(key=b"k" * 32, user="system:serviceaccount:ctrlruntime-system:manager")
 WANTED = {"group": "approvers", "otherThanAuthor": True}
@@ -375,3 +378,17 @@ def test_a_consent_counts_once(kind: str) -> None:
     verdict = server.judged()
     assert verdict.policy is not None
     assert "past admission" in verdict.refusals[0]
+
+
+@pytest.mark.criterion("S-P1")
+def test_the_page_of_a_rollout_names_who_approved_what_it_shows() -> None:
+    given = [{"value": "early=old", "by": "eve"}, {"value": "all=d", "by": "bob"}]
+    entry = EntryDecoder(FleetRollout.gvk()).decode_manifest(
+        {
+            "metadata": {"name": "release", "namespace": "bank"},
+            "spec": {"waves": [{"name": "early"}, {"name": "all", "approval": "Manual"}]},
+            "status": {"approvalDigest": "d", "approvals": {"given": given}},
+        }
+    )
+    waves = planned_waves(entry, {"waves": [], "wave": "all"})
+    assert [each["approval"] for each in waves] == ["Automatic", "Manual, by bob"]
