@@ -9,6 +9,7 @@ from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import BadRequest, Conflict, InternalError, Invalid, StatusCause
+from ctrlruntime.resources.applied_fields import FIELDS, has_list, record_fields, was_applied
 from ctrlruntime.resources.desired import (
     INHERITED,
     Desired,
@@ -18,7 +19,9 @@ from ctrlruntime.resources.desired import (
     reference_manifest,
 )
 from ctrlruntime.resources.diff import Reason, is_recorded
+from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, is_handed_over
+from ctrlruntime.resources.replaced_fields import Holder, find_replaced, taken_over
 from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
@@ -65,7 +68,7 @@ class ObjectWriter:
         Raises FieldDispute, and the client's errors.
         """
         if desired.once:
-            record = _record(desired, entry, owner)
+            record = _renewed(desired, entry, owner)
             if reason is Reason.ADOPTION:
                 record["metadata"]["resourceVersion"] = entry.resource_version
             return await self.merge(desired.mapping, entry.name, record, namespace=entry.namespace)
@@ -73,19 +76,74 @@ class ObjectWriter:
         # deletion by the garbage collector would count as one of an object of the new owner.
         required = entry.resource_version if reason is Reason.ADOPTION else ""
         required = await self._drop_stale_references(desired, entry, owner, required)
-        force = (
-            desired.force
-            or desired.force_own_fields
-            or not _is_new_content(desired, entry, owner, reason)
-        )
+        force = _is_forced(desired) or not _is_new_content(desired, entry, owner, reason)
+        if desired.strategy is not PatchStrategy.APPLY:
+            return await self._write(desired, entry, owner, required, force=force)
+        lost = _lost_fields(desired, entry, owner, reason)
+        if any(has_list(path, desired.manifest) for path in lost):
+            required, _ = await self._take_over(desired, entry, owner, required)
+        try:
+            return await self._apply_own(desired, entry, owner, required, force=force)
+        except Invalid as error:
+            if not lost and _record(entry):
+                raise
+            required, taken = await self._take_over(desired, entry, owner, required, refusal=error)
+            if not taken:
+                raise
+        return await self._apply_own(desired, entry, owner, required, force=force)
+
+    async def _apply_own(
+        self, desired: Desired, entry: Entry, owner: Owner, required: str, *, force: bool
+    ) -> Manifest:
+        """Apply, and take back what the last apply owned. Raises FieldDispute, and the client's errors."""
         try:
             return await self._write(desired, entry, owner, required, force=force)
         except Conflict as error:
             if not error.is_field_conflict:
                 raise
-            if any(map(_is_disputed, error.causes)):
+            body, record = desired.body(owner), _record(entry)
+            if any(
+                _is_disputed(cause) and not was_applied(cause.field, body, record)
+                for cause in error.causes
+            ):
                 raise FieldDispute(error.message) from error
             return await self._write(desired, entry, owner, required, force=True)
+
+    async def _take_over(
+        self,
+        desired: Desired,
+        entry: Entry,
+        owner: Owner,
+        required: str,
+        refusal: Invalid | None = None,
+    ) -> tuple[str, bool]:
+        """Record as own what stands in place of own fields, so that the next apply removes it; see `find_replaced`.
+
+        Returns the version that the next write requires, and whether there was anything. Raises FieldDispute where
+        another manager applied what the apply is refused for, and Conflict when the object changed meanwhile.
+        """
+        live = await self.cache.live_client.get(
+            desired.mapping, desired.name, namespace=desired.namespace or None
+        )
+        version = live["metadata"]["resourceVersion"]
+        if live["metadata"]["uid"] != entry.uid or required not in ("", version):
+            return required, False
+        body = desired.body(owner)
+        found = find_replaced(live, body, self.field_manager, refused=refusal is not None)
+        if refusal is not None and found.kept and not found.paths:
+            raise FieldDispute(_standing(refusal, found.kept)) from refusal
+        if not found.paths:
+            return required, False
+        operations: list[dict[str, Any]] = [
+            {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+            {
+                "op": "replace",
+                "path": "/metadata/managedFields",
+                "value": taken_over(live, found.paths, self.field_manager),
+            },
+        ]
+        answer = await self._patch_json(desired, operations)
+        return str(answer["metadata"]["resourceVersion"]) if required else "", True
 
     async def _drop_stale_references(
         self, desired: Desired, entry: Entry, owner: Owner, required: str
@@ -143,6 +201,9 @@ class ObjectWriter:
             {"op": "test", "path": f"{path}/manager", "value": BEFORE_FIRST_APPLY},
             {"op": "remove", "path": path},
         ]
+        return await self._patch_json(desired, operations)
+
+    async def _patch_json(self, desired: Desired, operations: list[dict[str, Any]]) -> Manifest:
         patched: Manifest = await self.client.patch(
             desired.mapping,
             desired.name,
@@ -184,6 +245,8 @@ class ObjectWriter:
     def _apply(
         self, desired: Desired, body: Manifest, *, force: bool, version_only: bool = False
     ) -> Awaitable[Manifest]:
+        if not _is_forced(desired) and (record := record_fields(body)):
+            body["metadata"]["annotations"][FIELDS] = record
         return self.client.apply(
             body,
             kind=desired.mapping,
@@ -208,7 +271,7 @@ class ObjectWriter:
         )
 
 
-def _record(desired: Desired, entry: Entry, owner: Owner) -> Manifest:
+def _renewed(desired: Desired, entry: Entry, owner: Owner) -> Manifest:
     """Return a patch that renews tracking metadata and touches nothing else."""
     recorded = entry.annotations.get(INHERITED)
     left = set((recorded or "").split(",")) - {"", *desired.inherited}
@@ -236,6 +299,36 @@ def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason
         return True
     changed = entry.annotations.get(REVISION) != desired.revision
     return reason is Reason.ADOPTION and changed and is_handed_over(entry, owner)
+
+
+def _is_forced(desired: Desired) -> bool:
+    """Whether each write takes all desired fields, so that none can be disputed."""
+    return desired.force or desired.force_own_fields
+
+
+def _record(entry: Entry) -> str:
+    """Return which fields the last apply set; empty if unknown, or if another manager wrote the annotation."""
+    owned = entry.owned is not None and f'"f:{FIELDS}"'.encode() in entry.owned
+    return entry.annotations.get(FIELDS, "") if owned else ""
+
+
+def _lost_fields(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> list[str]:
+    """Return the desired fields that an apply of this manager set and that are no longer its own."""
+    body = desired.body(owner)
+    missing = missing_leaves(body, entry.owned) if entry.owned else []
+    if reason is Reason.DRIFT:
+        return missing
+    record = _record(entry)
+    return [path for path in missing if was_applied(f".{path}", body, record)]
+
+
+def _standing(refusal: Invalid, kept: list[Holder]) -> str:
+    """Return the message for an apply that is refused because of what others applied."""
+    fields = ", ".join(f"{each.path} by {each.manager}" for each in kept)
+    return (
+        f"{refusal.message}. In place of fields of this controller stand fields that others applied: {fields}. "
+        "Take these out of what they apply, or the fields of this controller out of what it makes"
+    )
 
 
 def _is_disputed(cause: StatusCause) -> bool:

@@ -8,7 +8,13 @@ from typing import Any, Final
 from ctrlruntime.api.name_rules import label
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.errors import FieldError, bad_value, duplicate, required
+from ctrlruntime.envtest.server.errors import (
+    FieldError,
+    bad_value,
+    duplicate,
+    forbidden_field,
+    required,
+)
 
 _Object = dict[str, Any]
 _SOURCES: Final = frozenset({"name"})
@@ -134,6 +140,21 @@ def _volume_mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
                     yield FieldError(path, "FieldValueNotFound", f'Not found: "{name}"')
 
 
+def _unions(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    """Refuse a variable with two values, and a volume of two types."""
+    for field in ("initContainers", "containers"):
+        for index, container in enumerate(spec.get(field) or ()):
+            for at, variable in enumerate(container.get("env") or ()):
+                if variable.get("value") and variable.get("valueFrom"):
+                    path = f"{prefix}{field}[{index}].env[{at}].valueFrom"
+                    yield bad_value(path, "", "may not be specified when `value` is not empty")
+    for index, volume in enumerate(spec.get("volumes") or ()):
+        types = sorted(set(volume) - _SOURCES, key=lambda each: (each != "emptyDir", each))
+        for each in types[1:]:
+            path = f"{prefix}volumes[{index}].{each}"
+            yield forbidden_field(path, "may not specify more than 1 volume type")
+
+
 def _deadline(spec: _Object, prefix: str) -> Iterator[FieldError]:
     seconds = spec.get("activeDeadlineSeconds")
     if seconds is not None and not 0 < seconds < 1 << 31:
@@ -164,6 +185,6 @@ POD_SPEC_RULES: Final = Rules(
         "initContainers": _CONTAINER,
         "volumes": Rules(required={"name": ""}),
     },
-    checks=(_container_names, _volume_mounts, _deadline),
+    checks=(_container_names, _volume_mounts, _unions, _deadline),
 )
 TEMPLATE_RULES: Final = Rules(within={"spec": POD_SPEC_RULES})
