@@ -38,6 +38,13 @@ from ctrlruntime.intake.shallow import split_members
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BREATH = 200  # objects decoded before other tasks get a turn: about 3 ms
 _SILENCE = 0.9  # of the inactivity: a watch that broke that late broke because nothing came
+_WORKED = (
+    5.0  # a watch that lasted so long, or had events, was no failure when its connection is cut
+)
+_SHORT_WATCHES = 3  # watches in turn that end at once and empty before the reflector lists again
+_OUTAGE = (
+    3  # connects in turn that fail before the version is confirmed, as the server may be another
+)
 _EVENTS = 20  # the same for events of a watch, whose handlers run at once: about 5 ms
 
 
@@ -126,6 +133,10 @@ _event_decoder = msgspec.json.Decoder(_Event)
 _bookmark_decoder = msgspec.json.Decoder(_Bookmark)
 
 
+class _OlderServer(Exception):
+    """A watch reported a version below the one that it began at: the server was restored to an older state."""
+
+
 class _NoInitialEvents(Exception):
     """A stream ended, or was refused, before the end of its list part."""
 
@@ -165,6 +176,8 @@ class Reflector:
         self._not_older_than: str | None = None
         self._silent = False
         """Whether the last watch ended in silence, as on a server that has not come as far as its version."""
+        self._short_watches = 0
+        self._failed_connects = 0
 
     @property
     def version(self) -> str:
@@ -184,6 +197,7 @@ class Reflector:
                 AuthError,
                 StaleList,
                 _NoInitialEvents,
+                _OlderServer,
                 msgspec.DecodeError,
             ) as error:
                 wait = self._failed(error)
@@ -192,7 +206,7 @@ class Reflector:
 
     async def _turn(self) -> bool:
         """One list where needed, and one watch. False if the next should wait."""
-        if self._silent and self._version:
+        if self._version and (self._silent or self._failed_connects >= _OUTAGE):
             await self._check_version()
         self._asked_for_stream = not self._version and self._streams()
         if not self._version:
@@ -223,13 +237,17 @@ class Reflector:
             self._version = ""
             if self._options.clock() - self._listed_at >= self._SETTLING:
                 return 0.0
-        elif isinstance(error, Timeout) and error.is_too_large_resource_version:
+        elif isinstance(error, _OlderServer) or (
+            isinstance(error, Timeout) and error.is_too_large_resource_version
+        ):
             self._version = ""
             self._stale_lists += 1
             self._not_older_than = None
         else:
             level = self._log.error if isinstance(error, Forbidden) else self._log.warning
             level("list or watch failed", error=str(error), version=self._version)
+        if isinstance(error, TransportError) and not error.sent:
+            self._failed_connects += 1
         asked = error.retry_after if isinstance(error, APIError) else None
         return max(self._backoff.delay(), asked or 0.0)
 
@@ -295,6 +313,7 @@ class Reflector:
                     self._version = ""
                 break
         self._silent = False
+        self._failed_connects = 0
 
     async def _read_pages(self, limit: int) -> tuple[list[Entry], str]:
         entries: list[Entry] = []
@@ -341,12 +360,27 @@ class Reflector:
                     events += 1
                     if events % _EVENTS == 0:
                         await asyncio.sleep(0)
-        except TransportError:
+        except TransportError as error:
             self._silent = not events and self._was_silent(started)
-            raise
-        if events or self._options.clock() - started >= self._options.short_watch:
+            lasted = self._options.clock() - started
+            worked = lasted >= (self._options.short_watch if events else _WORKED)
+            if self._silent or not self._version or not worked or not error.sent:
+                raise
+            self._log.debug("watch cut off, going on", error=str(error), version=self._version)
+        return self._ended(events, self._options.clock() - started)
+
+    def _ended(self, events: int, lasted: float) -> bool:
+        """Note the end of a watch. Returns False if it came suspiciously soon."""
+        self._failed_connects = 0
+        if events or lasted >= self._options.short_watch:
+            self._short_watches = 0
             return True
+        self._short_watches += 1
         self._sink.failed(TransportError("the watch ended at once and without events"))
+        if self._short_watches >= _SHORT_WATCHES:
+            self._log.warning("watches end at once, listing again", version=self._version)
+            self._short_watches = 0
+            self._version = ""
         return False
 
     def _was_silent(self, started: float) -> bool:
@@ -363,15 +397,25 @@ class Reflector:
         event = _event(line)
         kind = event.type
         if kind == "BOOKMARK":
-            self._version = _bookmark(event.object).resource_version
+            self._advance(_bookmark(event.object).resource_version)
             self._sink.bookmark(self._version)
         elif kind == "ERROR":
             raise _error(event.object)
         elif kind not in ("ADDED", "MODIFIED", "DELETED"):
             self._log.warning("unknown watch event", type=kind)
         elif (entry := self._decode_event(event)) is not None:
+            self._check_newer(entry.resource_version)
             self._sink.observe(entry, deleted=kind == "DELETED")
             self._version = entry.resource_version
+
+    def _advance(self, version: str) -> None:
+        self._check_newer(version)
+        self._version = version
+
+    def _check_newer(self, version: str) -> None:
+        """Raise _OlderServer for a version below the last one, where both can be compared."""
+        if 0 < number(version) < number(self._version):
+            raise _OlderServer(f"the server is at version {version}, before {self._version}")
 
     def _decode_event(self, event: _Event) -> Entry | None:
         if event.type == "DELETED":

@@ -122,12 +122,15 @@ class ObjectWriter:
         Returns the version that the next write requires, and whether there was anything. Raises FieldDispute where
         another manager applied what the apply is refused for, and Conflict when the object changed meanwhile.
         """
-        live = await self.cache.live_client.get(
-            desired.mapping, desired.name, namespace=desired.namespace or None
+        listed: list[Manifest] = await self.cache.live_client.list(
+            desired.mapping,
+            desired.namespace or None,
+            fields=f"metadata.name={desired.name}",
         )
-        version = live["metadata"]["resourceVersion"]
-        if live["metadata"]["uid"] != entry.uid or required not in ("", version):
+        live = next((each for each in listed if each["metadata"]["uid"] == entry.uid), None)
+        if live is None or required not in ("", live["metadata"]["resourceVersion"]):
             return required, False
+        version = live["metadata"]["resourceVersion"]
         body = desired.body(owner)
         found = find_replaced(live, body, self.field_manager, refused=refusal is not None)
         if refusal is not None and found.kept and not found.paths:

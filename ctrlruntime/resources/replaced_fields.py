@@ -38,7 +38,7 @@ class Holder:
     """A field in place of an own one, and its manager."""
 
     manager: str
-    """Empty: nobody."""
+    """The name of its field manager."""
     path: str
 
 
@@ -83,7 +83,7 @@ def find_replaced(live: Manifest, body: Manifest, manager: str, *, refused: bool
 
 
 def taken_over(live: Manifest, paths: list[Path], manager: str) -> list[Manifest]:
-    """Return the `managedFields` in which `manager` has applied the fields at `paths`, and nobody else owns them."""
+    """Return the `managedFields` in which `manager` has applied the fields at `paths`, and no other manager owns them."""
     entries: list[Manifest] = copy.deepcopy(live["metadata"].get("managedFields") or [])
     mine = next((each for each in entries if _is_apply_of(each, manager)), None)
     if mine is None:

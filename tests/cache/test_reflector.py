@@ -1,6 +1,8 @@
 """The reflector against a scripted server, on a virtual clock."""
 
 import asyncio
+import contextlib
+import socket
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypedDict, Unpack
@@ -23,6 +25,7 @@ from ctrlruntime.cache.informer import (
 from ctrlruntime.cache.listwatch import WatchRequest
 from ctrlruntime.cache.observe import InformerObserver, NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
+from ctrlruntime.client.dial import _keepalive_socket
 from ctrlruntime.client.errors import (
     APIError,
     Expired,
@@ -441,6 +444,7 @@ async def test_a_broken_streaming_list_leaves_nothing_behind(
 
 
 @pytest.mark.criterion("SIM-F2")
+@pytest.mark.criterion("R-7")
 async def test_a_list_that_is_silent_in_a_stream_is_read_in_pages_before_the_start_gives_up(
     follow: Follow,
 ) -> None:
@@ -461,6 +465,76 @@ async def test_a_very_short_watch_without_events_waits(follow: Follow) -> None:
     times = [at for at, _ in server.requests]
     assert times[2] - times[1] == pytest.approx(0.9, abs=0.05)
     assert times[3] - times[2] == pytest.approx(1.7, abs=0.05)
+
+
+@pytest.mark.criterion("R-6")
+@pytest.mark.parametrize("every", [10.0, 35.0, 60.0])
+@pytest.mark.parametrize("events", [False, True], ids=["quiet", "events"])
+async def test_a_watch_that_a_load_balancer_cuts_goes_on_at_once(
+    follow: Follow, every: float, events: bool
+) -> None:
+    """Within an hour it is never without a watch."""
+    cut = TransportError("the server closed the connection before its answer was complete")
+    news: list[Step] = [event("MODIFIED", obj("a", 11))] if events else []
+    count = int(3600 / every)
+    server = ScriptedServer([[page(10, obj("a", 3))]], [[*news, every, cut] for _ in range(count)])
+    watched = follow(server)
+    await watched.requests(count + 2)
+    times = [at for at, _ in server.requests[1:]]
+    assert times[-1] - times[0] == pytest.approx(every * count, abs=1.0)
+    assert server.log[-1] == ("watch 11" if events else "watch 10")
+
+
+@pytest.mark.criterion("R-6")
+async def test_watches_that_end_at_once_again_and_again_lead_to_a_list(follow: Follow) -> None:
+    server = ScriptedServer([[page(10)], [page(12, obj("a", 11))]], [[0.1], [0.1], [0.1]])
+    watched = follow(server)
+    await watched.until(lambda: watched.names == ["a"])
+    assert server.log == ["list", "watch 10", "watch 10", "watch 10", "list", "watch 12"]
+
+
+@pytest.mark.criterion("R-6")
+async def test_a_connection_whose_peer_vanished_is_given_up_within_45_seconds() -> None:
+    names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+    address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))
+    with contextlib.closing(_keepalive_socket(address)) as found:
+        idle, interval, count = (
+            found.getsockopt(socket.IPPROTO_TCP, getattr(socket, each)) for each in names
+        )
+    assert idle + interval * count <= 45
+
+
+@pytest.mark.criterion("R-F8")
+@pytest.mark.parametrize(
+    "news", [event("MODIFIED", obj("a", 4)), bookmark(4)], ids=["event", "bookmark"]
+)
+async def test_a_version_below_the_one_that_a_watch_began_at_leads_to_a_list(
+    follow: Follow, news: bytes
+) -> None:
+    restored: list[Step] = [page(4, obj("a", 4))]
+    too_large = Timeout("Too large resource version: 10, current: 4")
+    server = ScriptedServer(
+        [[page(10, obj("a", 9), obj("b", 8))], restored, [too_large], restored], [[news, 1e6]]
+    )
+    watched = follow(server)
+    await watched.until(lambda: watched.names == ["a"])
+    assert server.log == ["list", "watch 10", "list", "list", "list", "watch 4"]
+
+
+@pytest.mark.criterion("R-F8")
+async def test_a_server_that_was_away_confirms_its_version(follow: Follow) -> None:
+    """One that was restored meanwhile keeps a watch from a later version open in silence."""
+    refused = TransportError("connection refused", sent=False)
+    too_large = Timeout("Too large resource version: 10, current: 4")
+    restored: list[Step] = [page(4, obj("a", 3))]
+    server = ScriptedServer(
+        [[page(10, obj("a", 9), obj("b", 8))], [too_large], restored, [too_large], restored],
+        [[refused], [refused], [refused]],
+    )
+    watched = follow(server)
+    await watched.until(lambda: watched.names == ["a"])
+    assert server.requests[4][1] == ("list", "10", 1)
+    assert server.requests[-1][0] < 60.0
 
 
 @pytest.mark.criterion("RF-21")

@@ -239,7 +239,7 @@ def _ordered(value: object) -> object:
     return value
 
 
-@pytest.mark.criterion("R5")
+@pytest.mark.criterion("R-5")
 @pytest.mark.parametrize("name", EDITS)
 async def test_an_edit_by_hand_is_undone(api_config: Config, name: str) -> None:
     done = EDITS[name]
@@ -307,7 +307,7 @@ GONE: dict[str, list[dict[str, Any]]] = {
 }
 
 
-@pytest.mark.criterion("R5")
+@pytest.mark.criterion("R-5")
 @pytest.mark.parametrize("unowned", [False, True], ids=["another manager", "a webhook"])
 @pytest.mark.parametrize("name", OTHERS)
 async def test_what_others_added_stays(api_config: Config, name: str, unowned: bool) -> None:
@@ -338,7 +338,7 @@ async def disown(control: Control, client: Client, wanted: Desired, manager: str
     await edit(control, client, wanted, patch, "admin")
 
 
-@pytest.mark.criterion("R5")
+@pytest.mark.criterion("R-5")
 @pytest.mark.parametrize("name", ["port", "item"])
 async def test_what_another_manager_applied_stays_and_is_named(
     api_config: Config, name: str
