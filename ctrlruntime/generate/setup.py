@@ -99,8 +99,8 @@ def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
     rules: tuple[Rule, ...] = ()
     if options.leader_election:
         place = options.leader_election_namespace or SYSTEM
-        names = (options.leader_election_id, options.leader_election_shared_id)
-        rules += leads(*names, namespace=place)
+        leases = (options.leader_election_id, options.leader_election_shared_id)
+        rules += leads(*leases, namespace=place)
     if options.metrics.authorize:
         rules += METRICS_AUTH
     webhook = options.webhook

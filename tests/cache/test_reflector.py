@@ -25,7 +25,7 @@ from ctrlruntime.cache.informer import (
 from ctrlruntime.cache.listwatch import WatchRequest
 from ctrlruntime.cache.observe import InformerObserver, NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
-from ctrlruntime.client.dial import _keepalive_socket
+from ctrlruntime.client.dial import _any_socket, _keepalive_socket
 from ctrlruntime.client.errors import (
     APIError,
     Expired,
@@ -497,7 +497,7 @@ async def test_watches_that_end_at_once_again_and_again_lead_to_a_list(follow: F
 async def test_a_connection_whose_peer_vanished_is_given_up_within_45_seconds() -> None:
     names = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
     address = (socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", ("127.0.0.1", 1))
-    with contextlib.closing(_keepalive_socket(address)) as found:
+    with contextlib.closing(_keepalive_socket(_any_socket, address)) as found:
         idle, interval, count = (
             found.getsockopt(socket.IPPROTO_TCP, getattr(socket, each)) for each in names
         )

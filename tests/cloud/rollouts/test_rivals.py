@@ -74,7 +74,7 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
         async with manager.running():
             await eventually(lambda: rollouts.get("release", namespace=NAMESPACE))
             reconciler = FleetRolloutReconciler(
-                fleet=FleetReader(rollouts, instances, Intruder(another_manager_assigns)),
+                fleet=FleetReader(rollouts, instances, yielder=Intruder(another_manager_assigns)),
                 assigner=Assigner(parts.patcher, manager.recorder),
                 reports=RolloutReports(
                     parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)

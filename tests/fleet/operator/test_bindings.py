@@ -246,7 +246,11 @@ async def test_reading_of_secrets_is_restricted_to_parallel_namespaces_unless_a_
         await expect_bound(hub, *always, *places, writes("east", "acme"))
     async with hub.operator(stack=unrestricted):
         await expect_bound(hub, *always, secrets("east", "*"), writes("east", "acme"))
-        await eventually(lambda: opened(hub), lambda found: found == ["fleet-controllers"])
+
+        async def is_open() -> bool:
+            return await opened(hub) == ["fleet-controllers"]
+
+        await eventually(is_open)
     async with hub.operator():
         await expect_bound(hub, *BOUND)
 
