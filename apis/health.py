@@ -1,6 +1,6 @@
 """Whether an object of the product is as it should be: one reading of phase and conditions for every kind. Pure.
 
-The rule: a state that was not observed, is of an older generation or is a word that the kind does not have is
+The rule: a state that was not observed, is of an older generation or has an unknown word as its phase is
 never good. :data:`RULES` has what each kind adds to that, beside the tables of docs/conditions.md.
 """
 
@@ -65,7 +65,7 @@ class Phases:
     failing: frozenset[str] = frozenset()
 
     def health(self, phase: str) -> Health:
-        """Return what a phase means; a word that is none of them means nothing."""
+        """Return what a phase means; of one that is in none of the sets nothing is known."""
         if phase in self.good:
             return Health.GOOD
         if phase in self.waiting:

@@ -18,7 +18,7 @@ NOT_INSTALLED: Final = (
     "this API server has no such kind: install the manager with `kubectl apply --server-side -f dist/install.yaml` "
     "or its chart, or choose another cluster with --context"
 )
-"""What a command says where the CRDs that it reads are not there."""
+"""The error of a command where the CRDs that it reads are not there."""
 Command = Callable[..., Any]
 T = TypeVar("T")
 

@@ -35,7 +35,7 @@ from internal.tenancy.sources.source_type import SourceContext
 
 BUSY_SECONDS = 5.0
 _TOO_BIG = "string or blob too big"
-"""What SQLite says of a value beyond the limit."""
+"""The message of SQLite for a value beyond the limit."""
 Values = tuple[object, ...]
 
 
