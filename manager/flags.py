@@ -15,6 +15,18 @@ def with_options(command: Command, *options: Callable[[Command], Command]) -> Co
     return command
 
 
+def check_allowed_addresses() -> None:
+    """Raise UsageError for an environment variable that lists no networks, before anything is read by it."""
+    from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks
+
+    try:
+        allowed_networks()
+    except ValueError as error:
+        raise click.UsageError(
+            f"{ALLOWED}: {error}; write networks with commas between them, such as 127.0.0.0/8"
+        ) from error
+
+
 class LateHelp(click.Option):
     """An option whose help is computed when it is shown, since it imports much."""
 

@@ -9,6 +9,7 @@ import click
 
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
+from manager.flags import check_allowed_addresses
 from manager.privilege_flags import protected_namespace_option
 from manager.serving_flags import console_options, metrics_options, take_console_options
 from manager.stack_flags import BY_DEFAULT, SUPPORTED, restricted_option, unrestricted_option
@@ -61,6 +62,7 @@ def operator(**flags: object) -> None:
     from manager.operator_run import NoStackImage, OperatorRun, run_operator
 
     given: dict[str, Any] = {**flags}
+    check_allowed_addresses()
     options = OperatorRun(console=take_console_options(given), **given)
     if options.metrics_cert_path is not None and not options.metrics_secure:
         raise click.UsageError("--metrics-cert-path needs --metrics-secure")

@@ -14,6 +14,7 @@ from ctrlruntime.webhook.tls import CertificateError
 from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
 from manager.cosmos_flags import cosmos_options, take_cosmos_options
+from manager.flags import check_allowed_addresses
 from manager.health_check_flags import health_check_options, take_health_check_options
 from manager.options import LEADER_ELECTION_ID, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
@@ -139,6 +140,7 @@ def run(**arguments: object) -> None:
         **given,
     )
     _check_serving(options)
+    check_allowed_addresses()
     check_stack(options)
     if options.embedded:
         check_test_environment()

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks, is_refused
 from internal.fleet.stack_builder import WORKLOADS, StackOptions, build_stack
+from manager.cli import main
 from tests.client.wire import OK, WireServer
 from tests.hostile.outbound_doors import DOORS
 
@@ -85,6 +87,17 @@ async def test_no_redirect_leads_to_a_refused_address(
         assert outer.connections >= 1
         with pytest.raises(BlockingIOError):
             inner.accept()
+
+
+@pytest.mark.parametrize("command", ["run", "operator"])
+def test_an_option_that_lists_no_networks_ends_the_command_with_the_remedy(
+    command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ALLOWED, "localhost")
+    result = CliRunner().invoke(main, [command, "--kubeconfig=/none"])
+    assert result.exit_code == 2
+    assert f"{ALLOWED}: 'localhost' does not appear" in result.output
+    assert "such as 127.0.0.0/8" in result.output
 
 
 @pytest.mark.parametrize("networks", ["", "127.0.0.0/8"])
