@@ -27,7 +27,7 @@ ONLY = "--only"
 
 async def attack(door: Door) -> None:
     """Carry out all attacks of one door, one after the other, and print what each cost."""
-    tuner = GCTuner(GCOptions(manage=True), lambda _generation, _seconds: None)
+    tuner = GCTuner(GCOptions(manage=door.managed), lambda _generation, _seconds: None)
     tuner.before_caches()
     await door.neighbour()  # what is imported and made once counts for no attack
     tuner.after_caches()  # garbage is collected as in a manager

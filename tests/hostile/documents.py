@@ -89,6 +89,7 @@ MANIFESTS = Door(
     each(lambda content: partial(manifest_file, content), YAML),
     healthy_file,
     limits="64 MiB, depth 200, 2,000,000 values, no merge keys",
+    managed=False,
 )
 
 

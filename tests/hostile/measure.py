@@ -26,6 +26,8 @@ class Door:
     """A healthy peer of the same door. Raises where it is not served."""
     limits: str = field(kw_only=True)
     """What is read at most, for the table of doors."""
+    managed: bool = field(default=True, kw_only=True)
+    """Whether it is one of a manager, which collects garbage by itself; a command does not."""
 
 
 @dataclass(frozen=True, slots=True)
