@@ -178,7 +178,10 @@ def files(directory: Path) -> dict[str, str]:
         more={"impersonator_role": IMPERSONATOR},
         labels=LABELS,
     )
-    served = {"tenancy": webhooks(), "cloud": cloud_webhooks()}
+    checks = {"tenancy": webhooks(), "cloud": cloud_webhooks()}
+    served = {
+        system: [*checks.get(system, ()), *record_webhooks(_approved(system))] for system in SYSTEMS
+    }
     return {
         **crd_layout(kinds),
         **rbac_layout(rbac),
@@ -191,6 +194,11 @@ def files(directory: Path) -> dict[str, str]:
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
+
+
+def _approved(system: str) -> list[type[Resource[Any, Any]]]:
+    """Return the kinds of a system whose approvals are recorded."""
+    return [kind for kind in APPROVED if kind.__module__.startswith(f"{SYSTEMS[system].module}.")]
 
 
 def _data_plane_layout() -> dict[str, str]:

@@ -6,11 +6,11 @@ import json
 from collections.abc import Iterable, Mapping
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.generate import roles, to_yaml, webhook_files
+from ctrlruntime.generate import roles, to_yaml
 from ctrlruntime.generate.layout import SYSTEM, binding, kustomization
 from ctrlruntime.generate.permissions import Rule, leads
-from ctrlruntime.generate.webhook import Webhook, serves_webhooks
-from manager.options import LEADER_ELECTION_ID, RunOptions, system_lease
+from ctrlruntime.generate.webhook import Webhook, serves_webhooks, webhook_configurations
+from manager.options import LEADER_ELECTION_ID, RunOptions, mutating_name, system_lease
 
 FOLDER = "by-system"
 INSTALL = "install"
@@ -138,7 +138,10 @@ def _webhook_files(
             "ports": [{"port": 443, "protocol": "TCP", "targetPort": _RUN.webhook_port}],
         },
     }
-    rules = serves_webhooks(_secret(system), SYSTEM, validating=[configuration])
+    mutating = mutating_name(configuration)
+    rules = serves_webhooks(
+        _secret(system), SYSTEM, mutating=[mutating], validating=[configuration]
+    )
     made = {
         "role": roles(rules, role),
         "role_binding": [
@@ -148,11 +151,31 @@ def _webhook_files(
         "service": [service],
     }
     folder = f"{INSTALL}/{system}"
-    manifests = webhook_files(served)["webhook/manifests.yaml"]
-    files = {f"{folder}/manifests.yaml": manifests, **_written(folder, made, labels)}
+    files = {
+        f"{folder}/manifests.yaml": to_yaml(_configurations(served)),
+        **_written(folder, made, labels),
+    }
     names = [path.removeprefix(f"{folder}/") for path in files]
     head = kustomization(names, **_head(system, namespace, prefix))
     return {f"{folder}/kustomization.yaml": head, **files}
+
+
+def _configurations(served: Iterable[Webhook]) -> list[Manifest]:
+    """Return both configurations, one that has no webhooks too: managers follow both."""
+    found = {each["kind"]: each for each in webhook_configurations(served)}
+    names = {
+        "MutatingWebhookConfiguration": mutating_name(_RUN.webhook_configuration),
+        "ValidatingWebhookConfiguration": _RUN.webhook_configuration,
+    }
+    return [found.get(kind, _configuration(kind, name)) for kind, name in names.items()]
+
+
+def _configuration(kind: str, name: str) -> Manifest:
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": kind,
+        "metadata": {"name": name},
+    }
 
 
 def _secret(system: str) -> str:

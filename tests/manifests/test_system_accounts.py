@@ -99,7 +99,7 @@ def test_webhooks_call_the_pods_that_serve_them(way: str, rendered: Rendered) ->
         given = arguments(found[system])
         configuration = given["--webhook-configuration"]
         for webhook in [
-            *(named["ValidatingWebhookConfiguration", configuration]["webhooks"] or ()),
+            *named["ValidatingWebhookConfiguration", configuration].get("webhooks", ()),
             *named["MutatingWebhookConfiguration", mutating_name(configuration)]["webhooks"],
         ]:
             called.add(webhook["name"])

@@ -33,7 +33,7 @@ parts:
 {{- end }}
 {{- end -}}
 
-{{- /* Called with the root and a part: not empty if it serves webhooks. Cosmos has none. */ -}}
+{{- /* Called with the root and a part: not empty if it serves webhooks. */ -}}
 {{- define "ctrlruntime.serves" -}}
 {{- $root := index . 0 -}}
 {{- if $root.Values.webhooks.enabled }}yes{{ end -}}
