@@ -21,6 +21,7 @@ from ctrlruntime.api.conditions import (
 )
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
@@ -30,6 +31,8 @@ from ctrlruntime.queue import Request
 from internal.approvals.counted import COUNT, STATUS, ApprovalView, Entries
 from internal.approvals.judge import Counted, Judgement
 
+AGAIN: Final = 0.2
+"""Seconds until the status is written again that another has changed meanwhile."""
 MOST: Final = 64
 """Approvals that a status has."""
 ACTION: Final = "Approve"
@@ -57,13 +60,16 @@ class ApprovalsReconciler:
             return None
         notes = self._notes(entry, found)
         if changes := self._changes(entry, found):
-            await self.patcher.patch_status(
-                self.mapping,
-                entry.name,
-                changes,
-                namespace=entry.namespace,
-                resource_version=entry.resource_version,
-            )
+            try:
+                await self.patcher.patch_status(
+                    self.mapping,
+                    entry.name,
+                    changes,
+                    namespace=entry.namespace,
+                    resource_version=entry.resource_version,
+                )
+            except Conflict:
+                return Result(requeue_after=AGAIN)
         for kind, reason, note in notes:
             self.events.event(entry, kind, reason, ACTION, note)
         return None

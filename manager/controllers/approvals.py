@@ -13,7 +13,6 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -144,7 +143,7 @@ def add_approvals(
     reconciler = ApprovalsReconciler(store, view, mapping, patcher, manager.recorder, utc_now)
     (
         Builder(manager)
-        .for_(kind, predicates=[more_than_own_status_changed])
+        .for_(kind)  # with its status: the conditions of another writer may take ours along
         .named(f"{kind.gvk().kind.lower()}-approvals")
         .explicit_permissions()
         .permission(mapping.gvk.group, f"{mapping.plural}/status", "patch")
