@@ -79,6 +79,8 @@ class Subresource(Generic[R]):
     """Annotations of the instance that are inputs of this task too."""
     secrets: Callable[[R], Sequence[NamedKey]] = _no_secrets
     """Keys of Secrets that the task may read, and what for."""
+    record_of: type[Resource[Any, TaskStatus]] | None = None
+    """The subresource of the same instance whose record its runs are given; None: itself."""
     config_maps: Callable[[R], Sequence[str]] = _no_names
     """ConfigMaps that the task may read."""
     period: Callable[[R], float | None] = _defined

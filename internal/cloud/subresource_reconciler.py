@@ -20,7 +20,7 @@ from ctrlruntime.rollout import ChangeHolds, NoHolds
 from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.hub_instances import HUB_ERRORS, HubInstances
-from internal.cloud.instance.order import is_orphaning, is_protected, kind_of
+from internal.cloud.instance.order import is_orphaning, is_protected
 from internal.cloud.instance.reading import read
 from internal.cloud.labels import (
     APPROVE_DELETION,
@@ -219,10 +219,22 @@ class SubresourceReconciler(Generic[R]):
             deployed=is_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             priority=priority_of(sub, resource, instance),
-            record=_recorded(sub, instance),
+            record=self._recorded(instance),
             drift_check=check,
             bad_schedule=bad_schedule,
         )
+
+    def _recorded(self, instance: Entry | None) -> dict[str, str]:
+        """Return what the object of the kind that keeps the record has of it, or else what the Instance has."""
+        if instance is None:
+            return {}
+        kind = self.subresource.record_of or self.subresource.kind
+        cache = self.tools.client.cache
+        keeper = cache.entry(kind, instance.name, namespace=instance.namespace)
+        kept = {} if keeper is None else keeper.field("status") or {}
+        records = (instance.field("status") or {}).get("records") or {}
+        found = kept.get("record") or records.get(kind.gvk().kind) or {}
+        return {str(name): str(text) for name, text in found.items()}
 
     def _name_hold(self, instance: Entry | None) -> Hold | None:
         """Return why no run may start for an instance whose name on the hub is not its own."""
@@ -305,13 +317,6 @@ class SubresourceReconciler(Generic[R]):
         if named is None or (reference is not None and reference.uid != named.uid):
             return None
         return named
-
-
-def _recorded(subresource: Subresource[Any], instance: Entry | None) -> Mapping[str, str]:
-    """Return what an Instance recorded of what a kind left behind."""
-    status = {} if instance is None else instance.field("status") or {}
-    found = (status.get("records") or {}).get(kind_of(subresource)) or {}
-    return {str(name): str(text) for name, text in found.items()}
 
 
 def terraform_runs_of(instance: Entry | None) -> TerraformRuns | None:

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from apis.cloud import Instance, UpgradeInstanceTask, UpgradeInstanceTaskSpec
+from apis.cloud import Instance, InstanceKubernetes, UpgradeInstanceTask, UpgradeInstanceTaskSpec
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
 from internal.cloud.subresources.secrets import (
@@ -66,5 +66,6 @@ SUBRESOURCE: Final = Subresource(
     strategy=ObjectStrategy.ONE_PER_UPGRADE,
     after=("InstanceTerraform",),
     secrets=secrets,
+    record_of=InstanceKubernetes,
     config_maps=config_maps,
 )

@@ -34,6 +34,7 @@ from internal.cloud.taskdriver.record import (
     how_it_ended,
     is_live,
     note,
+    record_reported,
     record_traces,
     replace_run,
     succeed,
@@ -147,6 +148,7 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     secrets = None
     outputs = {} if seen is None else seen.outputs
     record_lock(status, run, outputs)
+    record_reported(status, outputs)
     if s.definition.guards_changes and run.operation not in CHECKS:
         record_traces(status, run, outputs, built=was_built(status))
     run.hold = outputs.get(HOLD, "") if end.outcome is TaskOutcome.REJECTED else ""
@@ -201,6 +203,7 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
             status, TaskState.CREATED if created else TaskState.STARTED, s.now, seen=seen
         )
         _record_progress(s, run, seen, beside=bool(steps))
+        record_reported(status, seen.outputs)
         requeue = _next_look(s, run)
     cancel, delete = _end_it(s, run)
     return Decision(

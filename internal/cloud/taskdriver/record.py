@@ -29,6 +29,7 @@ from internal.cloud.tasks.task import (
     DRIFT,
     INTERRUPTIBLE,
     POSSIBLY_BUILT,
+    RECORDED,
     TORN_DOWN,
     Retries,
 )
@@ -320,6 +321,16 @@ def record_traces(
             status.record = {**status.record, TORN_DOWN: "true"}
     elif not built and (run.started_at is not None and outputs.get(INTERRUPTIBLE) != "true"):
         status.record = {**status.record, POSSIBLY_BUILT: "true"}
+
+
+def record_reported(status: TaskStatus, outputs: Mapping[str, str]) -> None:
+    """Record in place what a run under way, or one that did not succeed, reported of where it works."""
+    found = {
+        name.removeprefix(RECORDED): text
+        for name, text in outputs.items()
+        if name.startswith(RECORDED)
+    }
+    status.record = {**status.record, **found}
 
 
 def has_built(seen: Run) -> bool:

@@ -27,6 +27,8 @@ POSSIBLY_BUILT: Final = "possiblyBuilt"
 """Of a record: a run that did not succeed may have built something, as no other record shows."""
 TORN_DOWN: Final = "tornDown"
 """Of a record: a teardown destroyed everything, and may have removed the state as well."""
+RECORDED: Final = "record:"
+"""Begin of the names under which a run reports, before it changes anything, what its record has to have however it ends."""
 HOLD: Final = "run:hold"
 """What a run reports that changed nothing since a person has to decide: the reason, in one word."""
 

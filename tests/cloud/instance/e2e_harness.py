@@ -21,6 +21,10 @@ class Elsewhere:
     """By task: what its runs hand back."""
     secret_outputs: dict[str, Mapping[str, str]] = field(default_factory=dict)
     """By task: what of it must not be seen."""
+    records: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By task: what identifies what its runs left behind."""
+    reports: dict[str, Mapping[str, str]] = field(default_factory=dict)
+    """By task: what its runs report unless they succeed."""
     failing: dict[str, str] = field(default_factory=dict)
     """By task: why its runs are rejected."""
     holding: dict[str, str] = field(default_factory=dict)
@@ -52,13 +56,16 @@ class Elsewhere:
                 state=RunState.FAILED,
                 message=self.failing[task],
                 retryable=False,
-                outputs={HOLD: self.holding[task]} if task in self.holding else {},
+                outputs={HOLD: self.holding[task]}
+                if task in self.holding
+                else self.reports.get(task, {}),
             )
         return Run(
             run_id=run_id,
             state=RunState.SUCCEEDED,
             outputs=self.outputs.get(task, {}),
             secret_outputs=self.secret_outputs.get(task, {}),
+            record=self.records.get(task, {}),
         )
 
     async def start(self, request: RunRequest) -> Run:

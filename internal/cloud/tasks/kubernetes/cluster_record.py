@@ -6,7 +6,7 @@ from typing import Final
 from apis.references import SecretKeyRef
 from internal.cloud.labels import FORMER_CLUSTER
 from internal.cloud.runs import RunInput
-from internal.cloud.tasks.task import TaskHeld
+from internal.cloud.tasks.task import RECORDED, TaskHeld
 
 CLUSTER: Final = "cluster"
 """Of a record: the UID of the namespace kube-system where the workload is."""
@@ -39,17 +39,42 @@ def is_left(given: RunInput) -> bool:
     return recorded is not None and given.annotations.get(FORMER_CLUSTER) == f"leave-{recorded}"
 
 
+def reports_of(record: Mapping[str, str]) -> dict[str, str]:
+    """Return what a run reports before its first write, so that the cluster is recorded however the run ends."""
+    return {f"{RECORDED}{name}": text for name, text in record.items()}
+
+
 def check_cluster(given: RunInput, found: str, *, teardown: bool) -> None:
     """Raise TaskHeld where the workload is in another cluster, unless a person decided to leave it there."""
     if not is_elsewhere(given, found) or is_left(given):
         return
-    recorded, name, namespace = given.record[CLUSTER], given.instance, given.owner.namespace
-    what = "nothing was deleted" if teardown else "nothing was applied"
+    name, namespace = given.instance, given.owner.namespace
+    raise _held(
+        given,
+        found,
+        "nothing was deleted" if teardown else "nothing was applied",
+        f"or, to leave the workload there to itself, run `kubectl annotate instance {name}"
+        f" -n {namespace} --overwrite {FORMER_CLUSTER}=leave-{given.record[CLUSTER]}`",
+    )
+
+
+def check_upgrade(given: RunInput, found: str, from_version: str) -> None:
+    """Raise TaskHeld where the workload is in another cluster: one step moves it, another one changes its version."""
+    if is_elsewhere(given, found):
+        raise _held(
+            given,
+            found,
+            "no step of the upgrade was begun",
+            "or move the workload first, with the version that it has: set spec.sourcegraphVersion to"
+            f" {from_version}",
+        )
+
+
+def _held(given: RunInput, found: str, what: str, otherwise: str) -> TaskHeld:
     opened = f"opens cluster {found}" if found else "opens no cluster whose id can be read"
-    raise TaskHeld(
-        f"the workload is in cluster {recorded}, and the kubeconfig {opened}: {what}. Set"
-        f" spec.cluster.kubeconfigFrom to the former cluster and run `manager instance retry {name} -n"
-        f" {namespace}`; or, to leave the workload there to itself, run `kubectl annotate instance {name}"
-        f" -n {namespace} --overwrite {FORMER_CLUSTER}=leave-{recorded}`",
+    return TaskHeld(
+        f"the workload is in cluster {given.record[CLUSTER]}, and the kubeconfig {opened}: {what}. Set"
+        f" spec.cluster.kubeconfigFrom to the former cluster and run `manager instance retry"
+        f" {given.instance} -n {given.owner.namespace}`; {otherwise}",
         ELSEWHERE,
     )

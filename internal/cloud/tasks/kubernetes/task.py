@@ -1,5 +1,6 @@
 """The task `kubernetes`: what runs in an instance's cluster matches its bundle."""
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +33,7 @@ from internal.cloud.tasks.kubernetes.cluster_record import (
     is_elsewhere,
     is_left,
     recorded_ref,
+    reports_of,
     written_ref,
 )
 from internal.cloud.tasks.kubernetes.documents import Document, ObjectRef
@@ -71,10 +73,12 @@ class KubernetesTask:
             found = await identity_of(client)
             check_cluster(context.input, found, teardown=False)
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
-            change = await _check_data(context, client, spec)
+            change = await _check_data(context, client, spec, found)
+            record = {CLUSTER: found, **written_ref(ref)} if found else {}
+            for name, text in reports_of(record).items():
+                context.keep(name, text)
             applied = await rollout.apply(documents)
             await _close_undone(context, client, spec, change)
-        record = {CLUSTER: found, **written_ref(ref)} if found else {}
         done = summary(applied, len(documents), teardown=False)
         return TaskResult(message=done + insecurity_of(client), record=record)
 
@@ -116,24 +120,36 @@ class KubernetesTask:
 
 
 async def _check_data(
-    context: TaskContext, client: Client, spec: InstanceKubernetesSpec
+    context: TaskContext, client: Client, spec: InstanceKubernetesSpec, found: str
 ) -> ChangeRecord | None:
-    """Return what is recorded of a change of version.
+    """Return what is recorded of a change of version, here or in the cluster that the workload leaves.
 
-    Raises TaskRejected if the data were migrated to another version than is to be rolled out, unless a person
-    confirmed that the ones from before are restored.
+    `found`: the id of the cluster. Raises TaskRejected if the data were migrated to another version than is to be
+    rolled out, unless a person confirmed that the ones from before are restored.
     """
-    given, namespace = context.input, spec.cluster.namespace
-    try:
-        found = await client.get(CONFIG_MAP, record_name(given.key), namespace=namespace)
-    except NotFound:
-        return None
-    record = record_of(found)
+    given = context.input
+    record = await _recorded_change(context, client, spec)
+    former = recorded_ref(given.record)
+    if record is None and former is not None and is_elsewhere(given, found):
+        with contextlib.suppress(TaskError):  # a person left it: it may be gone
+            async with cluster(context, former) as left:
+                if not is_elsewhere(given, await identity_of(left)):
+                    record = await _recorded_change(context, left, spec)
     restored = given.annotations.get(DATABASE_RESTORED, "")
     if record is not None and migrated_hold(record, spec.version, restored):
         place = given.owner.namespace
         raise TaskHeld(hold_message(record, spec.version, given.instance, place), MIGRATED)
     return record
+
+
+async def _recorded_change(
+    context: TaskContext, client: Client, spec: InstanceKubernetesSpec
+) -> ChangeRecord | None:
+    name, namespace = record_name(context.input.key), spec.cluster.namespace
+    try:
+        return record_of(await client.get(CONFIG_MAP, name, namespace=namespace))
+    except NotFound:
+        return None
 
 
 async def _close_undone(

@@ -10,7 +10,7 @@ from apis.cloud import Hook, UpgradeInstanceTaskSpec, UpgradeSettings
 from ctrlruntime.client import Client
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.resources.revision import revision
-from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref
+from internal.cloud.tasks.kubernetes.access import cluster, identity_of, kubeconfig_ref
 from internal.cloud.tasks.kubernetes.changes import (
     BACKUP,
     HEALTH_CHECK,
@@ -19,6 +19,7 @@ from internal.cloud.tasks.kubernetes.changes import (
     VERIFY,
     ChangeRecord,
 )
+from internal.cloud.tasks.kubernetes.cluster_record import check_upgrade
 from internal.cloud.tasks.kubernetes.documents import Document
 from internal.cloud.tasks.kubernetes.rollout import Rollout
 from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout_of
@@ -59,6 +60,7 @@ class UpgradeTask:
         ref = kubeconfig_ref(spec.cluster.kubeconfig_from, spec.outputs_secret_name)
         places = self._places(context, spec)
         async with cluster(context, ref) as client, Requests(places, context.secret) as requests:
+            check_upgrade(context.input, await identity_of(client), spec.from_version)
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
             checkpoint = _checkpoint(context, spec, client)
             await rollout.ensure_namespace()
