@@ -5,7 +5,7 @@ The plan, the status and the events use its answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -182,6 +182,7 @@ class _Decision:
             approved |= kept_names
             without, kept_names = None, set()
         gone = [item for item in gone if item.name not in kept_names]
+        stopped = self._stopped(kept_names)
         waits = [item for item in leaving if item.name in awaited]
         waits += [item for item in leaving if item.name in kept and item.name in paired]
         return Departures(
@@ -189,7 +190,8 @@ class _Decision:
                 Delete(item.name, _reason(item), _counted(item, uncounted))
                 for item in sorted(gone, key=lambda each: each.name)
             ),
-            replacements=tuple(
+            replacements=stopped
+            + tuple(
                 Replacement(
                     tenant=item.name,
                     reason=_reason(item),
@@ -201,7 +203,7 @@ class _Decision:
                 )
                 for item in sorted(waits, key=lambda each: each.name)
             ),
-            unpaired=self._unpaired({item.name for item in (*gone, *waits)}),
+            unpaired=self._unpaired({item.name for item in (*gone, *waits)} | kept_names),
             moves=moves,
             without_template=tuple(sorted(kept_names)),
             held=held or without,
@@ -218,9 +220,33 @@ class _Decision:
             for item in gone
             if item.leaver.template_gone
             and not (item.guarded or item.name in succeeded or guard.templates_approved)
-            and item.name not in guard.released
+            and not self._is_released(item.leaver.tenant)
             and (item.leaver.tenant.protected or item.leaver.tenant.template not in guard.long_gone)
         ]
+
+    def _is_released(self, tenant: ExistingTenant) -> bool:
+        """Whether an approval let the tenant go: one to go after others are ready is none to go with their template."""
+        awaited = {item.name for item in self.living} & tenant.replaced_by
+        return tenant.name in self.guard.released and awaited <= self.guard.released
+
+    def _stopped(self, kept: Set[str]) -> tuple[Replacement, ...]:
+        """Return the tenants without a template that wait for others without one: what they record stays."""
+        states = {item.name: item.state for item in self.living if item.name in kept}
+        return tuple(
+            Replacement(
+                tenant=item.name,
+                reason=DeleteReason.TEMPLATE_GONE,
+                by=tuple(sorted(item.replaced_by)),
+                heirs=tuple(sorted(item.inherited_by)),
+                awaited=tuple(
+                    Awaited(name, states[name], template_gone=True)
+                    for name in sorted(item.replaced_by & states.keys())
+                ),
+                held=not item.handing_over,
+            )
+            for item in sorted(self.living, key=lambda each: each.name)
+            if item.name in kept and not item.replaced_by.isdisjoint(states)
+        )
 
     def _held_for_templates(self, protected: Sequence[_Leaving]) -> Held | None:
         if not protected:
@@ -380,18 +406,25 @@ def _succeeded(
 ) -> frozenset[str]:
     """Return the tenants whose template is there under another name: of the same content, or waited for before.
 
-    A template that is only younger and has ready tenants may be another one.
+    A template that is only younger and has ready tenants may be another one; one that is gone as well takes no place.
     """
     versions = {item.name: item.template.version for item in candidates}
-    return frozenset(
-        item.name
-        for item in leaving
-        if (others := paired.get(item.name))
-        and (
-            item.leaver.tenant.handing_over
-            or any(versions.get(name) == item.leaver.tenant.version for name in others)
-        )
-    )
+    found: set[str] = set()
+    for item in leaving:
+        others = versions.keys() & paired.get(item.name, ())
+        same = any(versions[name] == item.leaver.tenant.version for name in others)
+        if others and (item.leaver.tenant.handing_over or same):
+            found.add(item.name)
+    while (
+        chained := {
+            item.name
+            for item in leaving
+            if item.leaver.tenant.handing_over and not found.isdisjoint(paired.get(item.name, ()))
+        }
+        - found
+    ):
+        found |= chained
+    return frozenset(found)
 
 
 def _of_existing(tenant: ExistingTenant, templates: Mapping[str, Template]) -> Candidate:

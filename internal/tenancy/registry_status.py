@@ -19,6 +19,7 @@ from internal.tenancy.departures import Move, Replacement
 from internal.tenancy.labels import INHERITED_BY
 from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
+from internal.tenancy.replacements import Awaited
 from internal.tenancy.rows import Reading
 from internal.tenancy.sources import SourceError
 from internal.tenancy.tally import Counts, TenantState
@@ -215,14 +216,18 @@ _STATES = {
 }
 
 
+def _state(other: Awaited) -> str:
+    if other.template_gone:
+        return "whose template is gone"
+    return f"which {_STATES.get(other.state, '')}"
+
+
 def _waits(item: Replacement) -> str:
     """Return what one tenant waits for. The way out comes last, where messages are not cut."""
     ordered = sorted(
         item.awaited, key=lambda other: (other.state is not TenantState.FAILED, other.name)
     )
-    shown = [
-        f"{other.name!r}, which {_STATES.get(other.state, '')}" for other in ordered[:MOST_AWAITED]
-    ]
+    shown = [f"{other.name!r}, {_state(other)}" for other in ordered[:MOST_AWAITED]]
     more = len(ordered) - len(shown)
     names = " and for ".join(shown) + (f" and for {more} more" if more else "")
     way_out = f"delete the Tenant {item.tenant!r} to remove it before"

@@ -57,6 +57,7 @@ class Awaited:
 
     name: str
     state: TenantState | None
+    template_gone: bool = False
 
 
 def may_succeed(template: Template, tenant: ExistingTenant, *, made: bool) -> bool:

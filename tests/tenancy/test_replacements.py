@@ -376,6 +376,24 @@ def test_g_t5_a_younger_template_of_other_content_is_no_reason_for_tenants_to_go
     assert gone(plan(table, [NEW], renamed, OPEN)) == ["u1-old"]
 
 
+@pytest.mark.criterion("G-T5")
+def test_g_t5_a_tenant_waits_on_though_the_template_that_it_waits_for_is_gone() -> None:
+    new = replace(NEW, version="2")
+    table = reading(row("u1"))
+    existing = fleet(row("u1"))
+    existing = step(plan(table, [new], existing, OPEN), existing)
+    held = plan(table, [], existing, OPEN)
+    assert (gone(held), held.without_template) == ([], ("u1-new", "u1-old"))
+    assert waits(held) == {"u1-old": ["u1-new"]}
+    assert held.unpaired == ()
+    released = Guard(released=frozenset({"u1-old"}))
+    assert gone(plan(table, [], existing, released)) == []
+    approved = Guard(released=frozenset({"u1-old", "u1-new"}))
+    assert gone(plan(table, [], existing, approved)) == ["u1-new", "u1-old"]
+    assert waits(plan(table, [new], step(held, existing), OPEN)) == {"u1-old": ["u1-new"]}
+    assert gone(plan(table, [new], step(held, existing, "u1-new"), OPEN)) == ["u1-old"]
+
+
 def test_h_a3_a_template_that_was_there_before_is_another_one() -> None:
     other = Template("other", "9", EARLY)
     table = reading(row("u1"))
