@@ -41,15 +41,25 @@ def condition(found: CosmosFullNode) -> Condition | None:
     return find_condition(found.status.conditions, "DisksBeingDeleted")
 
 
+def has_gone_as_far_as_it_goes(found: CosmosFullNode) -> bool:
+    """Whether a change has reached all nodes, or all but one that is blocked."""
+    rollout = found.status.rollout
+    if found.status.observed_generation != found.metadata.generation:
+        return False
+    return rollout.outdated == 0 or (rollout.outdated == 1 and bool(rollout.blocked))
+
+
 async def protect(place: Place, *finalizers: str) -> None:
     patch = {"metadata": {"finalizers": list(finalizers)}}
     await place.client.patch(CLAIM, LOST, patch, namespace=place.namespace)
 
 
-async def delete_claim(place: Place) -> None:
-    """`kubectl delete pvc`, of a claim that is kept as long as its Pod runs."""
+async def delete_claim(place: Place) -> CosmosFullNode:
+    """`kubectl delete pvc`, of a claim that is kept as long as its Pod runs. The set, once the manager has seen it."""
     await protect(place, PROTECTION)
     await place.client.delete(CLAIM, LOST, namespace=place.namespace)
+    await place.polled()
+    return await place.until(lambda _found: True)
 
 
 async def test_a_node_whose_claim_is_being_deleted_is_named_and_keeps_its_pod(
@@ -57,8 +67,7 @@ async def test_a_node_whose_claim_is_being_deleted_is_named_and_keeps_its_pod(
 ) -> None:
     pods = await place.uids()
     claim = await place.client.get(CLAIM, LOST, namespace=place.namespace)
-    await delete_claim(place)
-    found = await place.until(lambda found: condition(found) is not None)
+    found = await delete_claim(place)
     shown = condition(found)
     assert shown is not None
     assert (shown.status, shown.reason) == ("True", "ClaimTerminating")
@@ -72,10 +81,10 @@ async def test_a_node_whose_claim_is_being_deleted_is_named_and_keeps_its_pod(
     assert any(LOST in note for note in notes)
 
     await place.edit(podTemplate={"image": "gaia:v2"})
-    await place.until(
-        lambda found: found.status.rollout.outdated == 1 and LOST in found.status.rollout.blocked
-    )
+    await place.until(has_gone_as_far_as_it_goes)
     await place.polled()
+    blocked = (await place.until(lambda _found: True)).status.rollout.blocked
+    assert LOST in blocked
     now = await place.uids()
     assert now["hub-1"] == pods["hub-1"], "it has its disk as long as it has its Pod"
     assert now["hub-0"] != pods["hub-0"]
@@ -95,7 +104,6 @@ async def test_a_node_whose_claim_is_being_deleted_is_named_and_keeps_its_pod(
 async def test_a_node_that_would_lose_its_disk_is_not_stopped_for_a_copy(place: Place) -> None:
     pods = await place.uids()
     await delete_claim(place)
-    await place.until(lambda found: condition(found) is not None)
     await place.set_status(scheduledSnapshotStatus={"own.daily.v1": {"podCandidate": "hub-1"}})
     await place.polled()
     assert (await place.uids())["hub-1"] == pods["hub-1"]
