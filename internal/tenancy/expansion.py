@@ -16,6 +16,8 @@ from internal.tenancy.variables import Variables
 MOST_ELEMENTS: Final = 100
 """Elements that one list may have."""
 _ELEMENT: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?", re.ASCII)
+_NULLS: Final = frozenset({"null", "none", "nil"})
+"""Texts by which languages write that there is no value."""
 _WORDS: Final = {"true": True, "false": False}
 
 
@@ -103,10 +105,12 @@ def _list(value: object) -> Iterable[Any]:
     """Return the elements of a rendered list. Raises RenderError."""
     if isinstance(value, str):
         text = value.strip()
-        if not text:  # NULL looks the same, and nothing is removed for a value that is missing
+        if not text.strip(
+            ", "
+        ):  # NULL looks the same, and nothing is removed for a value that is missing
             raise RenderError("forEach.items", "it is empty; an empty list is []")
         try:
-            value = orjson.loads(text)
+            value = None if text.lower() in _NULLS else orjson.loads(text)
         except orjson.JSONDecodeError as error:
             if text.startswith("["):
                 message = "it begins as a JSON array and is none"

@@ -87,7 +87,7 @@ async def test_each_element_gets_a_resource_of_its_own_whatever_their_order(
     assert await expanded(renderer, resource, regions=items) == made
 
 
-@pytest.mark.criterion("FOREACH")
+@pytest.mark.criterion("FOREACH", "G-T4")
 @pytest.mark.parametrize(
     ("items", "why"),
     [
@@ -102,6 +102,9 @@ async def test_each_element_gets_a_resource_of_its_own_whatever_their_order(
         ("[true]", "have to be texts"),
         ("[[1]]", "have to be texts"),
         ("null", "not to null or a single JSON value"),
+        ("None", "not to null or a single JSON value"),
+        ("NULL", "not to null or a single JSON value"),
+        (" , ,", "it is empty"),
         ("0", "a list of one number is \\[1\\]"),
         ("true", "not to null or a single JSON value"),
         ('"eu"', "not to null or a single JSON value"),
