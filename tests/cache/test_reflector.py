@@ -644,7 +644,7 @@ async def test_an_event_of_the_state_that_the_store_holds_is_not_decoded_again(
         event("MODIFIED", obj("other", 13)),
     ]
     watched = follow(
-        ScriptedServer([[page(10, obj("held", 3))]], [[*events, 1e6]]), transform=transform
+        ScriptedServer([[page(3, obj("held", 3))]], [[*events, 1e6]]), transform=transform
     )
     await watched.until(lambda: "other" in watched.names)
     assert seen == [

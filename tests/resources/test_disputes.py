@@ -40,9 +40,9 @@ def revised(which: str) -> Desired:
         spec["template"]["spec"]["containers"][0]["image"] = "app:2"
         spec["template"]["spec"]["containers"][0]["env"][0]["value"] = "slow"
         spec["template"]["spec"]["tolerations"][0]["effect"] = "NoSchedule"
-    else:
+    elif which == "shape":
         spec["ports"][0]["name"] = "other"
-    if which == "service":
+    else:
         spec["ports"][0]["targetPort"] = 8081
     return Desired(mapping=wanted.mapping, manifest=wanted.manifest)
 
