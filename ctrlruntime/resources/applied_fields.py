@@ -11,6 +11,7 @@ template share it. Items of lists count by what usually identifies them (`_IDENT
 import base64
 import string
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Final
 
 import orjson
@@ -101,6 +102,7 @@ def _identity(item: object) -> str:
     return ",".join(f"{name}={item[name]}" for name in names if name in item)
 
 
+@lru_cache(maxsize=8192)
 def _token(path: str) -> str:
     return base64.b64encode(fnv1a_32(path.encode()).to_bytes(4, "big")[1:]).decode()
 

@@ -248,7 +248,8 @@ class ObjectWriter:
     def _apply(
         self, desired: Desired, body: Manifest, *, force: bool, version_only: bool = False
     ) -> Awaitable[Manifest]:
-        if not _is_forced(desired) and (record := record_fields(body)):
+        applied = desired.strategy is PatchStrategy.APPLY and not _is_forced(desired)
+        if applied and (record := record_fields(body)):
             body["metadata"]["annotations"][FIELDS] = record
         return self.client.apply(
             body,
