@@ -49,6 +49,11 @@ def record_fields(body: Manifest) -> str:
     return "".join(sorted(found)) if len(found) <= _MOST else ""
 
 
+def owns_record(owned: bytes | None) -> bool:
+    """Whether a manager's `fieldsV1` document has the record."""
+    return owned is not None and f'"f:{FIELDS}"'.encode() in owned
+
+
 def was_applied(field: str, body: Manifest, record: str) -> bool:
     """Whether the apply that wrote `record` set a field that `body` sets, too.
 

@@ -106,6 +106,12 @@ class Desired:
         return recorded
 
     @property
+    def records_fields(self) -> bool:
+        """Whether a write records which fields it sets: an apply in which another manager may dispute some."""
+        forced = self.force or self.force_own_fields
+        return self.strategy is PatchStrategy.APPLY and not forced
+
+    @property
     def inherited_names(self) -> str:
         """The text of the annotation INHERITED; empty: it is not there."""
         return ",".join(sorted(self.inherited))

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.fast_dataclass import fast_dataclass
+from ctrlruntime.resources.applied_fields import FIELDS, owns_record
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.desired import INHERITED, Desired, ObjectKey, PatchStrategy
 from ctrlruntime.resources.drift import missing_leaves
@@ -115,6 +116,8 @@ def difference(
     if settled is not None and _is_untouched(entry, settled):
         return None
     before = None if settled is None or settled.uid != entry.uid else settled.owned
+    if desired.records_fields and _lost_record(entry, before):
+        return Reason.DRIFT
     return None if is_recorded(desired, entry, owner, before) else Reason.DRIFT
 
 
@@ -151,6 +154,11 @@ def _is_untouched(entry: Entry, settled: Settled) -> bool:
     if settled.version:
         return entry.resource_version == settled.version
     return entry.owned is not None and entry.owned == settled.owned
+
+
+def _lost_record(entry: Entry, before: bytes | None) -> bool:
+    """Whether another manager changed or removed the record of fields; not for an object that has none yet."""
+    return not owns_record(entry.owned) and (FIELDS in entry.annotations or owns_record(before))
 
 
 def _keeps_revision(entry: Entry) -> bool:

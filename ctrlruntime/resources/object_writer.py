@@ -9,7 +9,13 @@ from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import BadRequest, Conflict, InternalError, Invalid, StatusCause
-from ctrlruntime.resources.applied_fields import FIELDS, has_list, record_fields, was_applied
+from ctrlruntime.resources.applied_fields import (
+    FIELDS,
+    has_list,
+    owns_record,
+    record_fields,
+    was_applied,
+)
 from ctrlruntime.resources.desired import (
     INHERITED,
     Desired,
@@ -76,7 +82,11 @@ class ObjectWriter:
         # deletion by the garbage collector would count as one of an object of the new owner.
         required = entry.resource_version if reason is Reason.ADOPTION else ""
         required = await self._drop_stale_references(desired, entry, owner, required)
-        force = _is_forced(desired) or not _is_new_content(desired, entry, owner, reason)
+        force = (
+            desired.force
+            or desired.force_own_fields
+            or not _is_new_content(desired, entry, owner, reason)
+        )
         if desired.strategy is not PatchStrategy.APPLY:
             return await self._write(desired, entry, owner, required, force=force)
         lost = _lost_fields(desired, entry, owner, reason)
@@ -248,9 +258,8 @@ class ObjectWriter:
     def _apply(
         self, desired: Desired, body: Manifest, *, force: bool, version_only: bool = False
     ) -> Awaitable[Manifest]:
-        applied = desired.strategy is PatchStrategy.APPLY and not _is_forced(desired)
-        if applied and (record := record_fields(body)):
-            body["metadata"]["annotations"][FIELDS] = record
+        if desired.records_fields:
+            body["metadata"]["annotations"][FIELDS] = record_fields(body)
         return self.client.apply(
             body,
             kind=desired.mapping,
@@ -305,15 +314,9 @@ def _is_new_content(desired: Desired, entry: Entry, owner: Owner, reason: Reason
     return reason is Reason.ADOPTION and changed and is_handed_over(entry, owner)
 
 
-def _is_forced(desired: Desired) -> bool:
-    """Whether each write takes all desired fields, so that none can be disputed."""
-    return desired.force or desired.force_own_fields
-
-
 def _record(entry: Entry) -> str:
     """Return which fields the last apply set; empty if unknown, or if another manager wrote the annotation."""
-    owned = entry.owned is not None and f'"f:{FIELDS}"'.encode() in entry.owned
-    return entry.annotations.get(FIELDS, "") if owned else ""
+    return entry.annotations.get(FIELDS, "") if owns_record(entry.owned) else ""
 
 
 def _lost_fields(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> list[str]:

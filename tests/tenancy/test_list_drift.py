@@ -24,7 +24,7 @@ def workload(image: str) -> dict[str, Any]:
 @pytest.mark.criterion("SIM-F3")
 async def test_a_renamed_container_goes_and_a_sidecar_stays(tmp_path: Path) -> None:
     """The image changes in the template right after the edits."""
-    async with TenancyHarness.start(tmp_path) as harness:
+    async with TenancyHarness.start(tmp_path, nodes=True, pods=False) as harness:
         harness.rows("a")
         await harness.registry()
         await harness.template(deployments=[workload("app:1")])
@@ -52,5 +52,7 @@ async def test_a_renamed_container_goes_and_a_sidecar_stays(tmp_path: Path) -> N
             listed = found["spec"]["template"]["spec"]["containers"]
             return {each["name"]: each["image"] for each in listed}
 
-        await harness.eventually(containers, lambda seen: seen == {"app": "app:2", "mesh": "m:1"})
+        await harness.eventually(
+            containers, lambda seen: seen == {"app": "app:2", "mesh": "m:1"}, timeout=15.0
+        )
         await harness.ready("a-web-app")
