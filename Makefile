@@ -17,8 +17,8 @@ OBJECTS ?= 50000
 PLANES ?= 2
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
 SEED ?= $(shell date +%Y%m%d)
-# What `make simulate` runs, how many seeds and from which on: other ones each time.
-STORY ?= tests.simulation.stories:story
+# Whose stories `make simulate` runs (all: tests/simulation/systems), how many seeds and from which on: other ones each time.
+SYSTEM ?=
 SEEDS ?= 1000
 FIRST ?= $(shell date +%s)
 # sample: of the heavy proofs a sample (tests/samples/plan.toml); ci: the sample, what changed and a rotating fifth; all: everything.
@@ -126,8 +126,8 @@ faults: setup ## The rules of the design over every kind, in full: 500 objects a
 	@echo "SEED=$(SEED)"
 	@.venv/bin/pytest -n 2 tests/rules --rule-examples 500 --hypothesis-seed=$(SEED) $(PYTEST_ARGS)
 
-simulate: setup ## A controller of the library under drawn schedules and faults: SEEDS=1000; MINUTES=10: for so long; SEED=17: that one again
-	@$(PY) -m ctrlruntime.envtest.simulation $(STORY) $(if $(filter file,$(origin SEED)),--first $(FIRST) $(if $(MINUTES),--minutes $(MINUTES),--seeds $(SEEDS)),--seed $(SEED))
+simulate: setup ## The systems under drawn schedules and faults: SYSTEM=tenancy; SEEDS=1000; MINUTES=10: for so long; SEED=17: that one again
+	@$(PY) -m tests.simulation.systems --system=$(SYSTEM) $(if $(filter file,$(origin SEED)),--first $(FIRST) $(if $(MINUTES),--minutes $(MINUTES),--seeds $(SEEDS)),--seed $(SEED))
 
 wheel: setup ## Build the distributions into dist/, dated by the last commit
 	@for folder in . distributions/manager distributions/envtest; do \

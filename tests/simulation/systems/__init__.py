@@ -1,0 +1,10 @@
+"""Stories of whole systems, with the real controllers: each name is one of `make simulate SYSTEM=`."""
+
+from __future__ import annotations
+
+from typing import Final
+
+SYSTEMS: Final = {
+    "library": "tests.simulation.stories:story",
+}
+"""Where the story of each system is, as module:function."""
