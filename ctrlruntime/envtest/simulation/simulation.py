@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Final, TextIO, cast
+from typing import Any, Final, TextIO, cast
 
 import orjson
 
@@ -21,7 +22,7 @@ from ctrlruntime.envtest.simulation.faults import Faults
 from ctrlruntime.envtest.simulation.loop import SimLoop
 from ctrlruntime.envtest.simulation.oracles import RULES, Oracles, RuleBroken
 from ctrlruntime.envtest.simulation.replica import Replica
-from ctrlruntime.envtest.simulation.server import Call, SimulatedServer
+from ctrlruntime.envtest.simulation.server import Call, SimulatedServer, Witness
 from ctrlruntime.envtest.simulation.sources import World
 from ctrlruntime.envtest.simulation.state import State, counts, difference, state_of
 from ctrlruntime.envtest.simulation.tape import Tape
@@ -51,6 +52,9 @@ class Simulation:
         self.states: list[State] = []
         """The end of each `settles`."""
         self.replicas = faults.replicas
+        self.compared: Callable[[str, Any], object] = lambda _key, obj: obj
+        """What `settles` compares of an object: it is given kind, namespace and name, and the object, of which it may
+        leave out what two runs that end alike differ in."""
         self.broken: RuleBroken | None = None
         self._world = world
         self._tape = tape
@@ -98,7 +102,7 @@ class Simulation:
     ) -> list[Replica]:
         """Run a manager with the controllers that `setup` adds, and start it again whenever it ends.
 
-        With `replicas` above 1 and `leader_election` the others stand by. Returns the processes.
+        With `replicas` above 1 and `leader_election` the others stand by. `setup` may be async. Returns the processes.
         """
         given = options or ManagerOptions(name="manager")
         if leader_election:
@@ -169,13 +173,22 @@ class Simulation:
             raise ValueError(f"no rules {', '.join(unknown)}; there are {', '.join(RULES)}")
         self._oracles.allowed |= set(rules)
 
+    def shows(self, witness: Witness) -> None:
+        """Show every change and every request to a witness of the test, which may call `breaks`."""
+        self._server.witnesses.append(witness)
+
+    def breaks(self, rule: str, message: str) -> None:
+        """End the run: a rule of the test is broken."""
+        self._break(rule, message)
+
     # -- how it settles ----------------------------------------------------------------------------------
 
     def _time(self) -> float:
         return self._world.loop.time()
 
     def _state(self) -> State:
-        return state_of(self._server.state.storage, self._beginning)
+        found = state_of(self._server.state.storage, self._beginning)
+        return {key: [self.compared(key, obj) for obj in objects] for key, objects in found.items()}
 
     async def _quiet(self, within: float) -> None:
         end = self._time() + within
@@ -235,7 +248,9 @@ class Simulation:
 
 async def _run_manager(config: Config, options: ManagerOptions, setup: Setup, log: TextIO) -> None:
     manager = Manager(config, options, logger=make_logger(stream=log))
-    setup(manager)
+    adding = setup(manager)
+    if inspect.isawaitable(adding):
+        await adding
     await manager.start()
 
 
