@@ -99,9 +99,16 @@ class Faults:
         self._until: list[Callable[[], None]] = []
         """What ends the faults that last."""
         self._next = 0
+        self._own: dict[str, Callable[[random.Random], str]] = {}
         self._hasty = tape.mode("haste", 0.5)
         draw = tape.stream("swarm")
         self.kinds = [kind for kind in KINDS if draw.random() < 0.5] or list(KINDS)
+
+    def add(self, kind: str, happen: Callable[[random.Random], str]) -> None:
+        """Add a kind that is none of a process: `happen` lets it happen, and returns what it was."""
+        self._own[kind] = happen
+        if self._tape.stream(f"swarm/{kind}").random() < 0.5:
+            self.kinds.append(kind)
 
     def haste(self, seconds: float) -> float:
         """Return how long users really wait who want to wait so long: in some cases they are in a hurry."""
@@ -151,6 +158,9 @@ class Faults:
     def _act(
         self, number: int, kind: str, replica: Replica, draw: random.Random, server: SimulatedServer
     ) -> None:
+        if (happen := self._own.get(kind)) is not None:
+            self._happened(number, kind, happen(draw))
+            return
         seconds = draw.choice((0.5, 3.0, 12.0, 20.0, 60.0)) * draw.uniform(0.8, 1.0)
         aimed = draw.random() < _AIMED
         if kind in (*WRITE, *REQUEST) or (kind in PROCESS and aimed):
@@ -166,7 +176,14 @@ class Faults:
         self.fired[f"{kind}: {met}"] += 1
         if kind in (*PROCESS, *STREAM, "crash before write", "crash after write", "410", "reset"):
             self._stale_until = self.last + _STALE
-        text = f"{kind}{more} ({replica.name}, {met})"
+        self._note(number, f"{kind}{more} ({replica.name}, {met})")
+
+    def _happened(self, number: int, kind: str, what: str) -> None:
+        self.last = self._world.loop.time()
+        self.fired[kind] += 1
+        self._note(number, f"{kind}: {what}")
+
+    def _note(self, number: int, text: str) -> None:
         self.actions[number] = text
         self._world.loop.trace.note(self.last, "!", text)
 

@@ -73,6 +73,10 @@ class Oracles:
         if rule not in self.allowed:
             self._report(rule, f"{message} ({RULES[rule]})")
 
+    def inputs_change(self) -> None:
+        """Take it that managers have other inputs now which the API server does not hold."""
+        self._user_changes += 1
+
     def ended(self, replica: Replica, error: str) -> None:
         """Take the end of a process that was not killed."""
         if self._faults.last < 0 and not (self._faults.active or replica.disturbed):

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import io
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,6 +14,7 @@ from typing import Any, Final, TextIO, cast
 
 import orjson
 
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.crds import CRDSource, install_crds
@@ -21,6 +22,7 @@ from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation.faults import Faults
 from ctrlruntime.envtest.simulation.loop import SimLoop
 from ctrlruntime.envtest.simulation.oracles import RULES, Oracles, RuleBroken
+from ctrlruntime.envtest.simulation.process import Process
 from ctrlruntime.envtest.simulation.replica import Replica
 from ctrlruntime.envtest.simulation.server import Call, SimulatedServer, Witness
 from ctrlruntime.envtest.simulation.sources import World
@@ -77,10 +79,19 @@ class Simulation:
         return self._client
 
     @property
+    def url(self) -> str:
+        """Where the API server is: for clients of other processes."""
+        return self._server.url
+
+    @property
     def random(self) -> random.Random:
         """Draws of the seed for what the test does: the same ones in the run without faults."""
         self._tape.user_draws += 1
         return self._tape.stream("user")
+
+    def draws(self, name: str) -> random.Random:
+        """Draws of the seed for a test that has rules of its own: no run without faults is made for them."""
+        return self._tape.stream(f"user/{name}")
 
     def now(self) -> datetime:
         """Return the time of day."""
@@ -133,6 +144,23 @@ class Simulation:
             replica.start()
         return made
 
+    def start(self, name: str, main: Callable[[], Awaitable[None]]) -> None:
+        """Run something else in a process of its own that no fault meets: what takes a kubelet's part, say."""
+        context = Process(name).context()
+        self._world.loop.create_task(_awaited(main), name=name, context=context)
+
+    def add_fault(self, kind: str, happen: Callable[[random.Random], str]) -> None:
+        """Add a kind of fault of the test's own: `happen` lets it, and returns what it was."""
+        self._faults.add(kind, happen)
+
+    def inputs_change(self) -> None:
+        """Note that a manager has read something else than before which the API server does not hold."""
+        self._oracles.inputs_change()
+
+    def objects(self, resource: str) -> list[Manifest]:
+        """Return all objects of a resource, as `deployments.apps`, by namespace and name: no request is made."""
+        return [record.load() for record in self._server.state.storage.bucket(resource).scan()]
+
     async def sleep(self, seconds: float, *, exactly: bool = False) -> None:
         """Let virtual time pass. Among faults users may be in a hurry: it is less then, unless `exactly` so long."""
         await asyncio.sleep(seconds if exactly else self._faults.haste(seconds))
@@ -146,12 +174,15 @@ class Simulation:
         async with self._faults.happening(most, self._server):
             yield
 
-    async def settles(self, within: float = 900.0) -> None:
+    async def settles(self, within: float = 900.0, lacks: Callable[[], str] | None = None) -> None:
         """Wait until everything is as it is in the end without faults, and a fresh manager agrees.
 
+        With `lacks` that decides instead: it returns what is not as it should be, or nothing.
         Raises RuleBroken when it is not so after `within` seconds.
         """
-        if self._expected is None:
+        if lacks is not None:
+            await self._comes_to(lacks, within)
+        elif self._expected is None:
             await self._quiet(within)
             self.states.append(self._state())
         else:
@@ -200,6 +231,9 @@ class Simulation:
             await asyncio.sleep(self._changed_at + _QUIET - self._time())
 
     async def _reaches(self, expected: State, within: float) -> None:
+        await self._comes_to(lambda: difference(expected, self._state(), "without faults"), within)
+
+    async def _comes_to(self, lacks: Callable[[], str], within: float) -> None:
         end = self._time() + within
         looked_at = -1
         found = ""
@@ -207,13 +241,13 @@ class Simulation:
             revision = self._server.state.storage.revision
             if revision != looked_at:
                 looked_at = revision
-                found = difference(expected, self._state(), "without faults")
+                found = lacks()
             if not found and self._time() >= self._changed_at + 2.0:
                 return
             if self._time() >= end:
                 raise RuleBroken(
                     "settles",
-                    f"{within:g} s after all faults ended it is not as it is without faults:\n{found}",
+                    f"{within:g} s after all faults ended it is not as it should be:\n{found}",
                 )
             await asyncio.sleep(1.0)
 
@@ -252,6 +286,10 @@ async def _run_manager(config: Config, options: ManagerOptions, setup: Setup, lo
     if inspect.isawaitable(adding):
         await adding
     await manager.start()
+
+
+async def _awaited(main: Callable[[], Awaitable[None]]) -> None:
+    await main()
 
 
 class _Log(io.TextIOBase):
