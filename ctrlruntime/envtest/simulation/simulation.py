@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import inspect
 import io
-import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
+from random import Random
 from typing import Any, Final, TextIO, cast
 
 import orjson
@@ -84,12 +84,12 @@ class Simulation:
         return self._server.url
 
     @property
-    def random(self) -> random.Random:
+    def random(self) -> Random:
         """Draws of the seed for what the test does: the same ones in the run without faults."""
         self._tape.user_draws += 1
         return self._tape.stream("user")
 
-    def draws(self, name: str) -> random.Random:
+    def draws(self, name: str) -> Random:
         """Draws of the seed for a test that has rules of its own: no run without faults is made for them."""
         return self._tape.stream(f"user/{name}")
 
@@ -149,7 +149,7 @@ class Simulation:
         context = Process(name).context()
         self._world.loop.create_task(_awaited(main), name=name, context=context)
 
-    def add_fault(self, kind: str, happen: Callable[[random.Random], str]) -> None:
+    def add_fault(self, kind: str, happen: Callable[[Random], str]) -> None:
         """Add a kind of fault of the test's own: `happen` lets it, and returns what it was."""
         self._faults.add(kind, happen)
 
