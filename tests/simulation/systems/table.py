@@ -19,9 +19,13 @@ from internal.tenancy.sources.errors import SourceError, TimedOut, Unreachable
 from internal.tenancy.sources.source import Page, Source
 
 Values = dict[str, str | None]
+Rows = dict[str, Values]
 TYPE: Final = "memory"
 _PAGE: Final = 3
 """Rows of a page: few, so that much happens between two pages."""
+_REMEMBERED: Final = 5
+"""Former states of the table that a replica may still have."""
+_INACTIVE: Final = ("0", "")
 
 
 class Fields(ApiModel):
@@ -31,56 +35,88 @@ class Fields(ApiModel):
 
 
 class Table:
-    """Rows by uid. Whoever reads gets one consistent state of them all."""
+    """Rows by uid. Whoever reads gets one consistent state of them all, right or wrong."""
 
     def __init__(self, draws: random.Random, read_anew: Callable[[], None]) -> None:
         """`read_anew` is called when a process got other rows than before."""
-        self.rows: dict[str, Values] = {}
-        self.answers: dict[str, dict[str, Values]] = {}
+        self.rows: Rows = {}
+        self.answers: dict[str, Rows] = {}
         """The rows of the last complete answer, by the identity of the process that got it."""
         self._draws = draws
         self._read_anew = read_anew
-        self._trouble: list[Callable[[], None]] = []
+        self._trouble: list[Callable[[Rows], Rows]] = []
+        self._former: list[Rows] = []
 
-    def active(self) -> dict[str, Values]:
+    def active(self) -> Rows:
         """Return the rows that mean tenants."""
-        return active(self.rows)
+        return {uid: values for uid, values in self.rows.items() if values["active"] == "1"}
 
     async def read(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """Return all rows in pages."""
         draws = self._draws
         await asyncio.sleep(draws.uniform(0.001, 0.05))
-        if self._trouble:
-            self._trouble.pop()()
         rows = {uid: dict(values) for uid, values in self.rows.items()}
+        if not self._former or self._former[-1] != rows:
+            self._former = [*self._former[1 - _REMEMBERED :], rows]
+        trouble = self._trouble.pop() if self._trouble else None
+        late = trouble is not None and draws.random() < 0.5
+        if trouble is not None and not late:
+            rows = trouble(rows)
         listed = [*rows.values()]
         for start in range(0, len(listed), _PAGE):
             await asyncio.sleep(draws.uniform(0.001, 0.05))
-            if start and self._trouble:
-                self._trouble.pop()()
             page = listed[start : start + _PAGE]
             yield [Row({name: values[name] for name in columns}) for values in page]
+            if trouble is not None and late:
+                trouble(rows)  # an error between two pages; what else there is comes too late
         process = current()
         if process is not None:
             if self.answers.get(process.root.identity) != rows:
                 self._read_anew()
             self.answers[process.root.identity] = rows
 
+    # -- what goes wrong -------------------------------------------------------------------------------
+
     def fail(self, draw: random.Random) -> str:
-        """Let one of the next readings end in an error, at its beginning or between two pages."""
+        """Let some readings end in an error, at their beginning or between two pages."""
         error = draw.choice([Unreachable, TimedOut, SourceError])
 
-        def trouble() -> None:
+        def trouble(_: Rows) -> Rows:
             raise error("simulated")
 
-        count = draw.randint(1, 4)
+        return self._will(trouble, draw, error.__name__)
+
+    def empty(self, draw: random.Random) -> str:
+        """Let some readings find nothing."""
+        return self._will(lambda _: {}, draw, "empty")
+
+    def truncate(self, draw: random.Random) -> str:
+        """Let some readings find some of the rows."""
+        share = draw.random()
+        return self._will(
+            lambda rows: dict([*rows.items()][: int(share * len(rows))]), draw, f"{share:.0%}"
+        )
+
+    def lag(self, draw: random.Random) -> str:
+        """Let some readings be answered by a replica that is behind."""
+        behind = draw.randint(2, _REMEMBERED)
+        return self._will(
+            lambda _: {**self._former[-min(behind, len(self._former))]}, draw, f"{behind} behind"
+        )
+
+    def _will(self, trouble: Callable[[Rows], Rows], draw: random.Random, what: str) -> str:
+        count = draw.choice((1, 1, 2, 5))
         self._trouble += [trouble] * count
-        return f"{error.__name__}, {count} times"
+        return f"{what}, {count} times"
+
+    def recover(self) -> None:
+        """Answer rightly from now on."""
+        self._trouble.clear()
 
 
-def active(rows: dict[str, Values]) -> dict[str, Values]:
-    """Return those that are active."""
-    return {uid: values for uid, values in rows.items() if values["active"] == "1"}
+def staying(rows: Rows) -> Rows:
+    """Return the rows whose tenants stay: all but those that are clearly inactive."""
+    return {uid: values for uid, values in rows.items() if values["active"] not in _INACTIVE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +150,7 @@ def source_type(table: Table) -> SourceType[Fields]:
 @contextlib.contextmanager
 def served(sim: Simulation, table: Table) -> Iterator[None]:
     """Let managers find the type as they find those of installed packages; draw its faults."""
-    sim.add_fault("rows", table.fail)
+    for kind in ("fail", "empty", "truncate", "lag"):
+        sim.add_fault(f"rows {kind}", getattr(table, kind))
     with patch.object(catalog, "_installed", lambda: iter([source_type(table)])):
         yield

@@ -1,108 +1,170 @@
-"""What must hold of the tenancy system, judged by what users meant: the product is never consulted."""
+"""What must never happen in the tenancy system, judged by what users meant: the product is never consulted."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
-from tests.simulation.systems.table import active
-from tests.simulation.systems.tenancy_world import NAMESPACE, Key, World, differs
+from tests.simulation.systems.table import staying
+from tests.simulation.systems.tenancy_world import World
 
 TENANTS: Final = "tenants.tenancy.ctrlruntime.dev"
-REGISTRIES: Final = "tenantregistries.tenancy.ctrlruntime.dev"
-TEMPLATES: Final = "tenanttemplates.tenancy.ctrlruntime.dev"
 CHILDREN: Final = ("configmaps", "deployments.apps", "secrets", "jobs.batch")
-_FOREIGN: Final = frozenset({"kube-root-ca.crt"})
+_DEADLINE: Final = 60.0
+"""Seconds that a rollout gives a tenant to become ready."""
 
 
 @dataclass(slots=True)
 class Rules:
-    """A witness: nothing goes that was to stay. At the end: everything is there that was meant."""
+    """A witness: nothing goes that was to stay, and nothing happens out of its order."""
 
     sim: Simulation
     world: World
-
-    # -- what goes -------------------------------------------------------------------------------------
+    _uids: set[str] = field(default_factory=set)
+    """Uids that had tenants."""
+    _removed: set[str] = field(default_factory=set)
+    """Uids that the guard let go without an approval."""
+    _ran: Counter[str] = field(default_factory=Counter)
+    _rolling: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """Tenants that change: to which content, and since when."""
+    _got_bad: dict[str, set[str]] = field(default_factory=dict)
+    """Tenants that were ready and got content that cannot be, by that content."""
 
     def changed(self, call: Call | None, bucket: Bucket, change: Change) -> None:
         """Take a change of an object, while it is made."""
-        if (
-            call is None
-            or call.process is None
-            or call.request.verb != "delete"
-            or not _goes(change)
-        ):
+        if call is None or call.process is None or call.who == "kubelets":
             return
-        name = change.record.name
+        is_deleted = call.request.verb == "delete"
         if bucket.resource == TENANTS:
-            self._tenant_goes(call, name)
-        elif bucket.resource in CHILDREN:
-            self._object_goes(call, (bucket.resource, name))
+            self._uids.add(_split(change.record.name)[0])
+            if is_deleted and _goes(change):
+                self._tenant_goes(call, change.record.name)
+            elif change.type == "MODIFIED":
+                self._tenant_changes(call, change)
+        elif bucket.resource in CHILDREN and change.record.name.count("-") == 2:
+            if is_deleted and _goes(change):
+                self._object_goes(call, bucket, change.record.name)
+            elif change.type == "ADDED":
+                self._object_comes(call, bucket, change)
+            elif bucket.resource == "secrets":
+                self._secret_changes(call, change)
 
     def answered(self, call: Call) -> None:
         """Leave it: what counts is what changes."""
 
+    # -- tenants ---------------------------------------------------------------------------------------
+
     def _tenant_goes(self, call: Call, name: str) -> None:
-        uid, _, template = name.rpartition("-")
-        if template not in self.world.blueprints:
+        uid, template = _split(name)
+        if template not in self.world.blueprints or call.process is None:
             return
-        answer = self.world.table.answers.get(call.process.root.identity) if call.process else None
-        if answer is None or uid in active(answer):
+        answer = self.world.table.answers.get(call.process.root.identity)
+        if answer is None or uid in staying(answer):
             had = "no answer of the table yet" if answer is None else "the row in its last answer"
             self.sim.breaks("tenant goes", f"{call.who} deletes the Tenant {name}, and has {had}")
-
-    def _object_goes(self, call: Call, key: Key) -> None:
-        uid, template, _ = key[1].split("-", 2)
-        if key in self.world.unwanted or template not in self.world.blueprints:
             return
-        tenants = {each["metadata"]["name"]: each["metadata"] for each in self.sim.objects(TENANTS)}
-        if "deletionTimestamp" not in tenants.get(f"{uid}-{template}", {"deletionTimestamp": ""}):
-            what = f"{call.who} deletes {key[0]}/{key[1]}, and its Tenant stays"
+        if name in self.world.approved:
+            return
+        if not answer:
+            self.sim.breaks("guard", f"{call.who} deletes the Tenant {name} for an empty answer")
+        self._removed.add(uid)
+        guard = self.world.guard
+        share = guard["maxDeletePercent"] * len(self._uids) // 100
+        limit = max(guard["alwaysAllowedRows"], share)
+        if guard["window"] != "0s" and len(self._removed) > limit:
+            what = f"{len(self._removed)} of {len(self._uids)} rows went, {limit} may"
+            self.sim.breaks("guard", f"{call.who} deletes the Tenant {name}: {what}")
+        self._heir_is_ready(call, uid, template, answer)
+
+    def _heir_is_ready(self, call: Call, uid: str, template: str, answer: dict[str, Any]) -> None:
+        """A row that is renamed keeps its tenants until those of the new uid are ready."""
+        heir = self.world.renamed.get(uid)
+        if heir is None or heir not in self.world.table.active() or heir not in staying(answer):
+            return
+        tenant = self._tenant(f"{heir}-{template}")
+        if tenant is None or not is_ready(tenant):
+            what = f"{call.who} deletes {uid}-{template}, and {heir}-{template} is not ready"
+            self.sim.breaks("rename", what)
+
+    def _tenant(self, name: str) -> dict[str, Any] | None:
+        found = {each["metadata"]["name"]: each for each in self.sim.objects(TENANTS)}
+        return found.get(name)
+
+    def _tenant_changes(self, call: Call, change: Change) -> None:
+        """Within a rollout only so many change at once that were ready."""
+        name, tenant = change.record.name, change.record.obj
+        if is_ready(tenant):
+            self._rolling.pop(name, None)
+        before = change.previous.obj if change.previous is not None else tenant
+        mark, former = _mark(tenant), _mark(before)
+        blueprint = self.world.blueprints.get(_split(name)[1])
+        if mark == former or blueprint is None or not is_ready(before):
+            return
+        rollout = blueprint.spec.get("rollout")
+        if rollout is None:
+            return
+        now, skew = call.at, rollout["maxSkew"]
+        others = [
+            other
+            for other, (to, since) in self._rolling.items()
+            if to == mark and _split(other)[1] == blueprint.name and now < since + _DEADLINE - 5
+        ]
+        self._rolling[name] = (mark, now)
+        if len(others) >= skew:
+            what = f"{call.who} changes {name} to content {mark}, and {others} change"
+            self.sim.breaks("rollout", f"{what}; {skew} may at once")
+        if _is_bad(tenant) and "haltOnFailures" in rollout:
+            got = self._got_bad.setdefault(f"{blueprint.name} {mark}", set())
+            got.add(name)
+            if len(got) > skew:
+                what = f"{call.who} changes {name} to content {mark}, the {len(got)}th of {got}"
+                self.sim.breaks("halt", f"{what}; a failure of one halts, {skew} may at once")
+
+    # -- their objects -----------------------------------------------------------------------------------
+
+    def _object_goes(self, call: Call, bucket: Bucket, name: str) -> None:
+        uid, template, entry = name.split("-")
+        blueprint = self.world.blueprints.get(template)
+        if (bucket.resource, name) in self.world.unwanted or blueprint is None:
+            return
+        tenant = self._tenant(f"{uid}-{template}")
+        if tenant is not None and "deletionTimestamp" not in tenant["metadata"]:
+            what = f"{call.who} deletes {bucket.resource}/{name}, and its Tenant stays"
             self.sim.breaks("object goes", what)
+        if blueprint.hooks and bucket.resource != "jobs.batch" and entry != "generated":
+            self._has_run(call, f"{uid}-{template}-bye", f"deletes {bucket.resource}/{name}")
 
-    # -- the end ---------------------------------------------------------------------------------------
+    def _object_comes(self, call: Call, bucket: Bucket, change: Change) -> None:
+        uid, template, entry = change.record.name.split("-")
+        blueprint = self.world.blueprints.get(template)
+        if bucket.resource == "jobs.batch":
+            owners = change.record.obj["metadata"].get("ownerReferences") or [{"uid": ""}]
+            run = f"{change.record.name} of {owners[0]['uid']}"
+            self._ran[run] += 1
+            if self._ran[run] > 1:
+                self.sim.breaks("hook", f"{call.who} runs {run} again")
+        elif blueprint is not None and blueprint.hooks and entry != "generated":
+            what = f"makes {bucket.resource}/{change.record.name}"
+            self._has_run(call, f"{uid}-{template}-init", what)
 
-    def lacks(self) -> str:
-        """Return what is not as users mean it; empty where all is."""
-        return "\n".join(self._lacks())
+    def _has_run(self, call: Call, job: str, what: str) -> None:
+        jobs = {each["metadata"]["name"]: each for each in self.sim.objects("jobs.batch")}
+        if not (jobs.get(job, {}).get("status") or {}).get("succeeded"):
+            self.sim.breaks("hook", f"{call.who} {what}, and the hook {job} has not run")
 
-    def _lacks(self) -> Iterator[str]:
-        wanted = self.world.tenants()
-        tenants = {each["metadata"]["name"]: each for each in self.sim.objects(TENANTS)}
-        yield from (f"Tenant {name} is missing" for name in sorted({*wanted} - {*tenants}))
-        yield from (f"Tenant {name} is not wanted" for name in sorted({*tenants} - {*wanted}))
-        for name in sorted({*wanted} & {*tenants}):
-            yield from (f"Tenant {name}: {each}" for each in _not_ready(tenants[name]))
-        yield from self._objects_lack(wanted)
-        yield from self._counts_lack(len(wanted))
+    def _secret_changes(self, call: Call, change: Change) -> None:
+        before = change.previous.obj if change.previous is not None else change.record.obj
+        if before.get("data") != change.record.obj.get("data"):
+            self.sim.breaks("drawn again", f"{call.who} changes the values of {change.record.name}")
 
-    def _objects_lack(self, tenants: dict[str, dict[Key, dict[str, Any]]]) -> Iterator[str]:
-        wanted = {key: fields for objects in tenants.values() for key, fields in objects.items()}
-        found = {
-            (resource, each["metadata"]["name"]): each
-            for resource in CHILDREN
-            for each in self.sim.objects(resource)
-            if each["metadata"]["namespace"] == NAMESPACE
-            and each["metadata"]["name"] not in _FOREIGN
-        }
-        yield from (f"{'/'.join(key)} is missing" for key in sorted({*wanted} - {*found}))
-        yield from (f"{'/'.join(key)} is not wanted" for key in sorted({*found} - {*wanted}))
-        for key in sorted({*wanted} & {*found}):
-            yield from (f"{'/'.join(key)}: {each}" for each in differs(wanted[key], found[key]))
 
-    def _counts_lack(self, tenants: int) -> Iterator[str]:
-        for each in self.sim.objects(REGISTRIES):
-            counts = {"desired": tenants, "ready": tenants, "failed": 0}
-            yield from _status(each, counts, Ready="True", TenantsSynced="True")
-        per_template = len(self.world.table.active())
-        for each in self.sim.objects(TEMPLATES):
-            names = ("totalTenants", "readyTenants", "updatedTenants")
-            counts = {**dict.fromkeys(names, per_template), "failedTenants": 0}
-            yield from _status(each, counts, Valid="True", Applied="True")
+def _split(tenant: str) -> tuple[str, str]:
+    uid, _, template = tenant.rpartition("-")
+    return uid, template
 
 
 def _goes(change: Change) -> bool:
@@ -111,30 +173,22 @@ def _goes(change: Change) -> bool:
     return is_going and "deletionTimestamp" not in before["metadata"]
 
 
-def _not_ready(tenant: dict[str, Any]) -> Iterator[str]:
-    metadata, status = tenant["metadata"], tenant.get("status") or {}
-    if "deletionTimestamp" in metadata:
-        yield "is going"
-    if status.get("observedGeneration") != metadata["generation"]:
-        yield f"its status is for generation {status.get('observedGeneration')}"
-    yield from _conditions(tenant, Ready="True")
+def is_ready(tenant: dict[str, Any]) -> bool:
+    """Whether it is ready for its present spec."""
+    status = tenant.get("status") or {}
+    ready = any(
+        each["type"] == "Ready" and each["status"] == "True"
+        for each in status.get("conditions") or ()
+    )
+    return ready and status.get("observedGeneration") == tenant["metadata"]["generation"]
 
 
-def _status(obj: dict[str, Any], counts: dict[str, int], **conditions: str) -> Iterator[str]:
-    status = obj.get("status") or {}
-    kind, name = obj["kind"], obj["metadata"]["name"]
-    for field, count in counts.items():
-        if status.get(field, 0) != count:
-            yield f"{kind} {name}: {field} is {status.get(field, 0)}, not {count}"
-    yield from (f"{kind} {name}: {each}" for each in _conditions(obj, **conditions))
+def _mark(tenant: dict[str, Any]) -> str:
+    entries = tenant["spec"].get("configMaps") or [{"spec": {"data": {"mark": ""}}}]
+    mark: str = entries[0]["spec"]["data"]["mark"]
+    return mark
 
 
-def _conditions(obj: dict[str, Any], **wanted: str) -> Iterator[str]:
-    found = {each["type"]: each for each in (obj.get("status") or {}).get("conditions") or ()}
-    for name, status in wanted.items():
-        condition = found.get(name) or {"status": "missing"}
-        if condition["status"] != status:
-            yield (
-                f"{name} is {condition['status']} {condition.get('reason')}:"
-                f" {condition.get('message')}"
-            )
+def _is_bad(tenant: dict[str, Any]) -> bool:
+    workloads = tenant["spec"].get("deployments") or ()
+    return any("bad:" in str(each["spec"]) for each in workloads)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from apis.tenancy import TenantRegistry, TenantTemplate
-from tests.simulation.systems.table import TYPE, Table, Values
+from tests.simulation.systems.table import TYPE, Table, Values, staying
 from tests.tenancy.entries import deployment, manifest
 
 NAMESPACE: Final = "default"
@@ -15,6 +15,7 @@ REGISTRY: Final = "registry"
 UIDS: Final = ("a", "b", "c", "d", "e", "f")
 Key = tuple[str, str]
 """Resource, as `deployments.apps`, and name."""
+Objects = dict[Key, dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,39 +25,69 @@ class Blueprint:
     name: str
     mark: int = 1
     """A number in the content: a new one is new content."""
+    bad: bool = False
+    """Whether its Deployments never start."""
     extra: bool = False
     """Whether there is one object more."""
+    generates: bool = False
+    hooks: bool = False
+    spec: Mapping[str, Any] = field(default_factory=dict)
+    """Further fields of `spec`."""
 
     def manifest(self) -> dict[str, Any]:
         """Return the template."""
+        spec: dict[str, Any] = {"registryId": REGISTRY, **self.spec}
         data = {"plan": "{{ .planId }}", "mark": str(self.mark)}
         entries = [
-            manifest("settings", "v1", "ConfigMap", body={"data": data}, conflictPolicy="Force"),
-            *([manifest("extra", "v1", "ConfigMap")] if self.extra else []),
+            manifest("settings", "v1", "ConfigMap", body={"data": data}, conflictPolicy="Force")
         ]
-        workload = deployment("app", "{{ .image }}", dependIds=["settings"])
-        for entry in (*entries, workload):
+        if self.extra:
+            entries.append(manifest("extra", "v1", "ConfigMap"))
+        image = f"bad:{self.mark}" if self.bad else "{{ .image }}"
+        workload = deployment("app", image, dependIds=["settings"], timeoutSeconds=30)
+        secret = manifest(
+            "db", "v1", "Secret", body={"stringData": {"password": "{{ .password }}"}}
+        )
+        spec["configMaps"], spec["deployments"] = entries, [workload]
+        if self.generates:
+            spec |= {"generate": {"password": {"length": 16}}, "secrets": [secret]}
+        if self.hooks:
+            spec["hooks"] = [_hook("init", "BeforeCreate"), _hook("bye", "BeforeDelete")]
+        for entry in (*entries, workload, secret, *spec.get("hooks", ())):
             entry["nameTemplate"] = "{{ .uid }}-" + f"{self.name}-{entry['id']}"
         return {
             "apiVersion": TenantTemplate.gvk().api_version,
             "kind": "TenantTemplate",
             "metadata": {"name": self.name, "namespace": NAMESPACE},
-            "spec": {"registryId": REGISTRY, "configMaps": entries, "deployments": [workload]},
+            "spec": spec,
         }
 
-    def objects(self, uid: str, row: Values) -> dict[Key, dict[str, Any]]:
+    def objects(self, uid: str, row: Values) -> Objects:
         """Return what there should be for a row: by resource and name, the fields that count."""
         begin = f"{uid}-{self.name}-"
-        image = {"containers": [{"name": "main", "image": row["image"]}]}
-        found: dict[Key, dict[str, Any]] = {
+        image = f"bad:{self.mark}" if self.bad else row["image"]
+        pod = {"containers": [{"name": "main", "image": image}]}
+        found: Objects = {
             ("configmaps", f"{begin}settings"): {
                 "data": {"plan": row["plan"], "mark": str(self.mark)}
             },
-            ("deployments.apps", f"{begin}app"): {"spec": {"template": {"spec": image}}},
+            ("deployments.apps", f"{begin}app"): {"spec": {"template": {"spec": pod}}},
         }
         if self.extra:
             found["configmaps", f"{begin}extra"] = {}
+        if self.generates:
+            found["secrets", f"{begin}db"] = {}
+            found["secrets", f"{begin}generated"] = {}
+        if self.hooks:
+            found["jobs.batch", f"{begin}init"] = {"status": {"succeeded": 1}}
         return found
+
+
+def _hook(name: str, moment: str) -> dict[str, Any]:
+    container = {"name": "main", "image": "tool:1", "args": ["{{ .uid }}"]}
+    pod = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    job = {"apiVersion": "batch/v1", "kind": "Job", "spec": {"template": pod}}
+    return {"id": name, "moment": moment, "spec": job}
 
 
 @dataclass(slots=True)
@@ -64,25 +95,36 @@ class World:
     """What there is by the will of users, now and before."""
 
     table: Table
+    guard: dict[str, Any] = field(default_factory=dict)
     blueprints: dict[str, Blueprint] = field(default_factory=dict)
     unwanted: set[Key] = field(default_factory=set)
     """Objects that a template dropped once: whoever is behind may delete them."""
+    renamed: dict[str, str] = field(default_factory=dict)
+    """New uids by those before."""
+    approved: set[str] = field(default_factory=set)
+    """Tenants that users let go."""
 
     def change(self, name: str, **changes: object) -> Blueprint:
         """Give a template other content."""
         before = self.blueprints[name]
-        after = self.blueprints[name] = replace(before, **changes)  # type: ignore[arg-type]
+        after = replace(before, **changes)  # type: ignore[arg-type]
+        self.blueprints[name] = after
         for uid in UIDS:
             self.unwanted |= {*before.objects(uid, row(uid))} - {*after.objects(uid, row(uid))}
         return after
 
-    def tenants(self) -> dict[str, dict[Key, dict[str, Any]]]:
+    def tenants(self) -> dict[str, Objects]:
         """Return the objects that there should be, by the name of the tenant."""
         return {
             f"{uid}-{blueprint.name}": blueprint.objects(uid, row)
             for uid, row in self.table.active().items()
             for blueprint in self.blueprints.values()
         }
+
+    def may_go(self, tenant: str) -> bool:
+        """Whether users mean a tenant to go: its row or its template is gone."""
+        uid, _, template = tenant.rpartition("-")
+        return uid not in staying(self.table.rows) or template not in self.blueprints
 
 
 def registry(**spec: object) -> dict[str, Any]:
