@@ -22,7 +22,8 @@ class Rollouts:
     on_change: Callable[[Request], None]
     """Receives a template whose number of missing tenants may have changed."""
     _missing: dict[Request, dict[str, set[str]]] = field(default_factory=dict)
-
+    _uncounted: dict[Request, frozenset[str]] = field(default_factory=dict)
+    """Tenants that were to be made when rollouts were decided, which do not count them."""
     _decisions: dict[Request, dict[str, Decision]] = field(default_factory=dict)
     _health: dict[Request, dict[str, Assessment]] = field(default_factory=dict)
 
@@ -48,16 +49,27 @@ class Rollouts:
         return self._health.get(registry, {}).get(template)
 
     def is_staging(self, registry: Request, now: datetime) -> bool:
-        """Return whether a rollout of the registry's templates is not complete, or may still halt."""
-        return any(
+        """Return whether a rollout of the registry's templates is not complete, or may still halt.
+
+        Neither is one that was decided before tenants were there which are made by now: it counts them.
+        """
+        return self._has_grown(registry) or any(
             not item.is_complete or (item.watched_until or now) > now
             for item in self._decisions.get(registry, {}).values()
         )
+
+    def _has_grown(self, registry: Request) -> bool:
+        names = self._uncounted.get(registry, frozenset())
+        return any(self.exists(registry.namespace, name, registry.name) for name in names)
 
     def planned(self, registry: Request, missing: Mapping[str, Set[str]]) -> None:
         """Record a plan: the names of the tenants to make, by template, with an empty set for none."""
         before = self._missing.get(registry, {})
         self._missing[registry] = {name: set(names) for name, names in missing.items()}
+        decided = self._decisions.get(registry, {})
+        self._uncounted[registry] = frozenset().union(
+            *(names for template, names in missing.items() if template in decided)
+        )
         for template, names in missing.items():
             if names or before.get(template) != set():
                 self.on_change(Request(template, namespace=registry.namespace))
@@ -74,5 +86,6 @@ class Rollouts:
     def forget(self, registry: Request) -> None:
         """Forget a registry that is gone."""
         self._missing.pop(registry, None)
+        self._uncounted.pop(registry, None)
         self._decisions.pop(registry, None)
         self._health.pop(registry, None)
