@@ -6,7 +6,7 @@ deleted to run again, or the hook is skipped by an annotation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
@@ -68,25 +68,36 @@ class Hooks:
         annotations: Mapping[str, str],
         moment: HookMoment,
         mappings: KindMappings,
+        draw: Callable[[], Awaitable[None]],
     ) -> HookResult:
-        """Start the hooks of a moment one after the other, until one has not ended well."""
+        """Start the hooks of a moment one after the other, until one has not ended well.
+
+        `draw` draws the generated values that are not there yet: a tenant may go before it had any. Raises
+        VariablesError.
+        """
         completed: list[str] = []
         for hook in hooks_of(tenant, annotations, moment):
             if hook.id not in tenant.status.completed_hooks:
-                stopped = await self._run(tenant, owner, hook, mappings)
+                stopped = await self._run(tenant, owner, hook, mappings, draw)
                 if stopped is not None:
                     return HookResult(tuple(completed), stopped)
             completed.append(hook.id)
         return HookResult(tuple(completed))
 
     async def _run(
-        self, tenant: Tenant, owner: Owner, hook: Hook, mappings: KindMappings
+        self,
+        tenant: Tenant,
+        owner: Owner,
+        hook: Hook,
+        mappings: KindMappings,
+        draw: Callable[[], Awaitable[None]],
     ) -> Stopped | None:
         """Return why a hook has not ended well yet; None: it has."""
         try:
+            await draw()
             variables = variables_of(tenant, await self.values.of(tenant))
         except VariablesError as error:
-            return _failed(tenant, hook, str(error))
+            return _failed(tenant, hook, str(error), retry=True)
         lookup = partial(any_mapping, mappings)
         built = await build_hook(tenant, hook, variables, self.renderer, lookup, self.privileges)
         if built.desired is None:

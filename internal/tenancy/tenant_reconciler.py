@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -212,8 +213,9 @@ class TenantReconciler:
         """Run what comes before the first resource; a tenant that has some is beyond that."""
         if tenant.status.applied_resources:
             return HookResult()
+        draw = partial(self.content.generated.ensure, tenant, entry, owner.predecessors)
         return await self.content.hooks.run(
-            tenant, owner, entry.annotations, HookMoment.BEFORE_CREATE, mappings
+            tenant, owner, entry.annotations, HookMoment.BEFORE_CREATE, mappings, draw
         )
 
     async def _hooks(
@@ -227,7 +229,10 @@ class TenantReconciler:
         """Run the hooks of a tenant that goes."""
         if not tenant.spec.hooks:  # a spec that cannot be read may have some
             return HookResult(stopped=unreadable_hooks(entry.field("spec"), entry.annotations))
-        return await self.content.hooks.run(tenant, owner, entry.annotations, moment, mappings)
+        draw = partial(self.content.generated.ensure, tenant, entry)
+        return await self.content.hooks.run(
+            tenant, owner, entry.annotations, moment, mappings, draw
+        )
 
     async def _stop(
         self,

@@ -153,6 +153,10 @@ class Simulation:
         """Add a kind of fault of the test's own: `happen` lets it, and returns what it was."""
         self._faults.add(kind, happen)
 
+    def note(self, what: str) -> None:
+        """Note for readers of a red run what a user did that is no request."""
+        self._world.loop.trace.note(self._time(), "user", f"* {what}")
+
     def inputs_change(self) -> None:
         """Note that a manager has read something else than before which the API server does not hold."""
         self._oracles.inputs_change()

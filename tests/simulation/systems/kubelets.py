@@ -62,9 +62,11 @@ class Kubelets:
         ]
         if not found:
             return
+        before = found[0].get("status") or {}
         status = self._status(resource, found[0])
-        if status == found[0].get("status"):
+        if status == before:
             return
+        status |= dict.fromkeys(before.keys() - status.keys())
         with contextlib.suppress(NotFound):
             await client.patch_status(
                 _KINDS[resource], name, {"status": status}, namespace=namespace

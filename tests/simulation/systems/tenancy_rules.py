@@ -36,6 +36,8 @@ class Rules:
 
     def changed(self, call: Call | None, bucket: Bucket, change: Change) -> None:
         """Take a change of an object, while it is made."""
+        if bucket.resource == TENANTS and _goes(change):
+            self._forget(change.record.name)
         if call is None or call.process is None or call.who == "kubelets":
             return
         is_deleted = call.request.verb == "delete"
@@ -57,6 +59,13 @@ class Rules:
         """Leave it: what counts is what changes."""
 
     # -- tenants ---------------------------------------------------------------------------------------
+
+    def _forget(self, name: str) -> None:
+        """A tenant that goes takes part in no rollout any more; a failed one halts none."""
+        self._rolling.pop(name, None)
+        for got in self._got_bad.values():
+            if name in got:
+                got.clear()
 
     def _tenant_goes(self, call: Call, name: str) -> None:
         uid, template = _split(name)
@@ -157,6 +166,8 @@ class Rules:
             self.sim.breaks("hook", f"{call.who} {what}, and the hook {job} has not run")
 
     def _secret_changes(self, call: Call, change: Change) -> None:
+        if change.record.name.partition("-")[0] in self.world.heirs:
+            return  # it takes the values of the tenant over whose place it takes
         before = change.previous.obj if change.previous is not None else change.record.obj
         if before.get("data") != change.record.obj.get("data"):
             self.sim.breaks("drawn again", f"{call.who} changes the values of {change.record.name}")

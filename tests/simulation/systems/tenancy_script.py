@@ -13,6 +13,7 @@ from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.simulation import Simulation
+from ctrlruntime.envtest.simulation.oracles import ROLLED_BACK
 from tests.simulation.systems.table import Values
 from tests.simulation.systems.tenancy_end import REGISTRIES
 from tests.simulation.systems.tenancy_rules import TENANTS
@@ -44,6 +45,7 @@ class Script:
         """Make some rows, the registry and a template."""
         for uid in UIDS[: self.draws.randint(1, 4)]:
             self.world.table.rows[uid] = row(uid)
+        self.world.used |= {*self.world.table.rows}
         draws, guard = self.draws, self.world.guard
         guard |= {
             "maxDeletePercent": draws.choice((0, 20, 50, 100)),
@@ -61,6 +63,8 @@ class Script:
             rollout |= draws.choice(({}, {"haltOnFailures": 1}))
             rollout |= draws.choice(({}, {"haltOnFailures": 1, "onHalt": "Rollback"}))
             spec["rollout"] = rollout
+            if "onHalt" in rollout:
+                self.sim.allow(ROLLED_BACK)
         if draws.random() < 0.3:
             spec["deletionProtection"] = False
         return Blueprint(
@@ -98,6 +102,7 @@ class Script:
             await self.sim.sleep(self.draws.choice((0.1, 2, 10, 30)))
             step: Callable[[], Awaitable[None]] = self.draws.choice(steps)
             await step()
+            self.sim.note(f"{step.__name__}: {self._rows()}")
 
     async def tidy_up(self) -> None:
         """End what must not last: rows in doubt, content that cannot be, a freeze."""
@@ -119,6 +124,10 @@ class Script:
 
     # -- rows --------------------------------------------------------------------------------------------
 
+    def _rows(self) -> str:
+        rows = self.world.table.rows.values()
+        return "; ".join(", ".join(str(value) for value in each.values()) for each in rows)
+
     def _any(self) -> str:
         return self.draws.choice([*self.world.table.rows])
 
@@ -126,6 +135,7 @@ class Script:
         """Add a row that is not there, or that was inactive."""
         uid = self.draws.choice(UIDS)
         self.world.table.rows.setdefault(uid, row(uid))["active"] = "1"
+        self.world.used.add(uid)
         self.world.renamed.pop(uid, None)
 
     async def change_row(self) -> None:
@@ -147,12 +157,14 @@ class Script:
     async def rename_row(self) -> None:
         """Give a row another uid; its URL shows that it is the same customer."""
         rows = self.world.table.rows
-        uid, free = self._any(), [each for each in UIDS if each not in rows]
+        uid, free = self._any(), [each for each in UIDS if each not in self.world.used]
         urls = [values["url"] for values in rows.values()]
         if free and rows[uid]["active"] == "1" and urls.count(rows[uid]["url"]) == 1:
             new = self.draws.choice(free)
             values: Values = {**rows.pop(uid), "uid": new}
             rows[new] = values
+            self.world.used.add(new)
+            self.world.heirs.add(new)
             self.world.renamed[uid] = new
             self.world.renamed.pop(new, None)
 

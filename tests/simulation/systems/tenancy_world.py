@@ -99,6 +99,10 @@ class World:
     blueprints: dict[str, Blueprint] = field(default_factory=dict)
     unwanted: set[Key] = field(default_factory=set)
     """Objects that a template dropped once: whoever is behind may delete them."""
+    used: set[str] = field(default_factory=set)
+    """Uids that ever were in the table."""
+    heirs: set[str] = field(default_factory=set)
+    """Uids that others were renamed to."""
     renamed: dict[str, str] = field(default_factory=dict)
     """New uids by those before."""
     approved: set[str] = field(default_factory=set)
