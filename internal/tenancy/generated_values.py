@@ -62,6 +62,8 @@ class GeneratedValues:
         await self.informer.wait_synced()
         name, namespace = generated_name(entry.name), entry.namespace
         found = self.informer.store.get(name, namespace=namespace)
+        if found is not None and found.controller is not None:
+            _check_former(entry, found.controller.uid, name)
         theirs = self._inherited(tenant, namespace, predecessors)
         data = {} if found is None else found.field("data") or {}
         if not self._missing(tenant, data) and theirs.items() <= data.items():
@@ -96,6 +98,9 @@ class GeneratedValues:
             await self.client.create(_secret(entry, name, drawn), kind=SECRET)
             return
         metadata = live["metadata"]
+        for each in metadata.get("ownerReferences") or ():
+            if each.get("controller"):
+                _check_former(entry, each["uid"], name)
         if (metadata.get("annotations") or {}).get(DRAWN_FOR) != entry.uid:
             raise VariablesError(
                 f"a Secret {name!r} that was not made for this tenant is in the way; delete or rename it"
@@ -128,6 +133,15 @@ class GeneratedValues:
     @staticmethod
     def _missing(tenant: Tenant, data: Collection[str]) -> list[str]:
         return sorted(set(tenant.spec.generate) - set(data))
+
+
+def _check_former(entry: Entry, owner: str, name: str) -> None:
+    """Raise VariablesError for a Secret with another owner: the garbage collector deletes it, and its values are none of this tenant's."""
+    if owner != entry.uid:
+        raise VariablesError(
+            f"the Secret {name!r} belongs to a former tenant of this name and goes with it; where it stays, "
+            f"delete it: kubectl -n {entry.namespace} delete secret {name}"
+        )
 
 
 def _check_lost(tenant: Tenant, entry: Entry, missing: list[str], name: str) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from apis.operations import ChangeFreeze
@@ -40,6 +40,9 @@ class Script:
     sim: Simulation
     world: World
     draws: random.Random
+    _web: Blueprint | None = None
+    """The second template, also while it is not there: Jobs of its hooks may be."""
+    _marks: int = 0
 
     async def begin(self) -> None:
         """Make some rows, the registry and a template."""
@@ -164,7 +167,7 @@ class Script:
             values: Values = {**rows.pop(uid), "uid": new}
             rows[new] = values
             self.world.used.add(new)
-            self.world.heirs.add(new)
+            self.world.heirs |= {uid, new}
             self.world.renamed[uid] = new
             self.world.renamed.pop(new, None)
 
@@ -194,9 +197,11 @@ class Script:
     async def add_or_drop_template(self) -> None:
         """Add a second template, or delete it."""
         if "web" not in self.world.blueprints:
-            await self._apply(self._drawn("web"))
+            self._web = replace(self._web or self._drawn("web"), mark=self._marks + 1, bad=False)
+            await self._apply(self._web)
         else:
-            del self.world.blueprints["web"]
+            self._web = self.world.blueprints.pop("web")
+            self._marks = self._web.mark
             await self.sim.client.delete(TenantTemplate, "web", namespace=NAMESPACE)
 
     # -- objects -----------------------------------------------------------------------------------------

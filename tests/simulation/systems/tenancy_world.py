@@ -102,7 +102,7 @@ class World:
     used: set[str] = field(default_factory=set)
     """Uids that ever were in the table."""
     heirs: set[str] = field(default_factory=set)
-    """Uids that others were renamed to."""
+    """Uids before and after a renaming: a replica that is behind shows them the other way round."""
     renamed: dict[str, str] = field(default_factory=dict)
     """New uids by those before."""
     approved: set[str] = field(default_factory=set)
