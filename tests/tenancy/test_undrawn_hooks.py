@@ -44,3 +44,4 @@ async def test_a_tenant_goes_whose_values_were_never_drawn(tmp_path: Path) -> No
         await harness.client.patch(Tenant, "a-app", resumed, namespace=fleet.namespace)
         await end(fleet, "a-backup")
         await fleet.gone(Tenant, "a-app")
+        assert await fleet.find(Tenant, "a-app") is None

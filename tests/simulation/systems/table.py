@@ -29,7 +29,7 @@ _INACTIVE: Final = ("0", "")
 
 
 class Fields(ApiModel):
-    """What a registry says about the table."""
+    """The table of a registry."""
 
     name: str
 

@@ -23,13 +23,13 @@ from tests.simulation.systems.table import Table, served, source_type
 from tests.simulation.systems.tenancy_end import lacks
 from tests.simulation.systems.tenancy_rules import Rules
 from tests.simulation.systems.tenancy_script import Script
-from tests.simulation.systems.tenancy_world import World
+from tests.simulation.systems.tenancy_world import Wanted
 
 
 async def story(sim: Simulation) -> None:
     """Rows and templates, changed in all ways while everything fails; then all is as users mean it."""
     draws = sim.draws("script")
-    world = World(Table(sim.draws("table"), sim.inputs_change))
+    world = Wanted(Table(sim.draws("table"), sim.inputs_change))
     script = Script(sim, world, draws)
     with served(sim, world.table):
         crd = registry_crd(SourceTypes((source_type(world.table),)))

@@ -7,19 +7,19 @@ from typing import Any, Final
 
 from ctrlruntime.envtest.simulation import Simulation
 from tests.simulation.systems.tenancy_rules import CHILDREN, TENANTS
-from tests.simulation.systems.tenancy_world import NAMESPACE, Objects, World, differs
+from tests.simulation.systems.tenancy_world import NAMESPACE, Objects, Wanted, differs
 
 REGISTRIES: Final = "tenantregistries.tenancy.ctrlruntime.dev"
 TEMPLATES: Final = "tenanttemplates.tenancy.ctrlruntime.dev"
 _FOREIGN: Final = frozenset({"kube-root-ca.crt"})
 
 
-def lacks(sim: Simulation, world: World) -> str:
+def lacks(sim: Simulation, world: Wanted) -> str:
     """Return what is not as users mean it; empty where all is."""
     return "\n".join(_lacks(sim, world))
 
 
-def _lacks(sim: Simulation, world: World) -> Iterator[str]:
+def _lacks(sim: Simulation, world: Wanted) -> Iterator[str]:
     wanted = world.tenants()
     tenants = {each["metadata"]["name"]: each for each in sim.objects(TENANTS)}
     yield from (f"Tenant {name} is missing" for name in sorted({*wanted} - {*tenants}))
@@ -49,7 +49,7 @@ def _objects_lack(sim: Simulation, tenants: dict[str, Objects]) -> Iterator[str]
             yield f"the Secret {name} has other values than were drawn"
 
 
-def _counts_lack(sim: Simulation, world: World) -> Iterator[str]:
+def _counts_lack(sim: Simulation, world: Wanted) -> Iterator[str]:
     per_template = len(world.table.active())
     tenants = per_template * len(world.blueprints)
     for each in sim.objects(REGISTRIES):

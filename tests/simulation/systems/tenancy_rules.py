@@ -10,7 +10,7 @@ from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
 from tests.simulation.systems.table import staying
-from tests.simulation.systems.tenancy_world import World
+from tests.simulation.systems.tenancy_world import Wanted
 
 TENANTS: Final = "tenants.tenancy.ctrlruntime.dev"
 CHILDREN: Final = ("configmaps", "deployments.apps", "secrets", "jobs.batch")
@@ -23,7 +23,7 @@ class Rules:
     """A witness: nothing goes that was to stay, and nothing happens out of its order."""
 
     sim: Simulation
-    world: World
+    world: Wanted
     _uids: set[str] = field(default_factory=set)
     """Uids that had tenants."""
     _removed: set[str] = field(default_factory=set)

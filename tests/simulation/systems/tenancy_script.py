@@ -22,7 +22,7 @@ from tests.simulation.systems.tenancy_world import (
     REGISTRY,
     UIDS,
     Blueprint,
-    World,
+    Wanted,
     registry,
     row,
 )
@@ -38,7 +38,7 @@ class Script:
     """Each step changes the world as users mean it, and does so."""
 
     sim: Simulation
-    world: World
+    world: Wanted
     draws: random.Random
     _web: Blueprint | None = None
     """The second template, also while it is not there: Jobs of its hooks may be."""
@@ -149,7 +149,7 @@ class Script:
         self.world.table.rows[self._any()][name] = self.draws.choice(values)
 
     async def remove_row(self) -> None:
-        """Remove a row, or make it inactive; one stays, as an empty table is not believed."""
+        """Remove a row, or make it inactive; one stays, as an empty table is taken for an error."""
         if len(self.world.table.active()) > 1:
             uid = self._any()
             if self.draws.random() < 0.5:

@@ -91,7 +91,7 @@ def _hook(name: str, moment: str) -> dict[str, Any]:
 
 
 @dataclass(slots=True)
-class World:
+class Wanted:
     """What there is by the will of users, now and before."""
 
     table: Table
