@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
+from ctrlruntime.clock import random_bytes
+
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -39,7 +41,7 @@ class NodeKey:
         """Return a new one."""
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
-        return cls.of(Ed25519PrivateKey.generate())
+        return cls.of(Ed25519PrivateKey.from_private_bytes(random_bytes(32)))
 
     @classmethod
     def of(cls, private: Ed25519PrivateKey) -> NodeKey:
