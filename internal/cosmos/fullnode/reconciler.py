@@ -155,10 +155,14 @@ class FullNodeReconciler:
             crossed=admitted.crossed,
         )
         self.memory.crossings.forget(request, facts.emptied_nodes)
+        waits = [final.requeue_after]
         latest = self.reads.node_sets.get(request.name, namespace=request.namespace)
         if latest is not None and latest.uid == node_set.metadata.uid:
-            await self.writer.record(latest, node_set, facts, now, found.findings.notes)
-        return Result(requeue_after=final.requeue_after) if final.requeue_after else None
+            waits.append(
+                await self.writer.record(latest, node_set, facts, now, found.findings.notes)
+            )
+        wait = min(filter(None, waits), default=None)
+        return Result(requeue_after=wait) if wait else None
 
     async def _take_steps(
         self, request: Request, node_set: CosmosFullNode, owner: Owner, hold: Waiting | None

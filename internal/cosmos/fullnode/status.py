@@ -132,7 +132,7 @@ def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     known_of_disks = {pod: at for pod, at in facts.disk_heights.items() if pod in facts.nodes}
     heights = {**known_of_disks, **heights}
     changed = _word(status.sync) != _word(facts.sync)
-    if changed or facts.crossed or is_due(status.sync.values(), now):
+    if changed or facts.crossed or not until_due(status.sync.values(), now):
         status.sync = dict(facts.sync)
         known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
         heights = highest(heights, known)
@@ -225,10 +225,24 @@ def _info(observation: Observation, minute: datetime) -> SyncInfo:
     return SyncInfo(timestamp=minute, error=error)
 
 
-def is_due(sync: Iterable[SyncInfo], now: datetime) -> bool:
-    """Whether heights were last written in another minute."""
+def until_due(sync: Iterable[SyncInfo], now: datetime) -> float:
+    """Return the seconds until heights may be written again; 0: they may now.
+
+    A time in the future is of a manager whose clock is ahead, and delays nothing.
+    """
     times = [info.timestamp for info in sync if info.timestamp is not None]
-    return not times or (now - max(times)).total_seconds() >= SECONDS_OF_A_WRITE
+    passed = (now - max(times)).total_seconds() if times else -1.0
+    return max(SECONDS_OF_A_WRITE - passed, 0.0) if passed >= 0 else 0.0
+
+
+def until_complete(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> float | None:
+    """Return the seconds until heights are due that `set_status` left out; None if it left out none."""
+    shown = {pod: info.height for pod, info in status.sync.items()}
+    if shown == {pod: info.height for pod, info in facts.sync.items()}:
+        known = {pod: at for pod, at in facts.heights.items() if pod in facts.nodes}
+        if highest(status.height, known) == highest(status.height):
+            return None
+    return max(until_due(status.sync.values(), now), 1.0)
 
 
 def _word(sync: Mapping[str, SyncInfo]) -> dict[str, object]:

@@ -17,7 +17,13 @@ from ctrlruntime.rollout import Waiting
 from internal.cosmos.fullnode import events
 from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.fullnode.status import Facts, lose_hub, refuse, set_status
+from internal.cosmos.fullnode.status import (
+    Facts,
+    lose_hub,
+    refuse,
+    set_status,
+    until_complete,
+)
 from internal.removal_holds import report_held
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
@@ -63,8 +69,11 @@ class NodeSetStatusWriter:
         facts: Facts,
         now: datetime,
         notes: Collection[events.Note],
-    ) -> None:
-        """Write the status if it changed; report by events what changed for the worse."""
+    ) -> float | None:
+        """Write the status if it changed; report by events what changed for the worse.
+
+        Returns the seconds until heights may be written that it was too early for; None if there are none.
+        """
         request = Request(entry.name, namespace=entry.namespace)
         before = node_set.status
         after = before.model_copy(deep=True)
@@ -73,6 +82,7 @@ class NodeSetStatusWriter:
         if after != before:
             await self._sync(request, lambda status: set_status(status, facts, now), entry.uid)
         events.record(self.recorder, entry, [*notes, *events.of_status(before, after)])
+        return until_complete(after, facts, now)
 
     async def record_held_deletion(self, entry: Entry, hold: Waiting | None) -> None:
         """Report a deleted set that a freeze holds."""
