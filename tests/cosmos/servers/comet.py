@@ -123,11 +123,7 @@ class CometNodes:
     ) -> AsyncIterator[Self]:
         """Listen. The client reads Pods: whose address is whose. Without one, all is told by `place`."""
         nodes = cls(client, height=height, blocks_per_second=blocks_per_second)
-        application = web.Application()
-        application.router.add_get(STATUS, nodes._status)
-        application.router.add_get(DISK, nodes._disk)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
-        await runner.setup()
+        runner = await nodes.runner()
         site = web.TCPSite(runner, "0.0.0.0", 0)
         try:
             await site.start()
@@ -137,6 +133,15 @@ class CometNodes:
             for node in nodes._nodes.values():
                 node.release()
             await runner.cleanup()
+
+    async def runner(self) -> web.AppRunner:
+        """What sites are made of, at which nodes answer."""
+        application = web.Application()
+        application.router.add_get(STATUS, self._status)
+        application.router.add_get(DISK, self._disk)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=0)
+        await runner.setup()
+        return runner
 
     def node(self, name: str, namespace: str = "default") -> CometNode:
         """The node of the Pod of this name, now or later."""
@@ -244,7 +249,8 @@ class CometNodes:
         }
 
     async def _pod(self, request: web.Request) -> Key:
-        assert request.transport is not None
+        if request.transport is None:  # who asked has gone
+            raise web.HTTPServiceUnavailable
         self._seen.add(request.transport.get_extra_info("peername"))
         address = str(request.transport.get_extra_info("sockname")[0])
         if address not in self._pods:

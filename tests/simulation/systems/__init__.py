@@ -7,5 +7,6 @@ from typing import Final
 SYSTEMS: Final = {
     "library": "tests.simulation.stories:story",
     "tenancy": "tests.simulation.systems.tenancy:story",
+    "cosmos": "tests.simulation.systems.cosmos:story",
 }
 """Where the story of each system is, as module:function."""
