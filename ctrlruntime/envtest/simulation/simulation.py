@@ -56,7 +56,7 @@ class Simulation:
         self.replicas = faults.replicas
         self.compared: Callable[[str, Any], object] = lambda _key, obj: obj
         """What `settles` compares of an object: it is given kind, namespace and name, and the object, of which it may
-        leave out what two runs that end alike differ in."""
+        leave out what two runs that end alike differ in; None leaves the object out."""
         self.broken: RuleBroken | None = None
         self._world = world
         self._tape = tape
@@ -223,7 +223,8 @@ class Simulation:
 
     def _state(self) -> State:
         found = state_of(self._server.state.storage, self._beginning)
-        return {key: [self.compared(key, obj) for obj in objects] for key, objects in found.items()}
+        seen = {key: [self.compared(key, obj) for obj in objects] for key, objects in found.items()}
+        return {key: objects for key, objects in seen.items() if objects != [None]}
 
     async def _quiet(self, within: float) -> None:
         end = self._time() + within
