@@ -7,6 +7,7 @@ from typing import Final
 SYSTEMS: Final = {
     "library": "tests.simulation.stories:story",
     "tenancy": "tests.simulation.systems.tenancy:story",
+    "cloud": "tests.simulation.systems.cloud:story",
     "cosmos": "tests.simulation.systems.cosmos:story",
 }
 """Where the story of each system is, as module:function."""

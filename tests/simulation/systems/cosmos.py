@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import re
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -220,8 +220,8 @@ class Set:
         )
         await self.draw.choice(happens)()
 
-    def _want(self, **changes: Any) -> None:
-        self.wanted = replace(self.wanted, **changes)
+    def _want(self, **changes: object) -> None:
+        self.wanted = Wanted(**{**asdict(self.wanted), **changes})
         self.script.specs.append((asyncio.get_running_loop().time(), self.wanted))
 
     async def _patch(self, spec: Manifest) -> None:

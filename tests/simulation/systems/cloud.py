@@ -1,0 +1,267 @@
+"""Instances whose runs execute elsewhere: what users change, what fails, and what may never happen meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Final
+
+from apis.cloud import Instance, TaskOperation
+from ctrlruntime.envtest.server.storage import Bucket, Change
+from ctrlruntime.envtest.simulation import Simulation
+from ctrlruntime.envtest.simulation.server import Call
+from ctrlruntime.manager import GCOptions, Manager
+from internal.cloud.runs import Run, RunRequest, RunState
+from manager.controllers.cloud import add_cloud
+from manager.kinds import KINDS
+from manager.options import RunOptions
+from tests.simulation.systems.runs import Runs
+
+ONE_RUN: Final = "one run"
+LIMIT: Final = "limit"
+MIGRATIONS: Final = "migrations"
+DESTROYED: Final = "destroyed"
+FORGOTTEN: Final = "forgotten"
+END: Final = "as the spec requests"
+_BAD: Final = "6.0.0"
+"""A version to which nothing can be brought."""
+_EXCLUSIVE: Final = frozenset({"terraform", "kubernetes", "upgrade"})
+"""Tasks of which an instance has one at a time."""
+_CHANGES: Final = frozenset({TaskOperation.APPLY, TaskOperation.TEARDOWN, TaskOperation.REPAIR})
+Manifest = dict[str, Any]
+
+
+@dataclass(slots=True)
+class Script:
+    """What was meant: all that the rules know."""
+
+    limits: dict[str, int]
+    versions: dict[str, list[str]] = field(default_factory=dict)
+    """By instance, the versions it was ever to have, in their order."""
+    leaving: set[str] = field(default_factory=set)
+    """Instances that were deleted."""
+
+
+class Rules:
+    """What may never happen to instances; a witness of the simulation and of the place where runs execute."""
+
+    def __init__(self, sim: Simulation, script: Script, runs: Runs) -> None:
+        self._sim = sim
+        self._script = script
+        self._runs = runs
+        self.built: dict[str, set[str]] = {}
+        """By instance, the tasks of which something is there outside."""
+        self.deployed: dict[str, str] = {}
+        """By instance, the version that its data have."""
+        self._migrated: Counter[tuple[str, str, str]] = Counter()
+        runs.begins, runs.ends = self._begins, self._ends
+
+    def _begins(self, request: RunRequest) -> None:
+        given = request.input
+        live = self._runs.live()
+        for other in live:
+            if other.input.owner.uid == given.owner.uid:
+                self._sim.breaks(ONE_RUN, f"{request.run_id} begins beside {other.run_id}")
+            both = {given.task, other.input.task} <= _EXCLUSIVE
+            if both and other.input.instance == given.instance:
+                what = f"{given.task} of {given.instance} begins beside {other.input.task}"
+                self._sim.breaks(ONE_RUN, what)
+        limit = self._script.limits.get(given.task, 0)
+        if limit and sum(each.input.task == given.task for each in live) >= limit:
+            self._sim.breaks(LIMIT, f"{request.run_id} begins, and there are {limit} already")
+        if given.operation is TaskOperation.TEARDOWN:
+            if given.instance not in self._script.leaving:
+                self._sim.breaks(DESTROYED, f"{given.task} of {given.instance} is torn down")
+        elif given.operation in _CHANGES:
+            self.built.setdefault(given.instance, set()).add(given.task)
+        if given.task == "upgrade":
+            self._upgrade_begins(request)
+        if given.task == "kubernetes" and given.operation in (
+            TaskOperation.APPLY,
+            TaskOperation.REPAIR,
+        ):
+            version, has = str(given.spec["version"]), self.deployed.get(given.instance)
+            if has not in (None, version):
+                what = f"{given.instance} runs {version}, and its data have {has}"
+                self._sim.breaks(MIGRATIONS, what)
+
+    def _upgrade_begins(self, request: RunRequest) -> None:
+        spec, name = request.input.spec, request.input.instance
+        start, end = str(spec["fromVersion"]), str(spec["toVersion"])
+        if end not in self._script.versions[name]:
+            self._sim.breaks(MIGRATIONS, f"{name} is brought to {end}, which nobody wanted")
+        has = self.deployed.get(name)
+        if has not in (None, start, end):
+            what = f"{name} is brought from {start} to {end}, and its data have {has}"
+            self._sim.breaks(MIGRATIONS, what)
+
+    def _ends(self, request: RunRequest, run: Run) -> None:
+        given = request.input
+        if run.state is not RunState.SUCCEEDED:
+            return
+        if given.task == "kubernetes" and given.operation is TaskOperation.APPLY:
+            self.deployed[given.instance] = str(given.spec["version"])
+        if given.operation is TaskOperation.TEARDOWN:
+            self.built.get(given.instance, set()).discard(given.task)
+        if given.task == "upgrade":
+            change = (given.instance, str(given.spec["fromVersion"]), str(given.spec["toVersion"]))
+            if self.deployed.get(given.instance) == change[2]:
+                self._sim.breaks(MIGRATIONS, f"{change} is made twice")
+            self.deployed[given.instance] = change[2]
+
+    def changed(self, _call: Call | None, bucket: Bucket, change: Change) -> None:
+        """Judge a change."""
+        if change.type != "DELETED" or not bucket.resource.startswith("instance"):
+            return
+        name = change.record.obj["metadata"]["name"]
+        if name not in self._script.leaving:
+            self._sim.breaks(DESTROYED, f"{bucket.resource} {name} goes, which was not meant to")
+        left = self.built.get(name, set())
+        if bucket.resource.startswith("instances.") and left & {"terraform", "kubernetes"}:
+            self._sim.breaks(FORGOTTEN, f"{name} is gone, and what {sorted(left)} built is there")
+
+    def answered(self, call: Call) -> None:
+        """Leave it."""
+
+
+class Fleet:
+    """Instances, their users, and where their runs execute."""
+
+    def __init__(self, sim: Simulation) -> None:
+        self.sim = sim
+        draw = self.draw = random.Random(sim.random.random())
+        self.runs = Runs(random.Random(draw.random()))
+        self.limits = {
+            task: draw.choice((0, 1, 2)) for task in ("terraform", "kubernetes", "upgrade")
+        }
+        self.script = Script({task: limit for task, limit in self.limits.items() if limit})
+        self.rules = Rules(sim, self.script, self.runs)
+        self.wanted = {f"i{number}": "5.1.0" for number in range(draw.randint(1, 3))}
+        self.flaky = draw.choice((0.0, 0.0, 0.2))
+        """The share of runs that fail, and succeed when they are tried again."""
+        self.runs.result = self._result
+        self._failing = random.Random(draw.random())
+        self._machine = 1
+
+    def _result(self, request: RunRequest) -> Manifest:
+        if request.input.spec.get("toVersion") == _BAD:
+            return {"state": RunState.FAILED, "message": "no such version", "retryable": False}
+        if self.runs.lossy and self._failing.random() < self.flaky:
+            return {"state": RunState.FAILED, "message": "try again"}
+        return {}
+
+    async def create(self) -> None:
+        """Create the instances."""
+        self.sim.shows(self.rules)
+        for name, version in self.wanted.items():
+            self.script.versions[name] = [version]
+            manifest = {
+                "metadata": {
+                    "name": name,
+                    "namespace": "default",
+                    "labels": {"instance-type": "internal" if name == "i0" else "production"},
+                },
+                "spec": {
+                    "sourcegraphVersion": version,
+                    "infrastructure": {"terraform": {}},
+                    "debug": {"enableDeletionProtection": False},
+                },
+            }
+            await self.sim.client.create(Instance.from_manifest(manifest))
+
+    async def change(self) -> None:
+        """Let something happen, as drawn."""
+        happens = (self._version, self._version, self._infrastructure, self._delete)
+        await self.draw.choice(happens)()
+
+    async def _patch(self, name: str, spec: Manifest) -> None:
+        await self.sim.client.patch(Instance, name, {"spec": spec}, namespace="default")
+
+    def _one(self) -> str:
+        return self.draw.choice(sorted(self.wanted))
+
+    async def _version(self) -> None:
+        name = self._one()
+        version = self.draw.choice(("5.1.0", "5.2.0", "5.3.0"))
+        self.script.versions[name].append(version)
+        self.wanted[name] = version
+        await self._patch(name, {"sourcegraphVersion": version})
+
+    async def _infrastructure(self) -> None:
+        self._machine += 1
+        name = self._one()
+        features = {"feature": f"v{self._machine}"}
+        await self._patch(name, {"instanceFeatures": features})
+
+    async def _delete(self) -> None:
+        if len(self.wanted) > 1:
+            name = self._one()
+            del self.wanted[name]
+            self.script.leaving.add(name)
+            await self.sim.client.delete(Instance, name, namespace="default")
+
+    async def ends(self, within: float) -> None:
+        """Wait until everything is as the specs request, or break the run."""
+        until = asyncio.get_running_loop().time() + within
+        while (left := await self._left()) and asyncio.get_running_loop().time() < until:
+            await self.sim.sleep(30, exactly=True)
+        if left:
+            self.sim.breaks(END, left)
+
+    async def _left(self) -> str:
+        """Return what is not as it should be, in words."""
+        for name, version in self.wanted.items():
+            found = await self.sim.client.get(Instance, name, namespace="default")
+            if (found.status.phase, found.status.version) != ("Ready", version):
+                return f"{name} is {found.status.phase}: {found.status.message}"
+            if (has := self.rules.deployed.get(name)) != version:
+                return f"{name} has {has}, not {version}"
+        there = await self.sim.client.list(Instance, "default")
+        names = {each.metadata.name or "" for each in there}
+        return "".join(f"{name} is still there" for name in sorted(names - set(self.wanted)))
+
+
+def add(manager: Manager, options: RunOptions, runs: Runs) -> None:
+    """Add the controllers as `manager run` does, with another place for runs."""
+    add_cloud(manager, options.cloud, provider=runs)
+
+
+async def story(sim: Simulation) -> None:
+    """Instances that change version and infrastructure, and go, while everything fails."""
+    sim.compared = _compared
+    await sim.install(*KINDS)
+    fleet = Fleet(sim)
+    options = RunOptions(systems=("cloud",))
+    options = replace(options, cloud=replace(options.cloud, limits=fleet.limits))
+    runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
+    given = partial(add, options=options, runs=fleet.runs)
+    sim.manager(given, replicas=2, leader_election=True, options=runtime)
+    await fleet.create()
+    await sim.sleep(fleet.draw.choice((5, 60, 300)))
+    async with sim.faults():
+        fleet.runs.lossy = True
+        for _ in range(fleet.draw.randint(1, 5)):
+            await fleet.change()
+            await sim.sleep(fleet.draw.choice((2, 20, 120)))
+        fleet.runs.lossy = False
+    await fleet.ends(within=7200)
+    await sim.settles(within=900)
+    await sim.stays_idle(900)
+
+
+_OF_RUNS: Final = ("runID", "run", "history", "succeeded", "taskConditions", "attempts", "removals")
+"""Members that are about the way: which runs there were."""
+
+
+def _compared(key: str, obj: object) -> object:
+    """Leave out what the way left behind."""
+    if key.startswith("upgradeinstancetasks."):
+        return None
+    if isinstance(obj, list):
+        return [_compared("", each) for each in obj]
+    if isinstance(obj, dict):
+        return {name: _compared("", each) for name, each in obj.items() if name not in _OF_RUNS}
+    return obj
