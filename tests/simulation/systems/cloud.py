@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from apis.cloud import FleetRollout, Instance, TaskOperation
+from apis.cloud import Instance, TaskOperation
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
@@ -26,13 +26,8 @@ LIMIT: Final = "limit"
 MIGRATIONS: Final = "migrations"
 DESTROYED: Final = "destroyed"
 FORGOTTEN: Final = "forgotten"
-ROLLOUT: Final = "rollout"
 END: Final = "as the spec requests"
 _VERSIONS: Final = ("5.1.0", "5.2.0", "5.3.0")
-_BAD: Final = "6.0.0"
-"""A version to which nothing can be brought."""
-FIRST: Final = "i0"
-"""The instance that a rollout begins with."""
 _EXCLUSIVE: Final = frozenset({"terraform", "kubernetes", "upgrade"})
 """Tasks of which an instance has one at a time."""
 _CHANGES: Final = frozenset({TaskOperation.APPLY, TaskOperation.TEARDOWN, TaskOperation.REPAIR})
@@ -96,8 +91,6 @@ class Rules:
     def _upgrade_begins(self, request: RunRequest) -> None:
         spec, name = request.input.spec, request.input.instance
         start, end = str(spec["fromVersion"]), str(spec["toVersion"])
-        if end == _BAD and name != FIRST:
-            self._sim.breaks(ROLLOUT, f"{name} gets {_BAD}, which failed at {FIRST}")
         if end not in self._script.versions[name]:
             self._sim.breaks(MIGRATIONS, f"{name} is brought to {end}, which nobody wanted")
         has = self.deployed.get(name)
@@ -152,12 +145,8 @@ class Fleet:
         self.runs.result = self._result
         self._failing = random.Random(draw.random())
         self._machine = 1
-        self.rollout = ""
-        """The phase in which the rollout ends; empty: there is none."""
 
     def _result(self, request: RunRequest) -> Manifest:
-        if _BAD in (request.input.spec.get("toVersion"), request.input.spec.get("version")):
-            return {"state": RunState.FAILED, "message": "no such version", "retryable": False}
         if self.runs.lossy and self._failing.random() < self.flaky:
             return {"state": RunState.FAILED, "message": "try again"}
         return {}
@@ -171,7 +160,7 @@ class Fleet:
                 "metadata": {
                     "name": name,
                     "namespace": "default",
-                    "labels": {"instance-type": "internal" if name == FIRST else "production"},
+                    "labels": {"instance-type": "internal"},
                 },
                 "spec": {
                     "sourcegraphVersion": version,
@@ -207,30 +196,12 @@ class Fleet:
         await self._patch(name, {"instanceFeatures": features})
 
     async def _delete(self) -> None:
-        others = sorted({*self.wanted} - {FIRST})
+        others = sorted(self.wanted)[1:]
         if others:
             name = self.draw.choice(others)
             del self.wanted[name]
             self.script.leaving.add(name)
             await self.sim.client.delete(Instance, name, namespace="default")
-
-    async def roll_out(self) -> None:
-        """Bring all instances to a version; one that fails is taken back from the first instance."""
-        target = self.draw.choice(("5.4.0", _BAD))
-        for name in self.wanted:
-            self.script.versions[name].append(target)
-            if target != _BAD:
-                self.wanted[name] = target
-        spec = {
-            "targetVersion": target,
-            "waves": [{"name": "first", "groups": {"internal": 100}}, {"name": "all"}],
-            "maxConcurrent": self.draw.choice((1, 2)),
-            "progressDeadlineSeconds": 3600,
-            "onHalt": "Rollback",
-        }
-        manifest = {"metadata": {"name": "release", "namespace": "default"}, "spec": spec}
-        self.rollout = "Complete" if target != _BAD else "RolledBack"
-        await self.sim.client.create(FleetRollout.from_manifest(manifest))
 
     async def ends(self, within: float) -> None:
         """Wait until everything is as the specs request, or break the run."""
@@ -252,9 +223,6 @@ class Fleet:
         names = {each.metadata.name or "" for each in there}
         if names != set(self.wanted):
             return f"there are {sorted(names)}, wanted are {sorted(self.wanted)}"
-        for rollout in await self.sim.client.list(FleetRollout, "default"):
-            if rollout.status.phase != self.rollout:
-                return f"the rollout is {rollout.status.phase}: {rollout.status.message}"
         return ""
 
 
@@ -286,9 +254,6 @@ async def story(sim: Simulation) -> None:
         for _ in range(fleet.draw.randint(1, 5)):
             await fleet.change()
             await sim.sleep(fleet.draw.choice((2, 20, 120)))
-        if fleet.draw.random() < 0.5:
-            await fleet.roll_out()
-            await sim.sleep(fleet.draw.choice((20, 300)))
         fleet.runs.lossy = False
     await fleet.ends(within=7200)
     await sim.settles(within=900)

@@ -152,7 +152,11 @@ class Rules:
         if status.get("phase") != "Complete":
             return
         image = self._script.images.get(status.get("observedGeneration", 0))
-        others = [name for name, pod in sorted(self._pods.items()) if image_of(pod) != image]
+        others = [
+            name
+            for name, pod in sorted(self._pods.items())
+            if image_of(pod) != image and not pod["metadata"].get("deletionTimestamp")
+        ]
         if others:
             self._sim.breaks(
                 BELIEVABLE, f"Complete with {image}, and {others[0]} has another image"
@@ -300,9 +304,9 @@ async def story(sim: Simulation) -> None:
 
 
 _OF_KEYS: Final = re.compile(
-    r"^(ctrlruntime\.dev/(config-checksum|inputs|revision)|data|removals|podIPs?)$"
+    r"^(ctrlruntime\.dev/(config-checksum|inputs|revision)|data|removals|podIPs?|height)$"
 )
-"""Members that hold keys or follow from them, what went on the way, and addresses."""
+"""Members that hold keys or follow from them, what went on the way (heights of nodes that left), and addresses."""
 
 
 def _compared(_key: str, obj: object) -> object:
