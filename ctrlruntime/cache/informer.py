@@ -296,7 +296,7 @@ class Informer:
             self._overlay,
             self._decoder,
             reported=self.own_events.reported,
-            observed=self._own_changes.observed,
+            observed=self._observed,
             replace=self._replace,
             emit=self._handlers.emit,
             touched=self._touched,
@@ -404,6 +404,13 @@ class Informer:
         """Report again what the watch brought meanwhile, as far as it was not of this request."""
         self._overlay.end(ticket)
         self._handlers.emit_all(self._as_of_now(self._own_changes.end(ticket.key)))
+
+    def _observed(self, entry: Entry, event: Event | None) -> Event | None:
+        """Return what to report of an event of the watch, and of the change it made, if any."""
+        reported = self._own_changes.observed(entry, event)
+        if reported is event or not isinstance(reported, UpdateEvent):
+            return reported
+        return next(iter(self._as_of_now([reported])), None)
 
     def _as_of_now(self, changes: list[UpdateEvent]) -> list[Event]:
         """Return changes that are reported again with the state that is kept now: handlers must not go back to an older one."""
