@@ -87,7 +87,7 @@ async def story(sim: Simulation, defect: Defect | None = None) -> None:
     sim.manager(partial(add_shop, defect=defect), replicas=2, leader_election=True)
     for name in "ab":
         await sim.client.create(shop(name))
-    async with sim.faults():
+    async with sim.faults(by_hand=True):
         for size in (2, 3):
             await sim.sleep(5)
             await sim.client.patch(Shop, "a", {"spec": {"size": size}}, namespace="default")

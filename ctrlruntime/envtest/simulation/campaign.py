@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import resource
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,8 @@ class Report:
     seeds: int = 0
     seconds: float = 0.0
     """Of real time."""
+    processor_seconds: float = 0.0
+    """Of all runs, whatever else the machine does."""
     steps: int = 0
     virtual_seconds: float = 0.0
     red: list[Outcome] = field(default_factory=list)
@@ -47,6 +50,7 @@ class Report:
             "seeds": self.seeds,
             "seconds": round(self.seconds, 1),
             "seeds per minute": round(60 * self.seeds / self.seconds) if self.seconds else 0,
+            "processor seconds per seed": round(self.processor_seconds / max(1, self.seeds), 3),
             "virtual hours": round(self.virtual_seconds / 3600, 1),
             "steps": self.steps,
             "faults": dict(sorted(kinds.items())),
@@ -142,6 +146,8 @@ def _explored(
                 if len(report.red) >= most_red:
                     break
     report.seconds = time.monotonic() - began
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    report.processor_seconds = used.ru_utime + used.ru_stime
     return report
 
 

@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final
 
+from ctrlruntime.envtest.simulation.hands import Hands
 from ctrlruntime.envtest.simulation.network import Transport
 from ctrlruntime.envtest.simulation.replica import Replica
 from ctrlruntime.envtest.simulation.server import Call, SimulatedServer
@@ -25,9 +26,17 @@ WRITE: Final = ("crash before write", "crash after write", "lost reply", "409", 
 """Kinds that meet one of its next writes."""
 REQUEST: Final = ("reset", "slow", "429", "500", "503", "504", "410")
 """Kinds that meet one of its next requests; a 410 the next watch."""
-STREAM: Final = ("watch cut", "watch ended", "watch silent", "watch late")
+STREAM: Final = ("watch cut", "watch ended", "watch silent", "watch late", "no bookmarks")
 """Kinds that meet one of its open watches."""
-KINDS: Final = (*PROCESS, *WRITE, *REQUEST, *STREAM)
+HAND: Final = ("deletion by hand", "finalizer by hand")
+"""What people do to an object that a controller made."""
+KINDS: Final = (*PROCESS, *WRITE, *REQUEST, *STREAM, *HAND)
+_WEIGHTS: Final = {
+    **dict.fromkeys(WRITE, 3.0),
+    **dict.fromkeys(REQUEST, 2.0),
+    **dict.fromkeys((*PROCESS, *HAND), 1.5),
+}
+"""How often a kind is drawn, for 1 of the others: fewer of these meet what they are for."""
 
 _REASONS: Final = {
     "409": (409, "Conflict"),
@@ -46,6 +55,8 @@ _STALE: Final = 240.0
 """Seconds after which nothing that a fault withheld is unknown any more: the longest one, and a new watch."""
 _AIMED: Final = 0.6
 """The share of faults of a process that wait until it is at work: most of its time it is idle."""
+_AT_LEADERS: Final = 0.7
+"""The share of faults of writes and requests that are for a process that leads: others hardly make any."""
 _LONGEST_JUMP: Final = 7200.0
 
 
@@ -127,13 +138,15 @@ class Faults:
         return self._world.loop.time() < self._stale_until
 
     @asynccontextmanager
-    async def happening(self, most: int, server: SimulatedServer) -> AsyncIterator[None]:
-        """Let up to `most` faults happen in the block; none lasts longer than it."""
+    async def happening(
+        self, most: int, server: SimulatedServer, hands: Hands | None = None
+    ) -> AsyncIterator[None]:
+        """Let up to `most` faults happen in the block; none lasts longer than it. `hands`: of people, if any."""
         if not self._tape.case.faults:
             yield
             return
         self._until.append(lambda: None)
-        task = asyncio.create_task(self._happen(most, server))
+        task = asyncio.create_task(self._happen(most, server, hands))
         try:
             yield
         finally:
@@ -142,18 +155,30 @@ class Faults:
             for end in self._until:
                 end()
             self._until.clear()
+            if hands is not None:
+                await hands.rest()
             self.last = self._world.loop.time()
 
-    async def _happen(self, most: int, server: SimulatedServer) -> None:
+    async def _happen(self, most: int, server: SimulatedServer, hands: Hands | None) -> None:
         plan = self._tape.stream("plan")
-        pause, count = plan.choice((0.5, 2.0, 5.0, 15.0)), plan.randint(1, most)
+        pause, count = plan.choice((0.5, 1.0, 2.0, 5.0)), plan.randint(min(5, most), most)
+        kinds = [kind for kind in self.kinds if hands is not None or kind not in HAND]
+        weights = [_WEIGHTS.get(kind, 1.0) for kind in kinds]
         for number in range(self._next, self._next + count):
             self._next = number + 1
             draw = self._tape.stream(f"action/{number}")
             await asyncio.sleep(draw.expovariate(1 / pause))
-            kind = draw.choice(self.kinds)
-            if self.replicas and self._tape.takes_place(number):
-                self._act(number, kind, draw.choice(self.replicas), draw, server)
+            (kind,) = draw.choices(kinds or KINDS[:1], weights or None)
+            if not (self.replicas and self._tape.takes_place(number)):
+                continue
+            if kind in HAND and hands is not None:
+                if met := hands.meddle(kind, draw):
+                    self._fires(number, kind, None, met)
+                continue
+            leading = [each for each in self.replicas if each.elected]
+            aimed = kind in (*WRITE, *REQUEST) and draw.random() < _AT_LEADERS
+            replica = draw.choice(leading if leading and aimed else self.replicas)
+            self._act(number, kind, replica, draw, server)
 
     def _act(
         self, number: int, kind: str, replica: Replica, draw: random.Random, server: SimulatedServer
@@ -164,19 +189,23 @@ class Faults:
         seconds = draw.choice((0.5, 3.0, 12.0, 20.0, 60.0)) * draw.uniform(0.8, 1.0)
         aimed = draw.random() < _AIMED
         if kind in (*WRITE, *REQUEST) or (kind in PROCESS and aimed):
-            left = min(int(draw.expovariate(0.4)), 20)
-            self._armed.append(_Armed(number, kind, replica, left, seconds, draw.random() < 0.25))
+            left = min(int(draw.expovariate(0.8)), 20)
+            leases = draw.random() < (0.4 if kind in WRITE else 0.25)
+            self._armed.append(_Armed(number, kind, replica, left, seconds, leases))
         elif kind in STREAM:
             self._meet_watch(number, kind, replica, draw, server)
         elif not replica.process.dead:
             self._meet_process(number, kind, replica, draw, seconds)
 
-    def _fires(self, number: int, kind: str, replica: Replica, met: str, more: str = "") -> None:
+    def _fires(
+        self, number: int, kind: str, replica: Replica | None, met: str, more: str = ""
+    ) -> None:
         self.last = self._world.loop.time()
         self.fired[f"{kind}: {met}"] += 1
         if kind in (*PROCESS, *STREAM, "crash before write", "crash after write", "410", "reset"):
             self._stale_until = self.last + _STALE
-        self._note(number, f"{kind}{more} ({replica.name}, {met})")
+        whom = met if replica is None else f"{replica.name}, {met}"
+        self._note(number, f"{kind}{more} ({whom})")
 
     def _happened(self, number: int, kind: str, what: str) -> None:
         self.last = self._world.loop.time()
@@ -256,6 +285,8 @@ class Faults:
             case "watch late":
                 near.lag = seconds
                 self._until.append(near.speak)
+            case "no bookmarks":
+                self._until.append(server.keep_bookmarks(far))
         more = f" for {seconds:.3g} s" if kind in ("watch silent", "watch late") else ""
         self._fires(number, kind, replica, call.request.resource, more)
 

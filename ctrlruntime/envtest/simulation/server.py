@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, Protocol
 
 import orjson
@@ -92,6 +92,14 @@ class SimulatedServer(APIServer):
         """End the watch on a connection in order, as a server does that is restarted."""
         if (watch := self._watches.get(transport)) is not None:
             watch.end()
+
+    def keep_bookmarks(self, transport: Transport) -> Callable[[], None]:
+        """Send no more bookmarks in the watch on a connection. Return what ends that."""
+        watch = self._watches.get(transport)
+        if watch is None or not (options := watch.options).bookmarks:
+            return lambda: None
+        watch.options = replace(options, bookmarks=False)
+        return lambda: setattr(watch, "options", options)
 
     async def _stream(
         self, raw: web.BaseRequest, request: Request, watch: Watch

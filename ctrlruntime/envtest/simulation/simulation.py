@@ -20,6 +20,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.crds import CRDSource, install_crds
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation.faults import Faults
+from ctrlruntime.envtest.simulation.hands import Hands
 from ctrlruntime.envtest.simulation.loop import SimLoop
 from ctrlruntime.envtest.simulation.oracles import RULES, Oracles, RuleBroken
 from ctrlruntime.envtest.simulation.process import Process
@@ -170,12 +171,14 @@ class Simulation:
         await asyncio.sleep(seconds if exactly else self._faults.haste(seconds))
 
     @asynccontextmanager
-    async def faults(self, *, most: int = 25) -> AsyncIterator[None]:
+    async def faults(self, *, most: int = 25, by_hand: bool = False) -> AsyncIterator[None]:
         """For the length of the block let happen what the seed draws: at most `most` faults.
 
-        At its end all of them are over: streams go on, pauses and partitions end.
+        At its end all of them are over: streams go on, pauses and partitions end. With `by_hand` people also
+        delete objects that controllers made, and hold them by finalizers.
         """
-        async with self._faults.happening(most, self._server):
+        hands = Hands(self.client, self._server.state.storage) if by_hand else None
+        async with self._faults.happening(most, self._server, hands):
             yield
 
     async def settles(self, within: float = 900.0, lacks: Callable[[], str] | None = None) -> None:

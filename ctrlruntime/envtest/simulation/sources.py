@@ -24,7 +24,7 @@ import aiohappyeyeballs
 from ctrlruntime import clock
 from ctrlruntime.envtest.simulation.loop import Forbidden, SimLoop
 from ctrlruntime.envtest.simulation.process import Process, current
-from ctrlruntime.manager import leadership, manager
+from ctrlruntime.manager import leadership, loopthread, manager
 
 EPOCH: Final = dt.datetime(2030, 1, 1, tzinfo=dt.UTC).timestamp()
 """The time of day at second 0 of a loop's clock."""
@@ -41,6 +41,8 @@ _CLOCKS: Final = {
     )
 }
 _NANO: Final = 1e9
+_HEARTBEAT: Final = 1.0
+"""Seconds between two measurements of a loop by its election, a fourth as many as in production: they are most steps."""
 _URANDOM: Final = os.urandom
 _DATETIME: Final = dt.datetime
 _MAKE_DATETIME: Final[Any] = dt.datetime
@@ -115,6 +117,8 @@ def installed() -> Iterator[None]:
         _set(random, "_urandom", _urandom),
         _set(aiohappyeyeballs, "start_connection", _start_connection),
         _set(leadership, "LoopThread", ElectionProcess),
+        _set(leadership, "PERIOD", _HEARTBEAT),
+        _set(loopthread, "PERIOD", _HEARTBEAT),
         _set(manager, "LoopWatchdog", _NoWatchdog),
     ]
     for module in [each for each in sys.modules.values() if _is_under_test(each)]:
