@@ -175,4 +175,4 @@ def _without(state: Parent, removal: Removal) -> Parent:
 
 def gate_world(*, small: bool = False) -> GateWorld:
     """Return the world of a gate: three members or two, over hours."""
-    return GateWorld(2, 1, 1) if small else GateWorld(3, 1, 2)
+    return GateWorld(2, 1, 1) if small else GateWorld(3, 1, 3)
