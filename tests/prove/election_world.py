@@ -14,7 +14,7 @@ from ctrlruntime.envtest.simulation.network import Network
 from ctrlruntime.envtest.simulation.trace import Trace
 from ctrlruntime.manager.election import ElectionOptions, LeaderElector
 from ctrlruntime.manager.lease import LeaderRecord
-from tests.prove.explorer import Model, ModelWorld, Violated
+from tests.prove.explorer import Model, ModelScope, Violated
 
 _OPTIONS = ElectionOptions(lease_duration=4.0, renew_deadline=2.0, retry_period=1.0)
 """What is left for a request under way is one second."""
@@ -215,6 +215,6 @@ def _drop(*_: object) -> NoReturn:
 _QUIET = structlog.wrap_logger(None, processors=[_drop])
 
 
-def election_world(*, small: bool = False) -> ModelWorld[Election]:
+def election_world(*, small: bool = False) -> ModelScope[Election]:
     """Return the world of an election, of two candidates or three."""
-    return ModelWorld("election", Election(2 if small else 3))
+    return ModelScope("election", Election(2 if small else 3))

@@ -29,7 +29,7 @@ class Step(Generic[State]):
     """Whether the program, or time, does it by itself: users, faults and others need not act."""
 
 
-class World(Protocol[State]):
+class Scope(Protocol[State]):
     """A decider in the smallest world that has all of its cases."""
 
     name: str
@@ -65,7 +65,7 @@ class Exploration:
 class _Visit(Generic[State]):
     """The states that were found, by number, with what leads on from each."""
 
-    def __init__(self, world: World[State]) -> None:
+    def __init__(self, world: Scope[State]) -> None:
         self.found = Exploration(world.name)
         self._world = world
         self._numbers: dict[Hashable, int] = {}
@@ -145,7 +145,7 @@ class _Visit(Generic[State]):
         return names[::-1]
 
 
-def explore(world: World[State], *, depth_first: bool = False) -> Exploration:
+def explore(world: Scope[State], *, depth_first: bool = False) -> Exploration:
     """Visit every state of a world, by breadth or by depth, until a rule is broken."""
     visit = _Visit(world)
     number = -1
@@ -195,7 +195,7 @@ class Model:
 ModelT = TypeVar("ModelT", bound=Model)
 
 
-class ModelWorld(Generic[ModelT]):
+class ModelScope(Generic[ModelT]):
     """The world of a model."""
 
     def __init__(self, name: str, *starts: ModelT) -> None:

@@ -84,7 +84,7 @@ class Parent:
         return replace(self, record=tuple(tuple(sorted(part.items())) for part in parts))
 
 
-class GateWorld:
+class GateScope:
     """Members become unwanted and wanted, people approve and freeze, passes are cut short anywhere."""
 
     name = "gate"
@@ -173,6 +173,6 @@ def _without(state: Parent, removal: Removal) -> Parent:
     return replace(_with_life(state, member, -state.lives[member]), lost=lost, confirmed=confirmed)
 
 
-def gate_world(*, small: bool = False) -> GateWorld:
+def gate_world(*, small: bool = False) -> GateScope:
     """Return the world of a gate: three members or two, over hours."""
-    return GateWorld(2, 1, 1) if small else GateWorld(3, 1, 3)
+    return GateScope(2, 1, 1) if small else GateScope(3, 1, 3)

@@ -72,7 +72,7 @@ class Registry:
         ]
 
 
-class GuardWorld:
+class GuardScope:
     """Rows go, come back and become inactive, answers lack some or all, passes are cut short anywhere."""
 
     name = "removal guard"
@@ -155,6 +155,6 @@ def _removed(state: Registry, names: Iterable[str]) -> Registry:
     return replace(state, tenants=state.tenants - uids, lost=frozenset(lost))
 
 
-def guard_world(*, small: bool = False) -> GuardWorld:
+def guard_world(*, small: bool = False) -> GuardScope:
     """Return the world of a guard over four rows, or three."""
-    return GuardWorld(3 if small else 4)
+    return GuardScope(3 if small else 4)

@@ -13,7 +13,7 @@ from ctrlruntime.cache.own_changes import OwnChanges
 from ctrlruntime.cache.store import Store
 from ctrlruntime.cache.versions import number, version
 from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, StaleList, WriteOverlay
-from tests.prove.explorer import Model, ModelWorld, Violated
+from tests.prove.explorer import Model, ModelScope, Violated
 
 _REFERENCES = ("store", "_clock", "_matches")
 Known = tuple[int, int] | None
@@ -357,6 +357,6 @@ def _entry(name: str, known: tuple[int, int]) -> Entry:
     )  # fmt: skip
 
 
-def overlay_world(*, small: bool = False) -> ModelWorld[Cache]:
+def overlay_world(*, small: bool = False) -> ModelScope[Cache]:
     """Return the world of a cache of one object, with two writes or one."""
-    return ModelWorld("write overlay", Cache("a", 2, 1) if small else Cache("a", 3, 1))
+    return ModelScope("write overlay", Cache("a", 2, 1) if small else Cache("a", 3, 1))

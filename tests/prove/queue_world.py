@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable
 
 from ctrlruntime.queue.core import _IDLE, _READY, _WAITING, Ageing, QueueCore
 from ctrlruntime.queue.limiters import ItemExponential
-from tests.prove.explorer import Model, ModelWorld, Violated
+from tests.prove.explorer import Model, ModelScope, Violated
 
 _PATIENCE = 2
 _OLD = _PATIENCE + 1
@@ -154,6 +154,6 @@ def _place(waiting: tuple[float, int, object]) -> tuple[float, int]:
     return waiting[:2]
 
 
-def queue_world(*, small: bool = False) -> ModelWorld[Queue]:
+def queue_world(*, small: bool = False) -> ModelScope[Queue]:
     """Return the world of a queue of two requests, with retries or without."""
-    return ModelWorld("queue", Queue("ab", retries=not small))
+    return ModelScope("queue", Queue("ab", retries=not small))

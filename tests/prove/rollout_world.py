@@ -53,7 +53,7 @@ class Fleet:
         return sum(each.is_changing(_NOW, deadline) for each in self.members)
 
 
-class RolloutWorld:
+class RolloutScope:
     """Members become ready or fail, passes are cut short, people pause, freeze and change their minds."""
 
     name = "rollout"
@@ -196,6 +196,6 @@ def _strategies(small: bool) -> Iterable[Strategy]:
             )
 
 
-def rollout_world(*, small: bool = False) -> RolloutWorld:
+def rollout_world(*, small: bool = False) -> RolloutScope:
     """Return the world of a rollout over two members."""
-    return RolloutWorld(2, _strategies(small), people=not small)
+    return RolloutScope(2, _strategies(small), people=not small)

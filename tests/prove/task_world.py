@@ -127,7 +127,7 @@ class Pass(_Pass[Any]):
         return _result(self._decide())
 
 
-class TaskWorld:
+class TaskScope:
     """Runs begin, end and vanish, inputs change, the object is deleted, passes are cut short anywhere."""
 
     name = "task driver"
@@ -262,7 +262,7 @@ def _result(coroutine: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("it waits for something")
 
 
-def task_world(*, small: bool = False) -> TaskWorld:
+def task_world(*, small: bool = False) -> TaskScope:
     """Return the world of a task with one version of its inputs, or two."""
     found = [
         TaskDefinition(
@@ -275,4 +275,4 @@ def task_world(*, small: bool = False) -> TaskWorld:
         )
         for supersede in Supersede
     ]
-    return TaskWorld(found[:1] if small else found, 1 if small else 2, vanishing=not small)
+    return TaskScope(found[:1] if small else found, 1 if small else 2, vanishing=not small)

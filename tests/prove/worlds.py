@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.prove.election_world import election_world
-from tests.prove.explorer import World
+from tests.prove.explorer import Scope
 from tests.prove.gate_world import gate_world
 from tests.prove.guard_world import guard_world
 from tests.prove.overlay_world import overlay_world
@@ -14,8 +14,8 @@ from tests.prove.queue_world import queue_world
 from tests.prove.rollout_world import rollout_world
 from tests.prove.task_world import task_world
 
-MakeWorld = Callable[..., World[Any]]
-WORLDS: Final[Mapping[str, MakeWorld]] = {
+MakeScope = Callable[..., Scope[Any]]
+WORLDS: Final[Mapping[str, MakeScope]] = {
     "gate": gate_world,
     "removal guard": guard_world,
     "rollout": rollout_world,

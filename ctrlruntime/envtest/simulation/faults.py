@@ -141,7 +141,7 @@ class Faults:
     async def happening(
         self, most: int, server: SimulatedServer, hands: Hands | None = None
     ) -> AsyncIterator[None]:
-        """Let up to `most` faults happen in the block; none lasts longer than it. `hands`: of people, if any."""
+        """Let up to `most` faults happen in the block; none lasts longer than it. People act too if they are given."""
         if not self._tape.case.faults:
             yield
             return
