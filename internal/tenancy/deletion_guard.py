@@ -217,13 +217,9 @@ def guarded(
         return held(GuardReason.EMPTY_RESULT, asked)
     asked = [tenant for tenant in asked if tenant.name not in decided]
     fresh = [tenant for tenant in asked if tenant.uid not in before.uids]
-    absent = [tenant for tenant in asked if tenant.uid not in reading.inactive]
-    doubtful = absent if reading.unidentified else []
     if fresh and len({tenant.uid for tenant in fresh}) + before.rows > allowed:
-        return held(
-            GuardReason.TOO_MANY_DELETIONS,
-            [tenant for tenant in asked if tenant in fresh or tenant in doubtful],
-        )
-    if doubtful:
-        return held(GuardReason.UNIDENTIFIED_ROWS, doubtful)
+        return held(GuardReason.TOO_MANY_DELETIONS, fresh)
+    absent = [tenant for tenant in asked if tenant.uid not in reading.inactive]
+    if reading.unidentified and absent:
+        return held(GuardReason.UNIDENTIFIED_ROWS, absent)
     return None, frozenset()

@@ -322,10 +322,13 @@ class _Decision:
             item for item in self.living if item.template in self.names or item.name in renamed
         ]
         held, kept = guarded(self.reading, asked, counted, self.guard, decided)
-        if held is None or not held.is_approved(self.guard):
+        if held is None:
             return held, kept, frozenset()
         rest = [item for item in asked if item.name not in kept]
-        return *guarded(self.reading, rest, counted, self.guard, decided), kept
+        others = guarded(self.reading, rest, counted, self.guard, decided)
+        if held.is_approved(self.guard):
+            return *others, kept
+        return held, kept | others[1], frozenset()  # what one hold does not name, another may hold
 
     def _candidates(self, leaving: Sequence[_Leaving]) -> list[Candidate]:
         """Tenants that stay, that are to be made, or that are to be made once a row is corrected."""
