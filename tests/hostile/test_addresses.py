@@ -176,6 +176,7 @@ READERS = {
         ],
         "commands, with the rights of whoever runs them",
     ),
+    "internal/approvals/key.py": "the key that approvals are signed with, of its own",
     "internal/cloud/taskdriver/writes.py": "Secrets with outputs, of its own",
     "internal/named_secrets.py": "the reader",
     "internal/tenancy/fleet_planner.py": "values of its own tenants",
