@@ -52,7 +52,5 @@ async def test_a_renamed_container_goes_and_a_sidecar_stays(tmp_path: Path) -> N
             listed = found["spec"]["template"]["spec"]["containers"]
             return {each["name"]: each["image"] for each in listed}
 
-        await harness.eventually(
-            containers, lambda seen: seen == {"app": "app:2", "mesh": "m:1"}, timeout=15.0
-        )
+        await harness.eventually(containers, lambda seen: seen == {"app": "app:2", "mesh": "m:1"})
         await harness.ready("a-web-app")
