@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from pathlib import Path
+from typing import Any
 
 from apis.tenancy import Tenant
 from internal.tenancy.labels import DRAWN_FOR, VALUES
@@ -25,7 +26,7 @@ async def test_a_tenant_waits_until_the_values_of_a_former_one_are_gone(tmp_path
             "uid": FORMER,
             "controller": True,
         }
-        former = {
+        former: dict[str, Any] = {
             "apiVersion": "v1",
             "kind": "Secret",
             "metadata": {

@@ -17,4 +17,5 @@ async def test_new_tenants_are_counted_by_a_complete_rollout(tmp_path: Path) -> 
         await fleet.ready("z-app")
         await harness.idle()
         found = (await fleet.read(TenantTemplate, "app")).status.rollout
+        assert found is not None
         assert (found.total, found.updated) == (len(NAMES) + 1, len(NAMES) + 1)

@@ -62,9 +62,13 @@ class Script:
         draws = self.draws
         spec: dict[str, Any] = {}
         if draws.random() < 0.5:
-            rollout = {"maxSkew": draws.choice((1, 2)), "progressDeadlineSeconds": 60}
+            rollout: dict[str, Any] = {
+                "maxSkew": draws.choice((1, 2)),
+                "progressDeadlineSeconds": 60,
+            }
             rollout |= draws.choice(({}, {"haltOnFailures": 1}))
-            rollout |= draws.choice(({}, {"haltOnFailures": 1, "onHalt": "Rollback"}))
+            if draws.choice((False, True)):
+                rollout |= {"haltOnFailures": 1, "onHalt": "Rollback"}
             spec["rollout"] = rollout
             if "onHalt" in rollout:
                 self.sim.allow(ROLLED_BACK)
