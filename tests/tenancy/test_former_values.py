@@ -35,6 +35,7 @@ async def test_a_tenant_waits_until_the_values_of_a_former_one_are_gone(tmp_path
                 "labels": {VALUES: "true"},
                 "annotations": {DRAWN_FOR: FORMER},
                 "ownerReferences": [owner],
+                "finalizers": ["example.com/held"],  # a collector takes it at once
             },
             "data": {"password": base64.b64encode(b"theirs").decode()},
         }
@@ -46,6 +47,8 @@ async def test_a_tenant_waits_until_the_values_of_a_former_one_are_gone(tmp_path
         assert "belongs to a former tenant of this name" in found.message
         assert await fleet.get(SECRET, "a-login") is None
         await harness.client.delete(SECRET, "a-app-generated", namespace=fleet.namespace)
+        released = {"metadata": {"finalizers": None}}
+        await harness.client.patch(SECRET, "a-app-generated", released, namespace=fleet.namespace)
         await fleet.ready("a-app")
         drawn = await fleet.get(SECRET, "a-app-generated")
         assert drawn["data"]["password"] != former["data"]["password"]
