@@ -236,7 +236,7 @@ def until_due(sync: Iterable[SyncInfo], now: datetime) -> float:
 
 
 def until_complete(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> float | None:
-    """Return the seconds until heights are due that `set_status` left out; None if it left out none."""
+    """Return the seconds until heights may be written that `set_status` left out; None if it left out none."""
     shown = {pod: info.height for pod, info in status.sync.items()}
     if shown == {pod: info.height for pod, info in facts.sync.items()}:
         known = {pod: at for pod, at in facts.heights.items() if pod in facts.nodes}
