@@ -188,7 +188,7 @@ def _of_others(rules: HealthRules, conditions: Mapping[str, Mapping[str, Any]]) 
 
 
 _W, _F = Health.WAITING, Health.FAILING
-_NEEDED: Final = frozenset({HUB_READY, "PermissionsGranted", "CRDsAvailable"})
+_NEEDED: Final = frozenset({HUB_READY, "PermissionsGranted", "CRDsAvailable", "ApprovalsCount"})
 """Conditions of several kinds that are to be True where they are there."""
 _UNWANTED: Final = {"Paused": _W, "DeletionsHeld": _W, "RemovalPending": _W, "RolloutHalted": _F}
 """Conditions of several kinds that are to be False."""

@@ -17,6 +17,7 @@ NAMES = [kind.__name__ for kind in KINDS]
 SUBRESOURCES = [name for name in NAMES if RULES[name] is RULES["InstanceTerraform"]]
 GROUPS = {
     "subresources": SUBRESOURCES,
+    "Instance and subresources": ["Instance", *SUBRESOURCES],
     "Instance and subresources, on a data plane": ["Instance", *SUBRESOURCES],
     "all three, on a data plane": ["CosmosFullNode", "ScheduledVolumeSnapshot", "StatefulJob"],
     "all": [kind.__name__ for kind in KINDS if kind.gvk().group.startswith("tenancy")],

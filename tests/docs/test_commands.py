@@ -355,12 +355,14 @@ DOCUMENTS: dict[str, Document] = {
                 "docs/coming-from",
                 "docs/multicluster",
                 "docs/numbered-instances",
-                "docs/removal-gate",
                 "docs/webhooks",
             )
         )
         and not page.endswith("/generate.md")
     },
+    "docs/removal-gate.md": Document(
+        steps=(merged_into("tenantregistry.yaml"), *(in_one_program,) * 3)
+    ),
     "docs/decisions/sensitive-mappings.md": Document(
         steps=(applied_within("tenantregistry.yaml", "spec"),)
     ),

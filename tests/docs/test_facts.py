@@ -28,8 +28,10 @@ from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
 from ctrlruntime.resources import readiness
+from ctrlruntime.resources.applied_fields import FIELDS as APPLIED_FIELDS
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.ordinal import ORDINAL
+from internal.approvals import reconciler as approvals_reconciler
 from internal.cloud.bulk import MONTHLY, TYPES
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
@@ -270,6 +272,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
         | constants(policies)
         | constants(annotation_keys)
         | constants(resources)
+        | {APPLIED_FIELDS}
         | {Purpose.DATABASE.value}
     )
     numbered = {ORDINAL, INPUTS}
@@ -284,7 +287,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    hub_condition, applier, hub, state_writer, write_back, source_limits,
+    hub_condition, applier, hub, state_writer, write_back, source_limits, approvals_reconciler,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
