@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -35,6 +35,7 @@ from ctrlruntime.envtest.crds import CRDSource, install_crds
 from ctrlruntime.envtest.environment import Environment
 from ctrlruntime.envtest.proxy import Proxy
 from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.outbound_addresses import ALLOWED
 
 BACKEND = "CTRLRUNTIME_ENVTEST_BACKEND"
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
@@ -50,10 +51,24 @@ def envtest_options() -> dict[str, Any]:
 async def envtest(envtest_options: dict[str, Any]) -> AsyncIterator[Environment]:
     """One environment for the whole session.
 
-    Ask it for `config()`, not for `client()`: tests run on loops of their own.
+    Ask it for `config()`, not for `client()`: tests run on loops of their own. Kubeconfigs in Secrets may lead to
+    servers on this machine meanwhile, as those of tests are, unless `MANAGER_ALLOW_ADDRESSES` is set.
     """
-    async with Environment(**envtest_options) as environment:
-        yield environment
+    with _loopback_allowed():
+        async with Environment(**envtest_options) as environment:
+            yield environment
+
+
+@contextlib.contextmanager
+def _loopback_allowed() -> Iterator[None]:
+    if ALLOWED in os.environ:
+        yield
+        return
+    os.environ[ALLOWED] = "127.0.0.0/8,::1/128"
+    try:
+        yield
+    finally:
+        del os.environ[ALLOWED]
 
 
 @pytest_asyncio.fixture

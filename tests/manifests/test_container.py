@@ -17,7 +17,6 @@ from pathlib import Path
 from stat import S_ISDIR
 
 import pytest
-import yaml
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime import __version__
@@ -29,7 +28,7 @@ from manager.kinds import KINDS
 from tests.house import without_envtest
 from tests.house.test_without_envtest import PACKAGES_OF_THE_EXTRA
 from tests.manifests.dockerfile import Stage, build, make_read_only, make_writable, steps
-from tests.manifests.installation import ROOT
+from tests.manifests.installation import ROOT, installer
 from tests.manifests.read_only_root import contained, refusal
 from tests.packages import WHEELS, from_wheels
 
@@ -219,13 +218,16 @@ def test_no_file_can_be_written_in_the_container(image: Stage, volumes: Path, us
 
 
 @pytest.mark.criterion("container")
-def test_the_deployment_gives_the_container_no_volume_to_write_to() -> None:
-    made = yaml.safe_load_all((ROOT / "dist" / "install.yaml").read_text())
-    (pod,) = (each["spec"]["template"]["spec"] for each in made if each["kind"] == "Deployment")
-    (container,) = pod["containers"]
-    assert container["securityContext"]["readOnlyRootFilesystem"] is True
-    assert pod["securityContext"]["runAsUser"] == USER
-    assert not pod.get("volumes")
+def test_the_deployments_give_the_containers_no_volume_to_write_to() -> None:
+    pods = [
+        each["spec"]["template"]["spec"] for each in installer() if each["kind"] == "Deployment"
+    ]
+    assert pods
+    for pod in pods:
+        (container,) = pod["containers"]
+        assert container["securityContext"]["readOnlyRootFilesystem"] is True
+        assert pod["securityContext"]["runAsUser"] == USER
+        assert not pod.get("volumes")
 
 
 @pytest.mark.criterion("container")

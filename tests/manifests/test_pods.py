@@ -50,7 +50,11 @@ CRD = "CustomResourceDefinition"
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
-ELECTION = ("events.events.k8s.io", "leases.coordination.k8s.io")
+ELECTION = (
+    "events.events.k8s.io",
+    "leases.coordination.k8s.io",
+    "selfsubjectreviews.authentication.k8s.io",  # nothing is stored: who the manager is, once
+)
 """A new leader says that it is."""
 VALIDATING = GroupVersionKind(
     "admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration"
