@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import re
 import socket
 import ssl
 from collections.abc import Callable
@@ -20,6 +21,8 @@ from ctrlruntime.outbound_addresses import SECOND_ADDRESS_AFTER, socket_factory
 
 _PORTS: Final = {"http": 80, "https": 443}
 _LONGEST_REPLY: Final = 2**16
+_STATUS: Final = re.compile(rb"HTTP/\d\.\d (\d{3})(?: |\r\n)")
+"""The line that a proxy answers with, of which no more than the status is quoted."""
 
 
 class ConnectFailed(ConnectionError):
@@ -162,12 +165,12 @@ class _Tunnel(asyncio.Protocol):
         self._reply += data
         if b"\r\n\r\n" not in self._reply and len(self._reply) < _LONGEST_REPLY:
             return
-        line = self._reply.partition(b"\r\n")[0].decode("latin-1")
-        status = line.split(" ")[1:2]
-        if status and status[0].startswith("2"):
+        if (status := _STATUS.match(self._reply)) is None:
+            self._end(BrokenConnection("the proxy answers CONNECT with what is no HTTP"))
+        elif status[1].startswith(b"2"):
             self._end(None)
         else:
-            self._end(BrokenConnection(f"the proxy answers {line[:200]!r} to CONNECT"))
+            self._end(BrokenConnection(f"the proxy answers {status[1].decode()} to CONNECT"))
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or BrokenConnection("the proxy closed the connection"))
