@@ -298,6 +298,8 @@ GENERATED_VALUE = re.compile(
 )
 DEPLOYMENT_REVISION = "deployment.kubernetes.io/revision"
 """How often the Deployment controller has seen another Pod template."""
+FIELDS = "ctrlruntime.dev/applied-fields"
+"""Hashes of what was applied: of ports and names of machines, too."""
 VARYING_METADATA = frozenset(
     ["uid", "resourceVersion", "creationTimestamp", "managedFields", "generation", "selfLink"]
 )
@@ -315,7 +317,7 @@ def _lasting(manifest: Manifest) -> Manifest:
     annotations = {
         key: value
         for key, value in metadata.get("annotations", {}).items()
-        if key != DEPLOYMENT_REVISION
+        if key not in (DEPLOYMENT_REVISION, FIELDS)
     }
     metadata["annotations"] = annotations
     owners = metadata.pop("ownerReferences", [])

@@ -12,6 +12,7 @@ from typing import Any, Final
 from apis.tenancy import GROUP
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.intake import DOCUMENT, read_json
+from ctrlruntime.resources.applied_fields import FIELDS
 from ctrlruntime.resources.desired import Desired, owner_reference
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, owner_key
 from ctrlruntime.resources.revision import REVISION
@@ -22,7 +23,7 @@ from internal.tenancy.policies import CREATED_ONCE, DELETION_POLICY, TENANT, TEN
 IMPORTED: Final = f"{GROUP}/imported"
 """Annotation of an object that was taken over and not confirmed: whose it was, as JSON."""
 
-MARKS: Final = (OWNER, OWNER_UID, REVISION, RESOURCE_ID, DELETION_POLICY, CREATED_ONCE)
+MARKS: Final = (OWNER, OWNER_UID, REVISION, FIELDS, RESOURCE_ID, DELETION_POLICY, CREATED_ONCE)
 """Annotations that go when an object is given back."""
 
 
