@@ -244,7 +244,7 @@ async def test_nothing_is_requested_and_written_once_the_last_instance_has_soake
     await fleet.idle(within=4)  # the deadline is over
     seen, manager = checks.requests, fleet.manager
     assert manager is not None
-    [controller] = [each for each in manager.controllers if each.primary is FleetRollout]
+    [controller] = [each for each in manager.controllers if each.name == "fleetrollout"]
     passes = controller.queue.core.stats
     for number in range(3):
         before = passes.adds
