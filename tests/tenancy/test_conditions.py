@@ -345,11 +345,13 @@ async def test_a_template_reports_whether_it_can_be_used_and_how_far_it_is(
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
     alone = await fleet.until(TenantTemplate, "app", "Valid", "False", "RegistryNotFound")
     assert "'registry'" in alone.message
+    await fleet.until(TenantTemplate, "app", "Ready", "False", "RegistryNotFound")
     await fleet.until(TenantTemplate, "app", "Applied", "False", "NoTenants")
     assert (await fleet.event("RegistryNotFound"))["type"] == "Warning"
 
     await fleet.registry()
     valid = await fleet.until(TenantTemplate, "app", "Valid", "True", "ValidationPassed")
+    await fleet.until(TenantTemplate, "app", "Ready", "True", "TemplateUsable")
     await fleet.until(TenantTemplate, "app", "VariablesKnown", "True", "AllVariablesKnown")
     await fleet.until(TenantTemplate, "app", "Applied", "True", "AllTenantsReady")
 
@@ -374,6 +376,7 @@ async def test_a_template_reports_whether_it_can_be_used_and_how_far_it_is(
     broken = [config_map("cm", "{{ .uid | nosuchfilter }}")]
     await fleet.template(deployments=[deployment()], configMaps=broken)
     failed = await fleet.until(TenantTemplate, "app", "Valid", "False", "ValidationFailed")
+    await fleet.until(TenantTemplate, "app", "Ready", "False", "ValidationFailed")
     assert "cm: " in failed.message
     assert "nosuchfilter" in failed.message
     trouble = await fleet.until(
@@ -616,7 +619,7 @@ TYPES = {
         "MovePending",
         "StatesWritten",
     },
-    TenantTemplate: {"Valid", "VariablesKnown", "Applied", "Paused"},
+    TenantTemplate: {"Ready", "Valid", "VariablesKnown", "Applied", "Paused"},
 }
 NO_REASONS = {"Warning", "Validate", "Rollout", "True", "False"}
 """Words of events and statuses in the same files."""

@@ -154,7 +154,9 @@ async def test_it_prints_what_the_manager_applies(
         assert each.get("data") == live.get("data")
 
 
-OWNED = ("ctrlruntime.dev/owner", "ctrlruntime.dev/owner-uid", "ctrlruntime.dev/revision")
+OWNED = tuple(
+    f"ctrlruntime.dev/{name}" for name in ("owner", "owner-uid", "revision", "applied-fields")
+)
 ID = "tenancy.ctrlruntime.dev/resource-id"
 
 
