@@ -45,7 +45,7 @@ async def test_a_name_that_leads_to_this_machine_is_refused(
     monkeypatch.delenv(ALLOWED)
     resolves("127.0.0.1")
     server = WireServer()
-    server._scripts = [server.answers(OK)]
+    server._scripts = [server.answers(OK, keep=False)]
     async with server:
         text = await DOORS[door](f"http://{NAMES[door]}:{server.port}")
         assert server.connections == 0
@@ -63,7 +63,7 @@ async def test_the_address_that_was_checked_is_the_one_connected_to(
     resolves("127.0.0.1", "127.0.0.2")
     first, second = WireServer(), WireServer()
     first._scripts = [first.answers(OK, keep=False)]
-    second._scripts = [second.answers(OK)]
+    second._scripts = [second.answers(OK, keep=False)]
     async with first, second:
         await DOORS[door](f"http://{NAMES[door]}:{first.port}")
     assert first.connections == 1
