@@ -34,6 +34,7 @@ from internal.cosmos.cache.pool import Pool
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.status import NodeStatus, require_network
 from internal.cosmos.comet.usage import DiskUsage
+from internal.cosmos.workload.pod_trouble import OF_POD, pod_trouble
 
 T = TypeVar("T")
 
@@ -240,8 +241,7 @@ class CosmosCache:
         if is_terminating(entry):
             return Observation(*place, at=record.at, error=TERMINATING)
         if record.answer is None:
-            error = record.error if target_of(entry) or record.at else WITHOUT_ADDRESS
-            return Observation(*place, at=record.at, error=error)
+            return Observation(*place, at=record.at, error=_why_unknown(entry, record))
         said = record.answer
         earlier = self._earlier.get(entry.uid)
         return Observation(
@@ -309,6 +309,16 @@ class CosmosCache:
 
     def _count(self, state: str) -> float:
         return sum(_state(record) == state for record in self._statuses.memory.records())
+
+
+def _why_unknown(entry: Entry, record: Record[NodeStatus]) -> str:
+    """Why a node has not answered: what its Pod shows comes before the words of a connection that fails for it."""
+    pollable = target_of(entry) is not None
+    if pollable and record.at is None:
+        return record.error
+    if trouble := pod_trouble(entry):
+        return f"{OF_POD}{trouble}"
+    return record.error if pollable or record.at else WITHOUT_ADDRESS
 
 
 def _percent(record: Record[DiskUsage]) -> int | None:

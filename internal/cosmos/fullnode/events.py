@@ -1,4 +1,4 @@
-"""The events of a set of nodes: troubles and what was done about them, never the happy path."""
+"""The events of a set of nodes: troubles, and which Pods were taken away and why."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -6,9 +6,11 @@ from enum import StrEnum
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase
+from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.events import EventRecorder
 from internal.cosmos.workload.lost_disks import LOSING
+from internal.cosmos.workload.pod_trouble import names_trouble
 
 
 class Reason(StrEnum):
@@ -30,6 +32,14 @@ class Reason(StrEnum):
     """Disks are to go, and wait for an approval."""
     ROLLOUT_HALTED = "RolloutHalted"
     """Failed Pods halt a rollout."""
+    ROLLOUT_BLOCKED = "RolloutBlocked"
+    """A change waits for a Pod that does not run."""
+    POD_REPLACED = "PodReplaced"
+    """A Pod is made anew."""
+    POD_REMOVED = "PodRemoved"
+    """A Pod was taken away, for ever or for a snapshot."""
+    POD_ENDED = "PodEnded"
+    """A Pod that had ended is made anew."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
     """A claim differs from the spec in what cannot be changed."""
 
@@ -69,6 +79,9 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
         message = _message(after, kind, bad)
         if message and message != _message(before, kind, bad):
             found.append(Note(told, message, warning=told is not Reason.BUILDER_CHANGE_HELD))
+    blocked = after.rollout.blocked
+    if names_trouble(blocked) and blocked != before.rollout.blocked:
+        found.append(Note(Reason.ROLLOUT_BLOCKED, shorten(f"The change waits: {blocked}.")))
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pods import target_of
+from internal.cosmos.workload.pod_trouble import pod_trouble
 from internal.cosmos.workload.probe import Health, Probe
 
 
@@ -23,7 +24,8 @@ def observed(observations: Iterable[Observation]) -> Probe:
     def probe(entry: Entry) -> Health:
         found = known.get(entry.uid)
         if target_of(entry) is None:
-            return Health(available=False, reachable=False, detail="its Pod does not run")
+            why = f"its Pod {pod_trouble(entry) or 'does not run'}"
+            return Health(available=False, reachable=False, detail=why)
         if found is None or found.at is None:
             return Health(available=False, reachable=False, detail="not asked yet", known=False)
         return Health(found.is_in_sync, found.is_reachable, _why(found))

@@ -11,10 +11,11 @@ from ctrlruntime.api.conditions import find_condition, shorten
 from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named
-from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD, STALLED
+from internal.cosmos.fullnode.status import CLAIMS, CRDS, HALTED, HELD, STALLED, of_pod
 from internal.cosmos.times import Times
 from internal.cosmos.workload.claims import SIZE, ClaimProgress, Immutable
 from internal.cosmos.workload.lost_disks import LOSING, LosingDisk, condition_of
+from internal.cosmos.workload.pod_trouble import OF_POD
 from internal.cosmos.workload.workload import Progress
 from internal.removal_holds import HELD as DELETIONS_HELD
 from internal.removal_holds import held_condition
@@ -99,13 +100,18 @@ def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "
 
 
 def nodes_behind(sync: Mapping[str, SyncInfo]) -> str:
-    """Which nodes have not caught up, in words that stay as long as the nodes do: heights and errors are in `status.sync`."""
-    parts = [
-        f"{pod} is catching up" if info.error is None else f"{pod} does not answer"
-        for pod, info in sync.items()
-        if info.in_sync is not True
-    ]
-    return _names(parts)
+    """Which nodes have not caught up, and what their Pods show, in words that stay as long as the nodes do.
+
+    Heights and errors of connections are in `status.sync`.
+    """
+    return _names([_behind(pod, info) for pod, info in sync.items() if info.in_sync is not True])
+
+
+def _behind(pod: str, info: SyncInfo) -> str:
+    if info.error is None:
+        return f"{pod} is catching up"
+    shown = info.error.removeprefix(OF_POD).rstrip(".")
+    return f"{pod} {shown}" if of_pod(info) else f"{pod} does not answer"
 
 
 def rollout_of(

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.gate import Cause
@@ -13,6 +14,7 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.checks import check_pods, check_strategy
 from internal.cosmos.fullnode.errors import Findings
+from internal.cosmos.fullnode.events import Note, Reason
 from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.min_ready import next_available, since_of_node, with_min_ready
@@ -24,6 +26,7 @@ from internal.cosmos.fullnode.validator_key import has_own_disk
 from internal.cosmos.labels import NODE, claim_name, is_beside_node, pod_name
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.cosmos.workload.halting import PROGRESS_DEADLINE, HaltRules
+from internal.cosmos.workload.pod_trouble import pod_trouble
 from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
 
 _ENDED = ("Failed", "Succeeded")
@@ -63,7 +66,7 @@ class PodControl:
         """One pass. Raises UnrecoverableError for a template that makes no Pod: no Pod is touched then."""
         check_strategy(node_set)
         check_pods(node_set)
-        await remove_ended(self.pods, owner)
+        await remove_ended(self.pods, owner, findings)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
         found = self.pods.known(owner, names).values()
         current = [entry for entry in found if is_node(node_set, entry)]
@@ -147,21 +150,31 @@ def take_down(
     for foreign in progress.conflicts:
         why = f"it belongs to {foreign.holder}"
         findings.append(UnrecoverableError(conflict(foreign.desired, why, owner)))
+    for names, reason, done in (
+        (progress.replaced, Reason.POD_REPLACED, "is made anew"),
+        (progress.deleted, Reason.POD_REMOVED, "was taken away"),
+    ):
+        texts = [f"Pod {name} {done}: {progress.reasons[name]}." for name in names]
+        findings.notes += [Note(reason, text, warning=False) for text in texts]
     metrics.counted("Pod", "create", len(progress.created))
     metrics.counted("Pod", "update", len(progress.replaced) + len(progress.repaired))
     metrics.counted("Pod", "delete", len(progress.deleted))
     metrics.counted("Pod", "conflict", len(progress.conflicts))
 
 
-async def remove_ended(pods: Objects, owner: Owner) -> None:
+async def remove_ended(pods: Objects, owner: Owner, findings: Findings) -> None:
     """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start again by themselves, and nothing runs in them.
 
     Raises the client's errors.
     """
     for entry in pods.of(owner).values():
         phase = (entry.field("status") or {}).get("phase")
-        if phase in _ENDED and entry.deletion_timestamp is None:
-            await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED)
+        if phase not in _ENDED or entry.deletion_timestamp is not None:
+            continue
+        if await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED):
+            why = pod_trouble(entry) or "has ended"
+            text = shorten(f"Pod {entry.name} {why}. It is made anew.")
+            findings.notes.append(Note(Reason.POD_ENDED, text))
 
 
 def wanted_nodes(node_set: CosmosFullNode) -> int:

@@ -4,6 +4,7 @@ from typing import Any
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import Event, UpdateEvent
+from internal.cosmos.workload.pod_trouble import pod_trouble
 
 _OF_OTHERS = ("scheduledSnapshotStatus", "selfHealing", "height")
 """Fields of the status that others write, and that decide on Pods and claims."""
@@ -20,7 +21,7 @@ def object_changed(event: Event) -> bool:
 
 
 def more_than_heartbeats(event: Event) -> bool:
-    """Whether a Pod came, went, changed owner, ended, or became (un)ready; not how often it restarted."""
+    """Whether a Pod came, went, changed owner, ended, became (un)ready or shows another trouble; not how often it restarted."""
     return not isinstance(event, UpdateEvent) or _pod(event.old) != _pod(event.new)
 
 
@@ -54,4 +55,10 @@ def _pod(entry: Entry) -> tuple[object, ...]:
     ready = [
         item.get("status") for item in status.get("conditions") or () if item["type"] == "Ready"
     ]
-    return (*_common(entry), entry.fields.get("spec"), status.get("phase"), ready)
+    return (
+        *_common(entry),
+        entry.fields.get("spec"),
+        status.get("phase"),
+        ready,
+        pod_trouble(entry),
+    )

@@ -14,9 +14,9 @@ from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from internal.cosmos.cache.observation import Observation
-from internal.cosmos.cache.pods import TERMINATING, WITHOUT_ADDRESS
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING
+from internal.cosmos.workload.pod_trouble import OF_POD
 
 READY: Final = "Ready"
 """Condition: every node that is wanted has caught up."""
@@ -131,8 +131,11 @@ def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
         heights.pop(pod, None)
     known_of_disks = {pod: at for pod, at in facts.disk_heights.items() if pod in facts.nodes}
     heights = {**known_of_disks, **heights}
-    changed = _word(status.sync) != _word(facts.sync)
-    if changed or facts.crossed or not until_due(status.sync.values(), now):
+    if (
+        _is_news(status.sync, facts.sync)
+        or facts.crossed
+        or not until_due(status.sync.values(), now)
+    ):
         status.sync = dict(facts.sync)
         known = {pod: height for pod, height in facts.heights.items() if pod in facts.nodes}
         heights = highest(heights, known)
@@ -192,7 +195,7 @@ def synced(
     found: dict[str, SyncInfo] = {}
     for each in sorted(observations, key=lambda item: (item.ordinal, item.pod)):
         info, old = _info(each, minute), before.get(each.pod)
-        unasked = each.at is None and each.error not in (TERMINATING, WITHOUT_ADDRESS)
+        unasked = each.at is None and not each.error.startswith(OF_POD)
         if old is not None and unasked and each.pod not in made:
             info = old
         same = old is not None and old.model_copy(update={"timestamp": minute}) == info
@@ -237,17 +240,34 @@ def until_due(sync: Iterable[SyncInfo], now: datetime) -> float:
 
 def until_complete(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> float | None:
     """Return the seconds until heights may be written that `set_status` left out; None if it left out none."""
-    shown = {pod: info.height for pod, info in status.sync.items()}
-    if shown == {pod: info.height for pod, info in facts.sync.items()}:
+    if _shown(status.sync) == _shown(facts.sync):
         known = {pod: at for pod, at in facts.heights.items() if pod in facts.nodes}
         if highest(status.height, known) == highest(status.height):
             return None
     return max(until_due(status.sync.values(), now), 1.0)
 
 
-def _word(sync: Mapping[str, SyncInfo]) -> dict[str, object]:
-    """Who has caught up and who cannot be reached: what is worth a write at once."""
-    return {pod: (info.in_sync, info.error is None) for pod, info in sync.items()}
+def _shown(sync: Mapping[str, SyncInfo]) -> dict[str, object]:
+    return {pod: (info.height, of_pod(info)) for pod, info in sync.items()}
+
+
+def _is_news(before: Mapping[str, SyncInfo], after: Mapping[str, SyncInfo]) -> bool:
+    """Whether another node has caught up or cannot be reached, or a Pod shows another trouble: worth a write at once.
+
+    That a trouble is over, and the node has not answered yet, can wait: a container that keeps ending runs at times.
+    """
+    if before.keys() != after.keys():
+        return True
+    return any(
+        (info.in_sync, info.error is None) != (before[pod].in_sync, before[pod].error is None)
+        or (of_pod(info) and info.error != before[pod].error)
+        for pod, info in after.items()
+    )
+
+
+def of_pod(info: SyncInfo) -> bool:
+    """Whether the node is silent for a reason that its Pod shows."""
+    return (info.error or "").startswith(OF_POD)
 
 
 def _set_conditions(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:

@@ -25,6 +25,7 @@ from internal.cosmos.workload.halting import HaltRules, remaining_fixes
 from internal.cosmos.workload.plan import Availability, Plan, Urgent, is_outdated, plan
 from internal.cosmos.workload.probe import Health, Probe, pod_readiness
 from internal.cosmos.workload.rollout import MaxUnavailable
+from internal.cosmos.workload.why_replaced import why_replaced
 
 T = TypeVar("T")
 
@@ -43,6 +44,8 @@ class Progress:
     """Those no longer wanted, and those paused."""
     replaced: list[str] = field(default_factory=list)
     """Those deleted to be made anew."""
+    reasons: dict[str, str] = field(default_factory=dict)
+    """Why each of the deleted and replaced went, in words, by name."""
     repaired: list[str] = field(default_factory=list)
     outdated: int = 0
     """Pods of another revision, those replaced now among them."""
@@ -238,12 +241,16 @@ class WorkloadControl:
             made = planned(there)
             if not await self._recorded(made, progress, record_fixes):
                 return made
-            for entry in (*made.deletes, *made.pauses):
+            away = [(entry, "it is no longer wanted") for entry in made.deletes]
+            away += [(entry, "it is to be away for a while") for entry in made.pauses]
+            for entry, why in away:
                 if await self._removed(entry, owner, Cause.SPEC_CHANGED, progress):
                     progress.deleted.append(entry.name)
-            for entry in (update.entry for update in made.replacements):
-                if await self._removed(entry, owner, Cause.REPLACED, progress):
-                    progress.replaced.append(entry.name)
+                    progress.reasons[entry.name] = why
+            for update in made.replacements:
+                if await self._removed(update.entry, owner, Cause.REPLACED, progress):
+                    progress.replaced.append(update.entry.name)
+                    progress.reasons[update.entry.name] = why_replaced(update)
         return made
 
     async def _recorded(
