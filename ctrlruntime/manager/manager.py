@@ -32,6 +32,7 @@ from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election
+from ctrlruntime.manager.pool_threads import working_threads
 from ctrlruntime.manager.runnables import (
     Group,
     Runnable,
@@ -402,8 +403,7 @@ class Manager:
         self._stopping = True
         self.logger.info("Stopping")
         timeout = self.options.graceful_shutdown_timeout
-        if not self._lost.is_set():
-            await self._drain(timeout)
+        drained = self._lost.is_set() or await self._drain(timeout)
         lost = self._lost.is_set()
         timeout = 0.0 if lost else timeout
         ended = await self._stop_groups(timeout)
@@ -413,7 +413,8 @@ class Manager:
         else:  # the lease is held until nothing needs it any more, events included
             self._leadership.step_down()
             await self._stop_clusters(LOST_FLUSH if lost else LEADER_FLUSH)
-            await self._leadership.end(release=ended)
+            # What a cancelled reconcile left in a thread works on: the next leader waits until the lease runs out.
+            await self._leadership.end(release=ended and (drained or not working_threads()))
         self._gc.end()
         self.close()
         await asyncio.gather(*(each.disconnect() for each in (self.cluster, *self._clusters.all())))
@@ -439,14 +440,17 @@ class Manager:
         further = (each.stop(flush) for each in self._clusters.all())
         await asyncio.gather(self.recorder.stop(flush), *further)
 
-    async def _drain(self, timeout: float) -> None:
-        """Let reconciles in progress end: for ``timeout`` seconds, until the lease is lost or the stop is hurried."""
+    async def _drain(self, timeout: float) -> bool:
+        """Let reconciles in progress end: for ``timeout`` seconds, until the lease is lost or the stop is hurried.
+
+        Returns whether all have.
+        """
         requested = {task for group in self._groups.values() for task in group.shutdown()}
-        if not requested or timeout == 0:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout if timeout > 0 else None):
-                await first_to_end(asyncio.wait(requested), self._hurried.wait())
+        if requested and timeout != 0:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout if timeout > 0 else None):
+                    await first_to_end(asyncio.wait(requested), self._hurried.wait())
+        return all(task.done() for task in requested)
 
     async def _stop_groups(self, timeout: float) -> bool:
         """Return True if everything ended within ``timeout`` seconds."""

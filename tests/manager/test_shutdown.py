@@ -140,6 +140,26 @@ async def test_lv_6_a_reconcile_in_progress_ends_before_the_process_does(config:
     assert released["spec"]["holderIdentity"] == ""
 
 
+@pytest.mark.criterion("R-9")
+@pytest.mark.parametrize("grace", [0, 0.3])
+async def test_the_lease_of_a_reconcile_that_left_a_thread_runs_out(
+    config: Config, grace: float
+) -> None:
+    """The await of `asyncio.to_thread` is cancelled, and the thread works on: nothing is to work beside it."""
+    text = LEADER.replace("asyncio.sleep(seconds)", "asyncio.to_thread(time.sleep, seconds)")
+    async with asyncio.timeout(LONG), Client.connect(config) as client:
+        await client.create(config_map("one"))
+        async with program(
+            text.replace("import asyncio,", "import asyncio, time,"), config.host, 5, grace
+        ) as process:
+            assert await line(process) == "reconciling"
+            process.send_signal(signal.SIGTERM)
+            assert await line(process) == "cancelled"
+            assert await process.wait() == 0
+            kept = await client.get(LEASE, "tests", namespace="default")
+    assert kept["spec"]["holderIdentity"]
+
+
 @pytest.mark.criterion("LV-6")
 async def test_lv_6_a_second_signal_ends_the_grace_period(config: Config) -> None:
     async with asyncio.timeout(LONG), Client.connect(config) as client:
