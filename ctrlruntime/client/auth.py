@@ -140,13 +140,23 @@ class ExecPlugin:
     timeout: float = 60.0
 
     @classmethod
-    def parse(cls, section: Mapping[str, Any], cluster: Mapping[str, Any]) -> "ExecPlugin":
-        if not section.get("command"):
+    def parse(
+        cls, section: object, cluster: Mapping[str, Any], directory: Path = Path()
+    ) -> "ExecPlugin":
+        """Read the section of a kubeconfig in ``directory``, where a relative command with a ``/`` begins.
+
+        Raises AuthError.
+        """
+        command = section.get("command") if isinstance(section, dict) else None
+        if not isinstance(section, dict) or not command or not isinstance(command, str):
             raise AuthError("the exec section of the kubeconfig user names no command")
+        variables = section.get("env") or []
+        if not all(isinstance(each, dict) and each.get("name") for each in variables):
+            raise AuthError("an entry under env of the exec section has no name")
         return cls(
-            command=section["command"],
-            args=tuple(section.get("args") or ()),
-            env={item["name"]: item["value"] for item in section.get("env") or ()},
+            command=str(directory / command) if os.sep in command else command,
+            args=tuple(map(str, section.get("args") or ())),
+            env={str(each["name"]): str(each.get("value") or "") for each in variables},
             api_version=section.get("apiVersion") or _EXEC_API_VERSION,
             install_hint=section.get("installHint") or "",
             cluster=cluster if section.get("provideClusterInfo") else None,
@@ -273,10 +283,9 @@ class ExecAuth:
         return (self._expires - self._now()).total_seconds() < EXPIRY_MARGIN_SECONDS
 
     def _take(self, status: Mapping[str, Any]) -> None:
+        self._expires = _expiry(status.get("expirationTimestamp"))
         token = status.get("token")
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
-        stamp = status.get("expirationTimestamp")
-        self._expires = datetime.fromisoformat(stamp) if stamp else None
         if status.get("clientCertificateData"):
             certificate = ClientCertificate(
                 status["clientCertificateData"].encode(), status.get("clientKeyData", "").encode()
@@ -284,6 +293,21 @@ class ExecAuth:
             if certificate != self.certificate:
                 self.certificate = certificate
                 self.generation += 1
+
+
+def _expiry(stamp: object) -> datetime | None:
+    """Raise AuthError for what is no time with a zone: how long the credentials hold is unknown then."""
+    if not stamp:
+        return None
+    try:
+        found = datetime.fromisoformat(stamp) if isinstance(stamp, str) else None
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise AuthError(
+            "the credential plugin printed an expirationTimestamp that is no time as 2030-01-02T15:04:05Z"
+        )
+    return found
 
 
 class CallbackAuth(_Certified):

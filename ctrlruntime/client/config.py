@@ -3,8 +3,8 @@
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -17,7 +17,8 @@ from ctrlruntime.client.auth import (
     StaticAuth,
 )
 from ctrlruntime.client.certificates import CAFile, trust
-from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
+from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig, check_proxy
+from ctrlruntime.client.proxies import proxy_of_environment
 from ctrlruntime.outbound_addresses import is_loopback
 
 __all__ = ["AuthError", "Config", "ConfigError"]
@@ -51,8 +52,8 @@ class Config:
     """The namespace of the context, or of the service account."""
     tls_server_name: str | None = None
     proxy_url: str | None = None
-    extra_headers: Mapping[str, str] = field(default_factory=dict)
-    """Sent with every request; impersonation comes this way."""
+    extra_headers: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    """Sent with every request, one with several values as several; impersonation comes this way."""
     foreign: bool = False
     """Whether the server was named by what came over the network: its answers are limited more tightly, and it is
     none of this machine, of a link or of a cloud's metadata."""
@@ -70,9 +71,26 @@ class Config:
         """Return the first of: ``kubeconfig``, ``$KUBECONFIG``, in-cluster, ``~/.kube/config``.
 
         ``context`` selects a context of a kubeconfig; the in-cluster configuration is skipped when
-        it is given. Raises ConfigError saying what was tried, or what is wrong in the file.
+        it is given. A proxy is that of the kubeconfig, or else of ``$HTTPS_PROXY`` and its siblings.
+        Raises ConfigError saying what was tried, or what is wrong in the file.
         """
         env = os.environ if environment is None else environment
+        found = cls._found(kubeconfig, context, env, home, service_account)
+        proxy = None if found.proxy_url else proxy_of_environment(found.host, env)
+        if proxy is None:
+            return found
+        check_proxy(proxy[1], f"${proxy[0]}")
+        return replace(found, proxy_url=proxy[1])
+
+    @classmethod
+    def _found(
+        cls,
+        kubeconfig: str | Path | None,
+        context: str | None,
+        env: Mapping[str, str],
+        home: Path | None,
+        service_account: Path,
+    ) -> "Config":
         if kubeconfig is not None:
             return cls.of_kubeconfig(Kubeconfig.read([Path(kubeconfig)]), context)
         if listed := env.get("KUBECONFIG"):

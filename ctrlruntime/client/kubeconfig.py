@@ -6,9 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from ctrlruntime.client.auth import (
     Authenticator,
+    AuthError,
     CallbackAuth,
     ClientCertificate,
     ExecAuth,
@@ -17,6 +19,7 @@ from ctrlruntime.client.auth import (
     StaticAuth,
 )
 from ctrlruntime.client.certificates import CAFile, CertificateFiles
+from ctrlruntime.client.dial import Endpoint
 from ctrlruntime.intake import IntakeError, Limits, read_file, read_yaml
 from ctrlruntime.json import Json
 
@@ -52,7 +55,10 @@ _TEXTS: Final = frozenset(
     }
 )
 """Fields of entries that are texts."""
+_IN_NAMES: Final = "!#$&'*+.^`|~"
+"""Characters beside letters, digits, ``-`` and ``_`` that the name of a header field may have."""
 _FLAG: Final = "insecure-skip-tls-verify"
+_AUTHORITIES: Final = ("certificate-authority-data", "certificate-authority")
 
 
 class ConfigError(Exception):
@@ -71,7 +77,7 @@ class Context:
     namespace: str
     tls_server_name: str | None
     proxy_url: str | None
-    headers: Mapping[str, str]
+    headers: Mapping[str, str | Sequence[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +109,8 @@ class Kubeconfig:
                 raise ConfigError(f"cannot read the kubeconfig {path}: {error.strerror}") from error
             except IntakeError as error:
                 raise ConfigError(str(error)) from error
-            config._merge(_mapping(content, f"the kubeconfig {path}"), path)
+            if content.strip() or len(paths) == 1:
+                config._merge(_mapping(content, f"the kubeconfig {path}"), path)
         return config
 
     @classmethod
@@ -138,7 +145,7 @@ class Kubeconfig:
         self._current = self._current or document.get("current-context") or ""
 
     def context(self, name: str | None = None) -> Context:
-        """Return the named context, or the current one."""
+        """Return the named context, or the current one. Raises ConfigError for what cannot be used."""
         name = name or self._current
         if not name:
             known = ", ".join(self._sections["context"]) or "none"
@@ -149,19 +156,19 @@ class Kubeconfig:
         cluster = self._find("cluster", context.body.get("cluster", ""))
         user_name = context.body.get("user", "")
         user = self._find("user", user_name) if user_name else _Named({}, Path(), "no user")
-        server = cluster.body.get("server")
-        if not server:
-            raise ConfigError(f"{cluster.where} has no server")
+        proxy_url = cluster.body.get("proxy-url")
+        if proxy_url:
+            check_proxy(proxy_url, f"proxy-url of {cluster.where}")
         return Context(
-            server=server,
+            server=_server(cluster),
             ca_data=_data_or_file(cluster, "certificate-authority"),
             ca_file=_ca_file(cluster),
             verify=not cluster.body.get(_FLAG, False),
             auth=_authenticator(user, cluster),
             namespace=context.body.get("namespace") or "default",
             tls_server_name=cluster.body.get("tls-server-name"),
-            proxy_url=cluster.body.get("proxy-url"),
-            headers=_impersonation(user.body),
+            proxy_url=proxy_url,
+            headers=_impersonation(user),
         )
 
     def _find(self, section: str, name: str) -> _Named:
@@ -206,11 +213,44 @@ def _check_types(document: Mapping[str, Any], what: str) -> None:
                 raise ConfigError(f"{what}: {_FLAG} of a {section} is neither true nor false")
 
 
+def check_proxy(url: str, where: str) -> None:
+    """Raise ConfigError for a proxy that cannot be used: found at once, and not by each request."""
+    try:
+        Endpoint.parse(url)
+    except ValueError as error:
+        raise ConfigError(
+            f"{where}: {error}; proxies that speak SOCKS are not supported, use one that speaks HTTP"
+        ) from None
+
+
+def _server(cluster: _Named) -> str:
+    """Return the URL of the server; without a scheme it is https where the entry speaks of TLS, as for kubectl."""
+    server, body = str(cluster.body.get("server") or ""), cluster.body
+    if not server:
+        raise ConfigError(f"{cluster.where} has no server")
+    authorities = [name for name in _AUTHORITIES if body.get(name)]
+    if body.get(_FLAG) and authorities:
+        raise ConfigError(
+            f"{cluster.where} has {authorities[0]} and {_FLAG}, which contradict each other: remove one"
+        )
+    if "://" not in server:
+        server = f"{'https' if authorities or body.get(_FLAG) else 'http'}://{server}"
+    try:
+        Endpoint.parse(server)
+    except ValueError as error:
+        raise ConfigError(f"server of {cluster.where}: {error}") from None
+    return server
+
+
 def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
     body = user.body
     certificate = _client_certificate(user)
     if body.get("exec"):
-        return ExecAuth(ExecPlugin.parse(body["exec"], _cluster_info(cluster)))
+        try:
+            plugin = ExecPlugin.parse(body["exec"], _cluster_info(cluster), user.directory)
+        except AuthError as error:
+            raise ConfigError(f"{user.where}: {error}") from error
+        return ExecAuth(plugin)
     if body.get("tokenFile"):
         return FileAuth(user.directory / body["tokenFile"], certificate=certificate)
     if body.get("token"):
@@ -307,14 +347,30 @@ def _cluster_info(cluster: _Named) -> dict[str, Any]:
     return info
 
 
-def _impersonation(user: Mapping[str, Any]) -> dict[str, str]:
-    headers = {}
-    if user.get("as"):
-        headers["Impersonate-User"] = str(user["as"])
+def _impersonation(entry: _Named) -> dict[str, str | Sequence[str]]:
+    """Return the headers that ``as`` and its siblings stand for. Raises ConfigError: none of them is ever left out."""
+    user = entry.body
+    groups, extra = user.get("as-groups") or [], user.get("as-user-extra") or {}
+    if not _is_texts(groups):
+        raise ConfigError(f"{entry.where}: as-groups is not a list of texts")
+    if not isinstance(extra, dict) or not all(map(_is_texts, extra.values())):
+        raise ConfigError(f"{entry.where}: as-user-extra is not a mapping to lists of texts")
+    headers: dict[str, str | Sequence[str]] = {}
     if user.get("as-uid"):
         headers["Impersonate-Uid"] = str(user["as-uid"])
-    if groups := user.get("as-groups"):
-        if len(groups) > 1:
-            raise ConfigError("as-groups with more than one group is not supported; use one group")
-        headers["Impersonate-Group"] = str(groups[0])
+    if groups:
+        headers["Impersonate-Group"] = groups[0] if len(groups) == 1 else tuple(groups)
+    for name, values in extra.items():
+        # What is no token of HTTP is escaped, "%" too, as client-go does; the server reads names in lower case.
+        headers[f"Impersonate-Extra-{quote(str(name), safe=_IN_NAMES)}"] = tuple(values)
+    if user.get("as"):
+        return {"Impersonate-User": str(user["as"]), **headers}
+    if headers:
+        raise ConfigError(
+            f"{entry.where} impersonates by {', '.join(headers)} and names no user: set as"
+        )
     return headers
+
+
+def _is_texts(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(each, str) for each in value)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +22,7 @@ class RequestHead:
     """Request lines and header fields for one server and one set of credentials."""
 
     auth: Mapping[str, str]
-    fields: Mapping[str, str] = field(repr=False)
+    fields: Mapping[str, str | Sequence[str]] = field(repr=False)
     target_prefix: str = ""
     """What comes before the path where an HTTP proxy stands between."""
     _blocks: dict[_Block, str] = field(default_factory=dict, repr=False)
@@ -32,7 +32,7 @@ class RequestHead:
         """Raise ValueError when host or proxy of the configuration are no URLs."""
         server = Endpoint.parse(config.host)
         proxy = Endpoint.parse(config.proxy_url) if config.proxy_url else None
-        fields = {
+        fields: dict[str, str | Sequence[str]] = {
             "Host": server.authority,
             "Accept": "application/json",
             "User-Agent": config.user_agent,
@@ -77,10 +77,15 @@ class RequestHead:
         if content_type is not None:
             fields["Content-Type"] = content_type
         fields.update(headers)
-        for name, value in fields.items():
+        lines = [
+            (name, value)
+            for name, given in fields.items()
+            for value in ((given,) if isinstance(given, str) else given)
+        ]
+        for name, value in lines:
             if not name or any(character in f"{name}{value}" for character in "\r\n\0"):
                 raise ValueError(f"the value of the header field {name!r} is not one line")
-        block = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        block = "".join(f"{name}: {value}\r\n" for name, value in lines)
         if len(self._blocks) >= _KEPT:
             self._blocks.clear()
         self._blocks[content_type, headers] = block
