@@ -24,6 +24,8 @@ RUN find /tmp/app/ctrlruntime/envtest -mindepth 1 -not -path '*/envtest/__init__
 COPY --chown=65532:65532 apis /tmp/app/apis
 COPY --chown=65532:65532 internal /tmp/app/internal
 COPY --chown=65532:65532 manager /tmp/app/manager
+# The name by which messages call the program: kubectl exec … -- manager top
+RUN printf '#!/opt/manager/venv/bin/python\nfrom manager.program import main\nmain()\n' > /tmp/venv/bin/manager && chmod 0755 /tmp/venv/bin/manager
 # Without the client that few kubeconfigs import: compiled it is as large as all others.
 RUN /tmp/venv/bin/python -m compileall -q -j 0 -x '/kubernetes_asyncio/' /tmp/venv/lib /tmp/app
 
@@ -43,7 +45,7 @@ LABEL org.opencontainers.image.title="ctrlruntime-manager" \
       org.opencontainers.image.base.name="${BASE}${BASE_DIGEST}"
 COPY --from=build /tmp/venv /opt/manager/venv
 COPY --from=build /tmp/app /opt/manager/app
-ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/opt/manager/app
+ENV PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1 PYTHONPATH=/opt/manager/app PATH=/opt/manager/venv/bin:$PATH
 WORKDIR /opt/manager/app
 USER 65532:65532
 ENTRYPOINT ["/opt/manager/venv/bin/python", "-m", "manager"]

@@ -208,7 +208,7 @@ def _check_silent(former: str, answers: Mapping[str, str]) -> None:
     if place is not None:
         raise click.ClickException(
             f"data plane {former} answers (kubeconfig of namespace {place}): it was not replaced. Its Tenants are moved one by one "
-            "(`manager fleet move`); to give up the data plane, stop its API server first. Nothing was changed"
+            "(see manager fleet move --help); to give up the data plane, stop its API server first. Nothing was changed"
         )
 
 

@@ -31,10 +31,6 @@ from manager.instance_logs import logs
 from manager.instance_plans import approve, reject
 from manager.instance_views import describe, list_instances
 
-EXTRACTED = (
-    "Taken out of management: nothing is written for it. `manager instance backfill` gives it back."
-)
-
 
 @click.group()
 def instance() -> None:
@@ -182,7 +178,7 @@ def extract(name: str, kubeconfig: Path | None, context: str | None, namespace: 
     async def take_out(client: Client) -> None:
         patch = {"metadata": {"annotations": {CONTROL_PLANE_MODE: "false"}}}
         await client.patch(Instance, name, patch, namespace=namespace)
-        status = {"phase": Phase.EXTRACTED.value, "message": EXTRACTED}
+        status = {"phase": Phase.EXTRACTED.value, "message": _extracted(name, namespace)}
         await client.patch_status(Instance, name, {"status": status}, namespace=namespace)
 
     talk(kubeconfig, context, take_out)
@@ -278,3 +274,8 @@ def _show(wave: Wave, results: Sequence[Result], *, dry_run: bool) -> None:
     behind = Counter(type_of(item) for item in wave.upgrade if place_of(item) in missed)
     for kind, (there, members) in wave.counts.items():
         click.echo(f"{kind}: {there - behind[kind]} of {members} at {wave.to}")
+
+
+def _extracted(name: str, namespace: str) -> str:
+    back = f"`manager instance backfill {name} -n {namespace}`"
+    return f"Taken out of management: nothing is written for it. {back} gives it back."

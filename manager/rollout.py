@@ -185,7 +185,7 @@ def abort(name: str, kubeconfig: Path | None, context: str | None, namespace: st
     """Change nothing more by a FleetRollout, and leave its instances to other rollouts."""
     patch = {"spec": {"action": RolloutAction.ABORT.value}}
     _patch_rollout(kubeconfig, context, name, namespace, None, patch)
-    click.echo(f"{name}: aborted; `manager rollout resume` continues it")
+    click.echo(f"{name}: aborted; `manager rollout resume {name} -n {namespace}` continues it")
 
 
 @rollout.command()

@@ -187,7 +187,7 @@ def move_condition(moving: Sequence[Move]) -> Condition:
     ordered = sorted(moving, key=lambda item: (item.row != ROW_GONE, item.tenant))
     head = "1 tenant moves" if len(ordered) == 1 else f"{len(ordered)} tenants move"
     message = list_sentences(
-        f"{head} to another data plane and stay until `manager fleet move` ends, or gives up with --abort",
+        f"{head} to another data plane and stay until their move ends, or is given up with --abort",
         [_moves(item) for item in ordered],
     )
     gone = bool(ordered) and ordered[0].row == ROW_GONE

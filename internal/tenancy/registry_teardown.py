@@ -102,7 +102,7 @@ def waiting_message(tenant: Entry) -> str:
 def moving_tenants(tenants: Sequence[Entry]) -> list[str]:
     """Return which tenants stay until their move to another data plane has ended, one phrase each."""
     return [
-        f"{item.name} (it moves to another data plane: run `manager fleet move` again, or with --abort)"
+        f"{item.name} (it moves to another data plane: run its move again, or with --abort)"
         for item in tenants
         if item.annotations.get(MOVING_TO)
     ]

@@ -152,6 +152,10 @@ def test_it_explains_itself(image: Stage) -> None:
     assert result.returncode == 0, result.stderr
     assert "--allow-foreign-namespaces" in result.stdout
     assert image.command == ["run"]
+    named = inside(
+        image, *command(image)[:1], image.mapped("/opt/manager/venv/bin/manager"), "--version"
+    )
+    assert named.stdout.startswith("manager "), f"{named.stderr}: messages call it by that name"
 
 
 @pytest.mark.criterion("container")

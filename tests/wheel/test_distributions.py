@@ -167,12 +167,10 @@ def installed(built: dict[str, Built], tmp_path_factory: pytest.TempPathFactory)
 
 @pytest.mark.slow
 def test_the_installed_command_prints_its_version(installed: Path) -> None:
-    plugin = [str(installed / "bin" / "kubectl-tenants"), "--version"]
-    said = subprocess.run(plugin, capture_output=True, text=True, check=False)
-    assert said.stdout == f"kubectl-tenants {ctrlruntime.__version__}\n", said.stderr
-    command = [str(installed / "bin" / "ctrlruntime-manager"), "--version"]
-    done = subprocess.run(command, cwd=installed, capture_output=True, text=True)
-    assert done.stdout == f"ctrlruntime-manager {ctrlruntime.__version__}\n", done.stderr
+    for name in ("manager", "kubectl-tenants", "ctrlruntime-manager"):
+        command = [str(installed / "bin" / name), "--version"]
+        done = subprocess.run(command, cwd=installed, capture_output=True, text=True, check=False)
+        assert done.stdout == f"{name} {ctrlruntime.__version__}\n", done.stderr
 
 
 @pytest.mark.slow

@@ -114,6 +114,7 @@ def _as_before(instance: Instance, entry: Entry) -> Facts:
     """Return the facts of a pass that found out nothing."""
     return Facts(
         generation=entry.generation,
+        place=f"{entry.name} -n {entry.namespace}",
         version=instance.status.version,
         handled_retry=instance.status.last_handled_retry,
     )

@@ -58,6 +58,8 @@ class Facts:
     """What a pass found out."""
 
     generation: int
+    place: str
+    """The Instance as commands take it: `src-1 -n production`."""
     version: str
     """That is deployed; empty before anything is."""
     children: Sequence[Child] | None = None
@@ -199,24 +201,24 @@ def _unfinished(gating: Sequence[Child], facts: Facts) -> _Word:
     phases = {child.status.phase: child for child in reversed(at_work) if not child.silent}
     for phase in _WORST_FIRST:
         if phase in phases:
-            return _Word(phase, _sentence(phases[phase], gating))
+            return _Word(phase, _sentence(phases[phase], gating, facts.place))
     if not at_work:
         return _Word(Phase.PENDING, "Nothing has begun yet.")
-    return _Word(_begun(facts), _sentence(at_work[0], gating))
+    return _Word(_begun(facts), _sentence(at_work[0], gating, facts.place))
 
 
 def _begun(facts: Facts) -> Phase:
     return Phase.RUNNING if any(child.object for child in facts.children or ()) else Phase.PENDING
 
 
-def _sentence(child: Child, gating: Sequence[Child]) -> str:
+def _sentence(child: Child, gating: Sequence[Child], place: str) -> str:
     said = child.status.message.rstrip(".") or "it does not say why"
     name = child.kind
     match Phase.PENDING if child.silent else child.status.phase:
         case Phase.FAILED:
             return (
                 f"{name} failed: {said}. Mend the cause, then change the spec or ask for another "
-                "attempt with `manager instance retry`."
+                f"attempt with `manager instance retry {place}`."
             )
         case Phase.RETRYING:
             return f"{name} failed and is tried again by itself: {said}."
@@ -299,7 +301,9 @@ def _paused(facts: Facts) -> str:
     awaited = ""
     if busy is not None and busy.status.run is not None:
         awaited = f" {busy.kind} is still at work as {busy.status.run.run_id}."
-    return f"Paused: nothing new is begun. `manager instance resume` goes on.{awaited}"
+    return (
+        f"Paused: nothing new is begun. `manager instance resume {facts.place}` goes on.{awaited}"
+    )
 
 
 def _busy(children: Sequence[Child]) -> Child | None:

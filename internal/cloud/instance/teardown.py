@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from apis.cloud import Instance
 from ctrlruntime.cache.entry import Entry
@@ -25,9 +25,13 @@ from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import APPROVE_DELETION, FINALIZER, is_paused
 from internal.cloud.subresource import Subresource
 
-PAUSED: Final = "Paused: it is torn down once it is resumed with `manager instance resume`."
 Owned = Sequence[tuple[Subresource[Any], Sequence[Entry]]]
 """The objects of an instance that are there, by subresource in their order."""
+
+
+def _paused(entry: Entry) -> str:
+    resume = f"`manager instance resume {entry.name} -n {entry.namespace}`"
+    return f"Paused: it is torn down once it is resumed with {resume}."
 
 
 def _as_it_is(_subresource: Subresource[Any], entry: Entry) -> Entry:
@@ -62,7 +66,7 @@ class Teardown:
             return None
         orphaning = is_orphaning(entry)
         if is_paused(entry.annotations) and (orphaning or not is_protected(entry)):
-            await self.writer.record_teardown(instance, entry, PAUSED)
+            await self.writer.record_teardown(instance, entry, _paused(entry))
             return None
         owned = [
             (each, [self.counted(each, item) for item in self.walk.children.entries(each, owner)])
@@ -88,7 +92,7 @@ class Teardown:
                 await self.writer.record_teardown(instance, entry, PROTECTED)
             return bool(approved)
         if is_paused(entry.annotations):
-            await self.writer.record_teardown(instance, entry, PAUSED)
+            await self.writer.record_teardown(instance, entry, _paused(entry))
             return False
         await self.walk.children.approve(owned)
         return True

@@ -112,7 +112,7 @@ UNVERSIONED: Final = frozenset({"InstanceTerraform", "InstanceKubernetesPVC"})
 """Subresources that are the same in every version: no change of version makes them fail."""
 VERSION_REFUSED: Final = "VersionRefused"
 """Reason of the one hindrance that is of the version."""
-MIGRATED: Final = "their databases may be migrated: restore them, then `manager rollout undo`"
+MIGRATED: Final = "their databases may be migrated: restore them, then undo the rollout"
 SUPERSEDED: Final = "the newer FleetRollout {name!r} selects it"
 
 

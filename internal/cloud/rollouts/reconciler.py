@@ -103,9 +103,9 @@ class FleetRolloutReconciler:
         if not fleet.members and _is_superseded(fleet):
             after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)
         else:
-            after = summarize(
-                rollout.status, spec, decision, fleet, strategy, entry.generation, now
-            )
+            place = f"{entry.name} -n {entry.namespace}"
+            known = rollout.status, spec, decision, fleet, strategy
+            after = summarize(*known, entry.generation, now, place=place)
         if spec.health_checks:
             after.health_checks = rollout.status.health_checks if health is None else health.status
         await self.reports.record(entry, (rollout.status, after), spec)

@@ -72,13 +72,15 @@ def summarize(
     strategy: Strategy,
     generation: int,
     now: datetime,
+    *,
+    place: str,
 ) -> FleetRolloutStatus:
-    """Return the status after a decision."""
+    """Return the status after a decision. `place`: the rollout as commands take it, `web -n production`."""
     blocked = decision.frozen or decision.blocked_by
     status = FleetRolloutStatus(
         observed_generation=generation,
         phase=_phase(spec, decision),
-        message=shorten(_message(spec, decision)),
+        message=shorten(_message(spec, decision, place)),
         target_version=decision.target,
         total=decision.total,
         updated=decision.updated,
@@ -129,24 +131,25 @@ def _phase(spec: FleetRolloutSpec, decision: Decision) -> FleetRolloutPhase:
     return _PHASES.get(blocked.reason, FleetRolloutPhase.PROGRESSING)
 
 
-def _message(spec: FleetRolloutSpec, decision: Decision) -> str:
+def _message(spec: FleetRolloutSpec, decision: Decision, place: str) -> str:
     if spec.action is RolloutAction.ABORT:
-        return "Aborted: nothing more is changed. `manager rollout resume` continues it."
+        return f"Aborted: nothing more is changed. `manager rollout resume {place}` continues it."
     if decision.frozen is not None:
         halted = f" Halted: {decision.halted}." if decision.halted else ""
         return f"{decision.frozen.message}.{halted}"
     if spec.action is RolloutAction.UNDO:
-        return f"{decision.halted[:1].upper()}{decision.halted[1:]}. `manager rollout resume` rolls out again."
+        why = f"{decision.halted[:1].upper()}{decision.halted[1:]}"
+        return f"{why}. `manager rollout resume {place}` rolls out again."
     if decision.halted:
         return (
-            f"Halted: {decision.halted}. `manager rollout resume` continues, `manager rollout undo` "
-            "returns what was changed."
+            f"Halted: {decision.halted}. `manager rollout resume {place}` continues, "
+            f"`manager rollout undo {place}` returns what was changed."
         )
     if not decision.total:
         return "No instance that it may change has the labels of spec.selector."
     waiting = [item for item in decision.waiting.values() if item.reason is Reason.APPROVAL]
     if waiting:
-        return f"{waiting[0].message}: `manager rollout approve`."
+        return f"{waiting[0].message}: `manager rollout approve {place}`."
     return "" if decision.blocked_by is None else decision.blocked_by.message
 
 

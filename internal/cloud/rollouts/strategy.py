@@ -104,6 +104,5 @@ def _resumed_at(annotations: Mapping[str, str]) -> datetime | None:
         return parse_time(text)
     except ValueError:
         raise InvalidRollout(
-            f"the annotation {RESUMED_AT} is no time with a zone: remove it, or run "
-            "`manager rollout resume`"
+            f"the annotation {RESUMED_AT} is no time with a zone: remove it, or resume the rollout"
         ) from None

@@ -79,7 +79,9 @@ class FleetSimulation:
         decision = decide(spec.target_version, fleet.members, strategy, self.now)
         for item in decision.changes:
             self._assign(item)
-        self.status = summarize(self.status, spec, decision, fleet, strategy, 1, self.now)
+        self.status = summarize(
+            self.status, spec, decision, fleet, strategy, 1, self.now, place=f"{name} -n default"
+        )
         self.most_changing = max(self.most_changing, len(self._ready_at))
         return decision
 

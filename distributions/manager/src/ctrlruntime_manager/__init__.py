@@ -18,6 +18,11 @@ def main() -> None:
     _run("ctrlruntime-manager")
 
 
+def manager() -> None:
+    """Run it by the name that its messages and the documentation call it."""
+    _run("manager")
+
+
 def kubectl_tenants() -> None:
     """Run it as a plugin of kubectl, which finds it on PATH: `kubectl tenants`."""
     _run("kubectl-tenants")

@@ -1,0 +1,82 @@
+"""A command in a message works when it is pasted: the program has its name, and nothing that it needs is left out."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from manager.cli import main
+
+ROOT = Path(__file__).parents[2]
+HINT = re.compile(r"`(manager [^`]+)`")
+FILLED = "x"
+"""What stands for a name that is known only when the message is made."""
+
+
+def _texts(tree: ast.AST) -> Iterator[str]:
+    """Texts of a module that are no docstrings, f-strings with their values filled in."""
+    documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            parts = (
+                each.value if isinstance(each, ast.Constant) else FILLED for each in node.values
+            )
+            yield "".join(map(str, parts))
+        elif (
+            isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents
+        ):
+            yield node.value
+
+
+def hints() -> list[tuple[str, str]]:
+    """Commands in messages of the product, each with its file."""
+    found: set[tuple[str, str]] = set()
+    for package in ("apis", "internal", "manager"):
+        for path in sorted((ROOT / package).rglob("*.py")):
+            for text in _texts(ast.parse(path.read_text())):
+                found |= {(each, str(path.relative_to(ROOT))) for each in HINT.findall(text)}
+    return sorted(found)
+
+
+def fault(command: str) -> str:
+    """Why the command line would be refused before it does anything; empty: it would not be."""
+    _, *words = shlex.split(command)
+    group: click.Command = main
+    try:
+        while isinstance(group, click.Group) and words != [] and words[0] != FILLED:
+            with click.Context(group) as context:
+                _, chosen, words = group.resolve_command(context, words)
+            group = chosen or group
+        if not isinstance(group, click.Group):
+            group.make_context(group.name, list(words))
+        elif not words:
+            return "names no command"
+    except click.ClickException as error:
+        return error.format_message()
+    return ""
+
+
+@pytest.mark.criterion("U-10")
+def test_every_hint_can_be_pasted() -> None:
+    found = {command: file for command, file in hints() if fault(command)}
+    assert not found
+    assert len(hints()) > 10
+
+
+@pytest.mark.criterion("U-10")
+@pytest.mark.parametrize(
+    ("command", "why"),
+    [
+        ("manager rollout resume", "Missing argument"),
+        ("manager rollaut resume x", "no command"),
+        ("manager rollout resume x --nothing", "No such option"),
+    ],
+)
+def test_a_hint_that_lacks_something_is_found(command: str, why: str) -> None:
+    assert why in fault(command)
