@@ -273,6 +273,14 @@ def test_every_value_is_in_the_schema_and_on_its_page() -> None:
     assert {*re.findall(r"^\| `([a-zA-Z]+)", page, re.MULTILINE)} == {*values}
 
 
+@pytest.mark.criterion("U-14")
+def test_the_source_of_the_chart_is_no_chart(helm: str) -> None:
+    """What applies a folder of a repository, as Argo CD and Flux do, gets the remedy and not half an installation."""
+    done = run(helm, "template", str(ROOT / "charts" / "ctrlruntime-manager"))
+    assert done.returncode != 0
+    assert "make chart" in done.stderr
+
+
 def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
     done = run(helm, "lint", "--strict", chart)
     assert done.returncode == 0, done.stdout

@@ -5,6 +5,9 @@
 {{- /* The Deployments, each with an account of its own: one, or one for each system. YAML, as a map with the key `parts`. */ -}}
 {{- define "ctrlruntime.parts" -}}
 {{- $name := include "ctrlruntime.name" . -}}
+{{- if eq .Chart.Version "0.0.0" -}}
+{{- fail "this folder is the source of a chart, without the CRDs, roles and webhooks that are generated: run `make chart` in the repository, and install dist/ctrlruntime-manager-VERSION.tgz" -}}
+{{- end -}}
 {{- if and .Values.accounts.bySystem .Values.serviceAccount.name -}}
 {{- fail "accounts.bySystem makes an account for each system: leave serviceAccount.name empty, or set accounts.bySystem=false for one manager with that account" -}}
 {{- end -}}
