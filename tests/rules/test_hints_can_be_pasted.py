@@ -15,6 +15,10 @@ from manager.cli import main
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"`(manager [^`]+)`")
+PASTED = re.compile(
+    r"^ *(?:\$ )?(?:python -m |\.venv/bin/|ctrlruntime-)?(manager [a-z-].*)$", re.MULTILINE
+)
+"""A line of a document that is a command."""
 FILLED = "x"
 """What stands for a name that is known only when the message is made."""
 
@@ -49,16 +53,19 @@ def fault(command: str) -> str:
     _, *words = shlex.split(command)
     group: click.Command = main
     try:
-        while isinstance(group, click.Group) and words != [] and words[0] != FILLED:
+        while isinstance(group, click.Group) and words and not words[0].startswith(("-", FILLED)):
             with click.Context(group) as context:
                 _, chosen, words = group.resolve_command(context, words)
             group = chosen or group
         if not isinstance(group, click.Group):
-            group.make_context(group.name, list(words))
+            group.make_context(group.name, words).close()
         elif not words:
             return "names no command"
+    except click.exceptions.Exit:
+        return ""  # --help
     except click.ClickException as error:
-        return error.format_message()
+        why = error.format_message()
+        return "" if why.endswith("No such file or directory") else why
     return ""
 
 
@@ -67,6 +74,27 @@ def test_every_hint_can_be_pasted() -> None:
     found = {command: file for command, file in hints() if fault(command)}
     assert not found
     assert len(hints()) > 10
+
+
+def documented() -> list[tuple[str, str]]:
+    """Command lines of the manager in blocks of the documents, fenced or indented, each with its page."""
+    found: set[tuple[str, str]] = set()
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))):
+        fenced = False
+        for line in page.read_text().replace("\\\n", " ").splitlines():
+            fenced ^= line.lstrip().startswith("```")
+            command = PASTED.match(line)
+            if command is not None and (fenced or line.startswith("    ")):
+                words = re.split(r" [|>&]|\s#", command[1])[0]
+                found.add((words, str(page.relative_to(ROOT))))
+    return sorted(found)
+
+
+@pytest.mark.criterion("U-11")
+def test_every_documented_command_line_is_one_of_the_manager() -> None:
+    found = {command: page for command, page in documented() if fault(command)}
+    assert not found
+    assert len(documented()) > 50
 
 
 @pytest.mark.criterion("U-10")
