@@ -9,6 +9,7 @@ import pytest
 
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
+from internal.approvals.key import KEY
 from tests.webhook.webhook_kinds import Websites, websites
 
 
@@ -25,8 +26,9 @@ async def environment(request: pytest.FixtureRequest) -> AsyncIterator[Environme
 
 @pytest.fixture
 async def hooks(environment: Environment) -> AsyncIterator[LocalWebhooks]:
-    """Webhooks that the server calls here."""
+    """Webhooks that the server calls here, with a key for records: a manager waits for one at its start."""
     async with LocalWebhooks(environment) as local:
+        (environment.folder / "webhooks" / KEY).write_bytes(b"k" * 32)
         yield local
 
 

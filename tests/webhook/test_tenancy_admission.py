@@ -79,8 +79,8 @@ class Admission:
 async def admission(
     environment: Environment, hooks: LocalWebhooks, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[Admission]:
-    # A schema that a busy machine serves too late would be unknown, and nothing refused for it.
-    patient_schemas = partial(OpenAPISchemas, timeout=SECONDS / 2)
+    # A schema that a busy machine serves too late would be unknown, and nothing refused for it. New kinds are known soon.
+    patient_schemas = partial(OpenAPISchemas, timeout=SECONDS / 2, fresh_seconds=0.1)
     monkeypatch.setattr(tenancy, "OpenAPISchemas", patient_schemas)
     namespace = f"admit-{secrets.token_hex(4)}"
     admin, seen = environment.client(), list[str]()
