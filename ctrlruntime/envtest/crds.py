@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import orjson
 import yaml
@@ -20,6 +21,10 @@ Manifest = dict[str, Any]
 CRDSource = Path | str | Manifest | type[Resource[Any, Any]]
 
 CRD = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+
+
+_generated: WeakKeyDictionary[type, bytes] = WeakKeyDictionary()
+"""Definitions of kinds as JSON: suites install them for every server, and generating takes as long as installing."""
 
 
 class CRDNotServed(TimeoutError):
@@ -53,7 +58,9 @@ def _load(source: CRDSource) -> Iterator[Manifest]:
         yield source
         return
     if isinstance(source, type):
-        yield source.crd()
+        if source not in _generated:
+            _generated[source] = orjson.dumps(source.crd())
+        yield orjson.loads(_generated[source])
         return
     found = [each for each in load_documents(Path(source)) if each.get("kind") == CRD.kind]
     if not found:
