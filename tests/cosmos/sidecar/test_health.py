@@ -16,6 +16,7 @@ import aiohttp
 import pytest
 from aiohttp.test_utils import TestServer
 
+from ctrlruntime.envtest.backends.ports import free_port
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.usage import parse_usage
@@ -129,12 +130,16 @@ async def test_a_disk_that_cannot_be_read_is_an_error_that_the_manager_understan
         parse_usage(json.dumps(body).encode())
 
 
-async def _disk(address: Address, folder: Path) -> dict[str, Any]:
-    """Asked until somebody answers."""
-    url = f"http://127.0.0.1:{address.rpc_port}/disk"
+async def _disk(
+    process: asyncio.subprocess.Process, port: int, folder: Path
+) -> dict[str, Any] | None:
+    """Return what is answered once the process serves; None if it has ended."""
     async with aiohttp.ClientSession() as web:
 
-        async def usage() -> dict[str, Any]:
+        async def usage() -> dict[str, Any] | None:
+            if process.returncode is not None:
+                return None
+            url = f"http://127.0.0.1:{port}/disk"
             async with web.get(url, params={"dir": str(folder)}) as response:
                 found: dict[str, Any] = await response.json()
                 return found
@@ -143,17 +148,30 @@ async def _disk(address: Address, folder: Path) -> dict[str, Any]:
 
 
 async def test_the_command_serves_until_it_is_stopped(tmp_path: Path) -> None:
-    """As a process: on a port of its own, and ends with 0."""
-    address = nobody()
-    command = [sys.executable, "-m", "manager", "node", "healthcheck"]
-    where = f"--bind-address=127.0.0.1:{address.rpc_port}"
-    process = await asyncio.create_subprocess_exec(*command, where, "--rpc-url=http://127.0.0.1:9")
-    try:
-        assert (await _disk(address, tmp_path))["dir"] == str(tmp_path)
-        process.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(60):
-            assert await process.wait() == 0
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+    """As a process: on a port of its own, and ends with 0. Another process may take a free port first."""
+    command = [
+        sys.executable,
+        "-m",
+        "manager",
+        "node",
+        "healthcheck",
+        "--rpc-url=http://127.0.0.1:9",
+    ]
+    for _ in range(3):
+        port = free_port()
+        where = f"--bind-address=127.0.0.1:{port}"
+        process = await asyncio.create_subprocess_exec(*command, where)
+        try:
+            usage = await _disk(process, port, tmp_path)
+            if usage is None:
+                continue
+            assert usage["dir"] == str(tmp_path)
+            process.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(60):
+                assert await process.wait() == 0
+            return
+        finally:
+            if process.returncode is None:
+                process.kill()
+                await process.wait()
+    raise AssertionError("it ended at once on each of three ports")
