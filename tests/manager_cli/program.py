@@ -10,19 +10,30 @@ import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.processes import end_process
+from manager.cli import COMMANDS
 from tests.docs.blocks import ROOT
 from tests.docs.terminal import MARK, marked, wait_gone
+from tests.tenancy.manager_forkserver import PROGRAM, forked
 
 CHECKOUT = (sys.executable, "-m", "manager")
 """The command as a checkout has it."""
+FORKED = frozenset(COMMANDS) - {"node", "task"}
+"""Commands that import what the manager does."""
 
 
 class Program:
     """One run of the manager's command line, in a session of its own; lines are kept as they come."""
 
-    def __init__(self, process: asyncio.subprocess.Process, mark: str) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process | ChildProcess,
+        output: asyncio.StreamReader,
+        mark: str,
+    ) -> None:
         self._process = process
+        self._output = output
         self._mark = mark
         self._news = asyncio.Event()
         self._reading = asyncio.create_task(self._read())
@@ -36,8 +47,14 @@ class Program:
         checkout: Path = ROOT,
         command: Sequence[str | Path] = CHECKOUT,
     ) -> Program:
-        """Run it from the root of a checkout, or another command from another folder."""
+        """Run it from the root of a checkout, or another command from another folder.
+
+        The manager of this checkout is forked from a process that has imported it, but for commands that start
+        further processes of their kind, or that import little themselves.
+        """
         mark = uuid.uuid4().hex
+        if (command, checkout, environment) == (CHECKOUT, ROOT, None) and arguments[0] in FORKED:
+            return await cls._forked([str(each) for each in arguments], mark)
         process = await asyncio.create_subprocess_exec(
             *map(str, (*command, *arguments)),
             cwd=checkout,
@@ -47,7 +64,27 @@ class Program:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
-        return cls(process, mark)
+        assert process.stdout is not None
+        return cls(process, process.stdout, mark)
+
+    @classmethod
+    async def _forked(cls, arguments: list[str], mark: str) -> Program:
+        output, theirs = os.pipe()
+        reader = asyncio.StreamReader()
+        await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(output, "rb")
+        )
+        try:
+            process = await forked(
+                arguments,
+                log=Path(os.devnull),
+                entry=PROGRAM,
+                output=theirs,
+                environment={"COLUMNS": "200", MARK: mark},
+            )
+        finally:
+            os.close(theirs)
+        return cls(process, reader, mark)
 
     async def __aenter__(self) -> Program:
         return self
@@ -55,11 +92,16 @@ class Program:
     async def __aexit__(self, *_: object) -> None:
         for pid in marked(self._mark):
             os.kill(pid, signal.SIGKILL)
+        if isinstance(self._process, ChildProcess) and self._process.running:
+            self._process.kill()
         try:
             async with asyncio.timeout(60):
                 await asyncio.shield(self._reading)
         finally:
-            await end_process(self._process)
+            if isinstance(self._process, ChildProcess):
+                await self._process.wait()
+            else:
+                await end_process(self._process)
 
     @property
     def output(self) -> str:
@@ -83,7 +125,7 @@ class Program:
 
     def send(self, number: signal.Signals) -> None:
         """A signal for this process alone."""
-        self._process.send_signal(number)
+        os.kill(self._process.pid, number)
 
     async def wait(self, timeout: float = 60.0) -> int:
         """The exit code; negative for a signal."""
@@ -96,8 +138,7 @@ class Program:
         return await wait_gone(self._mark, timeout)
 
     async def _read(self) -> None:
-        assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
+        while line := await self._output.readline():
             self.lines.append(line.decode(errors="replace"))
             self._news.set()
         self._news.set()

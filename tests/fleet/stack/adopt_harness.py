@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
@@ -27,6 +26,7 @@ from tests.fleet.stack.harness import (
     tenant,
 )
 from tests.fleet.stack.move_harness import LONG, MOVER, two_planes
+from tests.tenancy.manager_forkserver import forked_program
 
 CLAIM = builtin("v1", "PersistentVolumeClaim")
 KINDS = (NAMESPACE, DEPLOYMENT, CONFIG_MAP, SERVICE, SECRET, CLAIM)
@@ -92,12 +92,12 @@ def identities(objects: dict[str, dict[str, Any]]) -> dict[str, tuple[str, Any]]
 
 async def begin(servers: Fleet, *arguments: str, former: str = "") -> ChildProcess:
     """Start the command."""
-    command = [sys.executable, "-m", "manager", "fleet", "adopt", former or servers.plane.id]
+    command = ["fleet", "adopt", former or servers.plane.id]
     command += ["--to", "plane-1", *arguments]
     command += ["--kubeconfig", str(servers.hub.environment.kubeconfig(MOVER))]
     log = servers.folder / "adopt.log"
     log.write_text("")
-    return await ChildProcess.start(command, log=log, ready=False)
+    return await forked_program(command, log=log)
 
 
 async def run(servers: Fleet, *arguments: str, former: str = "") -> tuple[int, str]:

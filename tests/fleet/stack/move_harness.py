@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
-import sys
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -26,6 +25,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Kill, Match
 from tests.fleet.stack.harness import CONFIG_MAP, DEPLOYMENT, NAMESPACE, Fleet, Server, fleet
+from tests.tenancy.manager_forkserver import forked_program
 
 MOVER = "mover"
 """User of the command, on every server."""
@@ -100,12 +100,12 @@ async def begin(
     target: str = "plane-1",
 ) -> ChildProcess:
     """Start the command."""
-    command = [sys.executable, "-m", "manager", "fleet", "move", tenant, "--timeout=100"]
+    command = ["fleet", "move", tenant, "--timeout=100"]
     command += ["--from", source, "--to", target, *arguments]
     command += ["--kubeconfig", str(servers.hub.environment.kubeconfig(MOVER))]
     log = servers.folder / "move.log"
     log.write_text("")
-    return await ChildProcess.start(command, log=log, ready=False)
+    return await forked_program(command, log=log)
 
 
 async def run(servers: Fleet, *arguments: str, **options: str) -> tuple[int, str]:
