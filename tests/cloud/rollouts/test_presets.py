@@ -15,7 +15,7 @@ from tests.cloud.rollouts.fleet import FleetSimulation, instances, sample
 
 COUNTS = {"internal": 10, "trial": 90, "production": 100}
 BEGIN = datetime(2026, 3, 2, 0, 0, tzinfo=UTC)
-PASS = timedelta(minutes=10)
+PASS = timedelta(minutes=30)
 DAY = timedelta(days=1)
 
 
