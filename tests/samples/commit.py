@@ -22,6 +22,12 @@ class Commit:
     since: str = ""
 
     @property
+    def systems(self) -> frozenset[str]:
+        """Return the names of the systems whose code changed: the folders of `internal` and `apis`."""
+        parts = (path.split("/") for path in self.changed)
+        return frozenset(part[1] for part in parts if part[0] in ("internal", "apis") and part[2:])
+
+    @property
     def fifth(self) -> int:
         """Return which fifth of the heavy proofs is its turn: as good as random from one commit to the next."""
         return int(self.id or "0", 16) % FIFTHS

@@ -31,7 +31,7 @@ class Proof:
     `tests` are prefixes of test IDs; with `on_server` only those on a real API server. Every `one_in`-th test
     is in the sample, the first one included (0: none); with `each_file` the count starts again in each file. `ci`: what
     TESTS=ci runs of it, a `fifth` in rotation, `all`, or with `chosen` the scenarios of real_server.toml, which
-    the sample is taken of as well.
+    the sample is taken of as well. With `of_systems` it runs besides those whose ID names a system that changed.
     """
 
     name: str
@@ -40,6 +40,7 @@ class Proof:
     on_server: bool = False
     each_file: bool = True
     ci: Literal["fifth", "all", "chosen"] = "fifth"
+    of_systems: bool = False
 
     def includes(self, test: Collected) -> bool:
         """Return whether a test belongs to this proof."""
@@ -75,6 +76,8 @@ class Choice:
         if not self.ci:
             return False
         if proof.ci != "fifth" or test.id.partition("::")[0] in self.commit.changed:
+            return True
+        if proof.of_systems and any(system in test.id for system in self.commit.systems):
             return True
         return fifth_of(test.id) == self.commit.fifth
 

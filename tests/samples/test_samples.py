@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -56,6 +57,17 @@ def test_ci_runs_the_sample_and_every_test_of_a_proof_within_five_commits() -> N
     assert set().union(*runs) == {test.id for test in tests}
     twice = Counter(test for run in runs for test in run - sample)
     assert set(twice.values()) == {1}
+
+
+def test_ci_runs_what_names_a_system_that_changed_where_the_proof_says_so() -> None:
+    names = ("cosmos", "fleet")
+    tests = [Collected(f"tests/{name}/a.py::test[{n}]") for name in names for n in range(20)]
+    proof = Proof(name="kills", tests=("tests/",), one_in=8, of_systems=True)
+    changed = in_ci(0, "internal/cosmos/x.py", "internal/fleet.py", "docs/fleet/x.md")
+    kept = select(tests, [proof], changed).kept
+    assert {test.id for test in tests[:20]} <= kept
+    assert len(kept) < 40
+    assert len(select(tests, [replace(proof, of_systems=False)], changed).kept) < 20
 
 
 def test_ci_runs_all_of_a_proof_that_is_to_run_whole_and_of_a_file_that_changed() -> None:
