@@ -44,7 +44,9 @@ def needs_real_server(item: pytest.Item) -> bool:
 
 def _servers(item: pytest.Item) -> list[str]:
     """Return the servers among the parameters of a test."""
-    found = [value for value in _params(item).values() if isinstance(value, str)]
+    given = _params(item).values()
+    each = [part for value in given for part in (value if isinstance(value, tuple) else (value,))]
+    found = [value for value in each if isinstance(value, str)]
     return [value for value in found if value in NAMES or value.startswith(OTHER_RELEASE)]
 
 
