@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.columns import AGE, condition_column
-from ctrlruntime.api import CEL, ApiModel, Conditions, Resource, Time
+from ctrlruntime.api import CEL, ApiModel, Conditions, Quantity, RawExtension, Resource, Time
 
 from .common import GROUP, VERSION
 
@@ -19,8 +19,11 @@ __all__ = [
     "FleetConfig",
     "FleetConfigSpec",
     "FleetConfigStatus",
+    "PullSecret",
     "Reason",
     "ScaleMode",
+    "StackPods",
+    "StackResources",
     "TargetNamespace",
     "TargetResult",
 ]
@@ -40,6 +43,41 @@ class ScaleMode(ApiModel):
     """Deploy to every namespace that is labelled fleet.ctrlruntime.dev/data-plane=true."""
 
 
+class StackResources(ApiModel):
+    """What a container may use; a resource that is left out stays as it is by default."""
+
+    requests: dict[str, Quantity] = Field(default_factory=dict)
+    """What is set aside. Default: cpu 100m, memory 256Mi."""
+    limits: dict[str, Quantity] = Field(default_factory=dict)
+    """The most that may be used. Default: cpu 2, memory 1Gi, which holds about 30,000 tenants of five objects."""
+
+
+class PullSecret(ApiModel):
+    """A Secret by its name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=253)]
+    """Name of the Secret."""
+
+
+class StackPods(ApiModel):
+    """Pods of stacks: where they run and what they get."""
+
+    controllers: StackResources = Field(default_factory=StackResources)
+    """Of fleet-controllers."""
+    admission: StackResources = Field(default_factory=StackResources)
+    """Of fleet-admission."""
+    workers: StackResources = Field(default_factory=StackResources)
+    """Of fleet-workers."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    """Labels of the machines to run on."""
+    tolerations: list[RawExtension] = Field(default_factory=list)
+    """Taints that are tolerated."""
+    image_pull_secrets: list[PullSecret] = Field(default_factory=list)
+    """Secrets with credentials for the image, in each namespace of a stack."""
+    priority_class_name: Annotated[str, Field(max_length=253)] = ""
+    """PriorityClass."""
+
+
 class FleetConfigSpec(ApiModel):
     """Where stacks are deployed: to one namespace, or in scale mode to those that are labelled."""
 
@@ -47,6 +85,8 @@ class FleetConfigSpec(ApiModel):
     """The namespace of the only stack, which works on this cluster. Default fleet. Not with scaleMode.enabled."""
     scale_mode: ScaleMode = Field(default_factory=ScaleMode)
     """A stack for each data plane."""
+    stack_pods: StackPods = Field(default_factory=StackPods)
+    """Pods of all stacks. A change rolls them."""
 
 
 class TargetResult(StrEnum):

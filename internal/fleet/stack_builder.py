@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from apis.fleet.fleetconfig import StackPods
 from apis.fleet.labels import (
     DATA_PLANE_ID,
     KUBECONFIG_KEY,
@@ -71,11 +72,16 @@ class Proof:
 
 
 def build_stack(
-    namespace: str, options: StackOptions, proof: Proof | None = None, admission_url: str = ""
+    namespace: str,
+    options: StackOptions,
+    proof: Proof | None = None,
+    admission_url: str = "",
+    pods: StackPods | None = None,
 ) -> list[Desired]:
     """Return the objects of a stack. Without a `proof` there is no data plane: it works on this cluster.
 
     `admission_url`: where the data plane reaches the admission Pods; empty: their webhooks are not configured there.
+    `pods`: what the FleetConfig specifies of them.
     """
     made = [
         (SERVICE_ACCOUNT, _object(SERVICE_ACCOUNT, ACCOUNT, namespace), 0),
@@ -90,7 +96,8 @@ def build_stack(
         if mapping in WORKLOADS:
             name = manifest["metadata"]["name"]
             url = admission_url if name == ADMISSION else ""
-            manifest["spec"]["template"] = _template(name, options, proof, url)
+            template = _template(name, options, proof, url)
+            manifest["spec"]["template"] = _as_specified(template, name, pods or StackPods())
         desired.append(
             Desired(mapping=mapping, manifest=manifest, ordinal=ordinal, reference=False)
         )
@@ -157,6 +164,22 @@ def _template(name: str, options: StackOptions, proof: Proof | None, url: str) -
         }
         spec["volumes"] = [{"name": VOLUME, "secret": source}]
     return {"metadata": {"labels": _labels(name), "annotations": annotations}, "spec": spec}
+
+
+def _as_specified(template: Manifest, name: str, pods: StackPods) -> Manifest:
+    """Return the template with what the FleetConfig specifies: what it leaves out changes nothing, so that no Pod rolls for it."""
+    spec, (container,) = template["spec"], template["spec"]["containers"]
+    given = {CONTROLLERS: pods.controllers, ADMISSION: pods.admission, WORKERS: pods.workers}[name]
+    for kind, wanted in (("requests", given.requests), ("limits", given.limits)):
+        container["resources"][kind].update({key: str(each) for key, each in wanted.items()})
+    placed = {
+        "nodeSelector": dict(pods.node_selector),
+        "tolerations": list(pods.tolerations),
+        "imagePullSecrets": [{"name": each.name} for each in pods.image_pull_secrets],
+        "priorityClassName": pods.priority_class_name,
+    }
+    spec.update({field: value for field, value in placed.items() if value})
+    return template
 
 
 def _container(name: str, options: StackOptions, proof: Proof | None, url: str) -> Manifest:

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from apis.fleet import Reason
+from apis.fleet.fleetconfig import StackPods
 from apis.fleet.labels import ADMISSION_URL, DATA_PLANE_ID, LEASE, PLANE_NAMESPACE, TARGET_NAMESPACE
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -65,9 +66,9 @@ class StackDeployer:
         try:
             await self._mark(entry)
             if mode.scale:
-                look.outcome = await self._deploy_for_plane(entry, owner, look)
+                look.outcome = await self._deploy_for_plane(entry, mode.pods, owner, look)
             else:
-                look.outcome = await self._deploy_here(entry, owner)
+                look.outcome = await self._deploy_here(entry, mode.pods, owner)
         except TargetError as error:
             look.outcome = error.outcome
             if error.outcome.reason is Reason.DEPLOYMENT_FAILURE:
@@ -85,15 +86,17 @@ class StackDeployer:
         if entry.labels.get(TARGET_NAMESPACE) != TRUE:
             await self._patch(entry, labels={TARGET_NAMESPACE: TRUE})
 
-    async def _deploy_here(self, entry: Entry, owner: Owner) -> Outcome:
+    async def _deploy_here(self, entry: Entry, pods: StackPods, owner: Owner) -> Outcome:
         await self.forget(entry.name)
         await self.bindings.delete_known(entry.name, owner)
-        desired = build_stack(entry.name, self.options)
+        desired = build_stack(entry.name, self.options, pods=pods)
         await self.stack.ensure(desired, owner)
         self.stack.check_available(entry.name, desired)
         return DEPLOYED
 
-    async def _deploy_for_plane(self, entry: Entry, owner: Owner, look: Look) -> Outcome | None:
+    async def _deploy_for_plane(
+        self, entry: Entry, pods: StackPods, owner: Owner, look: Look
+    ) -> Outcome | None:
         bound = DATA_PLANE_ID in entry.annotations
         if bound:  # whatever its data plane is like: a label that was removed takes rights away
             await self.bindings.ensure(entry.name, owner)
@@ -106,7 +109,8 @@ class StackDeployer:
         plane = await self.planes.engage(entry.name, access.digest, access.config)
         self._check_identity(entry, plane)
         url, flaw = _admission_url(entry)
-        desired = build_stack(entry.name, self.options, Proof(access.digest, identity), url)
+        proof = Proof(access.digest, identity)
+        desired = build_stack(entry.name, self.options, proof, url, pods)
         wrote = await self.stack.ensure(desired, owner)
         if self.planes.is_stale(plane):
             self._check_stale(entry, access, plane, look)

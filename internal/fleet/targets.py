@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from apis.fleet import FleetConfig, Reason, TargetResult
-from apis.fleet.fleetconfig import DEFAULT_NAMESPACE
+from apis.fleet.fleetconfig import DEFAULT_NAMESPACE, StackPods
 from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
 from ctrlruntime.resources import Desired
 
@@ -30,6 +30,8 @@ class Mode:
 
     scale: bool = False
     namespace: str = ""
+    pods: StackPods = field(default_factory=StackPods, compare=False)
+    """How Pods of stacks are."""
 
     def wants(self, namespace: NamespaceState) -> bool:
         """Return whether a stack is deployed to the namespace."""
@@ -42,8 +44,8 @@ def mode_of(config: FleetConfig) -> Mode | None:
     """Return the mode; None for a configuration that contradicts itself, by which nothing is changed."""
     spec = config.spec
     if spec.scale_mode.enabled:
-        return None if spec.target_namespace else Mode(scale=True)
-    return Mode(namespace=spec.target_namespace or DEFAULT_NAMESPACE)
+        return None if spec.target_namespace else Mode(scale=True, pods=spec.stack_pods)
+    return Mode(namespace=spec.target_namespace or DEFAULT_NAMESPACE, pods=spec.stack_pods)
 
 
 def is_former(namespace: NamespaceState, mode: Mode) -> bool:
