@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from structlog.typing import FilteringBoundLogger
 
@@ -116,3 +116,23 @@ async def _wait_started(cluster: Cluster) -> None:
         await cluster.cache.wait_started(cluster.options.sync_timeout)
     except CacheSyncTimeout as error:
         raise CacheSyncTimeout(f"cluster {cluster.name!r}, which is required: {error}") from error
+
+
+def unsynced_kinds(clusters: Iterable[Cluster]) -> list[str]:
+    """Return the kinds that have not synced, each with the type of its last error."""
+    return [
+        f"{each.name + ': ' if each.name else ''}{kind} ({type(error).__name__ if error else 'no answer'})"
+        for each in clusters
+        for kind, error in each.cache.unsynced().items()
+    ]
+
+
+def missing_kinds(clusters: Iterable[Cluster]) -> str:
+    """Return which kinds are waited for because a server does not have them; nothing where there are none."""
+    missing = [
+        f"{each.name + ': ' if each.name else ''}{informer.gvk}"
+        for each in clusters
+        for informer in each.cache.informers()
+        if informer.missing_since is not None
+    ]
+    return f"waiting for the CRD of {'; '.join(missing)}" if missing else ""

@@ -11,8 +11,8 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
 from ctrlruntime.manager.http_routes import Routes
 
-Check = Callable[[], bool | Awaitable[bool | None] | None]
-"""Healthy if it returns None or True. The reason of an exception is logged, and sent for CheckFailed alone."""
+Check = Callable[[], bool | str | Awaitable[bool | None] | None]
+"""Healthy unless it returns False or raises; a text is shown with ``?verbose``. The reason of an exception is logged, and sent for CheckFailed alone."""
 
 
 class CheckFailed(Exception):
@@ -49,11 +49,13 @@ class Checks:
             if name in excluded:
                 excluded.discard(name)
                 lines.append(f"[+]{name} excluded: ok")
-            elif (reason := await self._failure(name, check)) is None:
-                lines.append(f"[+]{name} ok")
+                continue
+            passed, text = await self._outcome(name, check)
+            failed = failed or not passed
+            if passed:
+                lines.append(f"[+]{name} ok{': ' if text else ''}{text}")
             else:
-                failed = True
-                lines.append(f"[-]{name} failed: {reason}")
+                lines.append(f"[-]{name} failed: {text}")
         if excluded:
             names = ", ".join(sorted(excluded))
             lines.append(f"warn: some health checks cannot be excluded: no matches for {names}")
@@ -69,24 +71,24 @@ class Checks:
         check = (self._checks or {"ping": _ping}).get(name)
         if check is None:
             return ServerResponse.text(f"no check {name}", 404)
-        reason = await self._failure(name, check)
-        if reason is None:
+        passed, text = await self._outcome(name, check)
+        if passed:
             return ServerResponse.text("ok")
-        return ServerResponse.text(f"internal server error: {reason}", 500)
+        return ServerResponse.text(f"internal server error: {text}", 500)
 
-    async def _failure(self, name: str, check: Check) -> str | None:
-        """Run a check. Return None if it passes, else the reason to send."""
+    async def _outcome(self, name: str, check: Check) -> tuple[bool, str]:
+        """Run a check. Return whether it passes, and what to send: the reason, or what else it shows."""
         try:
             result = check()
             if inspect.isawaitable(result):
                 result = await result
         except Exception as error:  # noqa: BLE001 - a check fails by raising, whatever it raises
             self._logger.warning("Check failed", path=self.path, check=name, error=str(error))
-            return str(error) if isinstance(error, CheckFailed) else WITHHELD
+            return False, str(error) if isinstance(error, CheckFailed) else WITHHELD
         if result is False:
             self._logger.warning("Check failed", path=self.path, check=name)
-            return WITHHELD
-        return None
+            return False, WITHHELD
+        return True, result if isinstance(result, str) else ""
 
 
 def _ping() -> None:

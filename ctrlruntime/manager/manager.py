@@ -23,7 +23,7 @@ from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.permissions import Permission, combine, of_declared
 from ctrlruntime.events.recorder import EVENT, DropReason
-from ctrlruntime.manager.clusters import Clusters
+from ctrlruntime.manager.clusters import Clusters, missing_kinds, unsynced_kinds
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.health import Check, CheckFailed
 from ctrlruntime.manager.http_message import HTTPHandler
@@ -550,18 +550,14 @@ class Manager:
         self._endpoints.add_check("leader-election", leadership.check)
         return leadership
 
-    def _check_caches(self) -> None:
-        """Raise CheckFailed, naming the kinds that have not synced in the clusters that are required."""
+    def _check_caches(self) -> str:
+        """Return which kinds have no CRD yet. Raise CheckFailed, naming those not synced in required clusters."""
         clusters = [self.cluster, *self._clusters.required()]
-        waiting = [
-            f"{each.name + ': ' if each.name else ''}{kind} ({type(error).__name__ if error else 'no answer'})"
-            for each in clusters
-            for kind, error in each.cache.unsynced().items()
-        ]
-        if waiting:
+        if waiting := unsynced_kinds(clusters):
             raise CheckFailed(f"not synced: {'; '.join(waiting)}")
         if not all(each.cache.synced for each in clusters):
             raise CheckFailed("not started")
+        return missing_kinds(clusters)
 
     def _check_informers(self) -> None:
         """Raise InformersFailed if an informer keeps failing for reasons that no server gives.

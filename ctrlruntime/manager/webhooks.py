@@ -81,6 +81,8 @@ class Webhooks:
         self._started = False
         self._unconverted: dict[str, str] = {}
         """By CRD, why the server does not convert by this manager."""
+        self._missing: set[Target] = set()
+        """Configurations and CRDs that are waited for, and that the server does not have."""
 
     def __repr__(self) -> str:
         return f"Webhooks({', '.join(self.application.paths)})"
@@ -164,12 +166,20 @@ class Webhooks:
     async def check(self) -> bool:
         """Return a readiness check: whether a TLS handshake with the server succeeds.
 
-        Raises CheckFailed while the server does not convert a kind that is converted here.
+        Raises CheckFailed while the server does not convert a kind that is converted here, or has no object of a name
+        that the options give.
         """
         if not self.enabled:
             return True
+        if self._missing and self.options.certificate_folder is not None:
+            await self._look_for_missing()
         for reason in self._unconverted.values():
             raise CheckFailed(reason)
+        if self._missing:
+            raise CheckFailed(
+                f"the server does not have: {', '.join(map(str, sorted(self._missing)))}. Apply what "
+                "`python -m ctrlruntime.generate all` writes, or take the names out of WebhookOptions"
+            )
         if self._server is None or not self._serving.is_set():
             return False
         # Not the default one, which reads the machine's authorities: a tenth of a second on the loop.
@@ -209,6 +219,7 @@ class Webhooks:
                 f"{namespace}/{options.secret_name}",
                 self._logger,
                 seen=self._look_at,
+                missing=self._missing,
             )
             self.certificates = CertRotator(
                 client=client,
@@ -237,16 +248,26 @@ class Webhooks:
                     try:
                         crd = await client.get(CRD, name)
                     except NotFound:
+                        self._missing.add(Target(CRD, name))
                         continue
                     except (APIError, TransportError) as error:
                         self._logger.warning("Conversion not checked", crd=name, error=str(error))
                         waiting -= {name} if isinstance(error, APIError) else set()
                         continue
+                    self._missing.discard(Target(CRD, name))
                     self._look_at(crd)
                     waiting -= set() if name in self._unconverted else {name}
                 if not waiting:
                     return
                 await asyncio.sleep(LOOK_AGAIN)
+
+    async def _look_for_missing(self) -> None:
+        """Look for the CRDs that were missing, where no watch shows them."""
+        async with self._connect() as client:
+            for target in sorted(self._missing):
+                with contextlib.suppress(APIError, TransportError):
+                    self._look_at(await client.get(target.kind, target.name))
+                    self._missing.discard(target)
 
     def _look_at(self, manifest: Manifest) -> None:
         """Note whether a CRD that is converted here has its conversion."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
@@ -86,6 +85,8 @@ class Injection:
     logger: FilteringBoundLogger
     seen: Callable[[Manifest], None] = lambda _manifest: None
     """Gets each target whenever it is read."""
+    missing: set[Target] = field(default_factory=set)
+    """Those of the named targets that the server does not have."""
     _bundle: bytes = b""
     _news: dict[Target, asyncio.Event] = field(default_factory=dict)
     _first: dict[Target, asyncio.Event] = field(default_factory=dict)
@@ -148,8 +149,10 @@ class Injection:
             for manifest in await self.client.list(target.kind):
                 await self._inject(target, manifest)
             return
-        with contextlib.suppress(NotFound):
+        try:
             await self._inject(target, await self.client.get(target.kind, target.name))
+        except NotFound:
+            self.missing.add(target)
 
     async def _follow(self, target: Target) -> None:
         """Until cancelled; every watch begins with what there is."""
@@ -160,13 +163,18 @@ class Injection:
                 async for kind, manifest in events:
                     if kind != "DELETED":
                         await self._inject(target, manifest)
+                    elif target.name:
+                        self.missing.add(target)
             await asyncio.sleep(BREATH)
+            if target.name:
+                await self._look(target)  # it may have been deleted between two watches
 
     async def _inject(self, target: Target, manifest: Manifest) -> None:
         metadata = manifest["metadata"]
         asked = (metadata.get("annotations") or {}).get(ANNOTATION)
         if not target.name and asked != self.secret:
             return
+        self.missing.discard(target)
         self.seen(manifest)
         patch = injection_patch(manifest, self._bundle)
         if not patch:
