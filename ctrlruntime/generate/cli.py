@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from typing import TypedDict, Unpack
 
 import click
 
+from .chart import CHART_OWNED, chart
 from .crd import SchemaOptions
-from .errors import SchemaError, SchemaWarning
+from .document import to_yaml
+from .errors import DeployWarning, SchemaError, SchemaWarning
 from .found import Found, find
-from .output import crd_files, drift, rbac_files, webhook_files, write
+from .output import crd_files, drift, rbac_files, write
+from .program import configurations, program_of
+from .project import OWNED, Project, project
 
 __all__ = ["generate"]
 
@@ -51,8 +55,8 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             "--options",
             "options_name",
             metavar="MODULE:NAME",
-            help="ManagerOptions of the program, for the rights to its Lease, metrics, webhooks and "
-            "namespaces.",
+            help="ManagerOptions of the program, for its rights, ports, probes and webhooks; by default OPTIONS "
+            "beside the setup function, where it has some.",
         ),
         click.option(
             "--output-dir",
@@ -82,7 +86,10 @@ def _schema(command: Callable[..., None]) -> Callable[..., None]:
 
 def _role(command: Callable[..., None]) -> Callable[..., None]:
     return click.option(
-        "--role-name", default="manager-role", show_default=True, help="Name of the roles."
+        "--role-name",
+        default="manager-role",
+        show_default=True,
+        help="Name of the roles, where there is no Deployment whose name they have.",
     )(command)
 
 
@@ -105,7 +112,10 @@ class _RoleOptions(_Options):
 
 
 class _AllOptions(_SchemaOptions, _RoleOptions):
-    pass
+    name: str | None
+    namespace: str | None
+    image: str | None
+    helm: Path | None
 
 
 @generate.command()
@@ -113,7 +123,7 @@ class _AllOptions(_SchemaOptions, _RoleOptions):
 @_schema
 def crd(**options: Unpack[_SchemaOptions]) -> None:
     """CustomResourceDefinitions: crd/bases/<group>_<plural>.yaml."""
-    _run([_crd], **options)
+    _run(_crd, options)
 
 
 @generate.command()
@@ -121,23 +131,66 @@ def crd(**options: Unpack[_SchemaOptions]) -> None:
 @_role
 def rbac(**options: Unpack[_RoleOptions]) -> None:
     """ClusterRole and Roles: rbac/role.yaml."""
-    _run([_rbac], **options)
+    _run(_rbac, options)
 
 
 @generate.command()
 @_common
 def webhook(**options: Unpack[_Options]) -> None:
     """Webhook configurations: webhook/manifests.yaml."""
-    _run([_webhook], **options)
+    _run(_webhook, options)
 
 
 @generate.command(name="all")
 @_common
 @_schema
 @_role
+@click.option(
+    "--name", help="What the program's objects are called; by default as its options or its module."
+)
+@click.option("--namespace", help="Where the program runs; by default NAME-system.")
+@click.option("--image", help="Image that the program runs in; by default NAME:latest.")
+@click.option(
+    "--helm",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIRECTORY",
+    help="Write a Helm chart there as well.",
+)
 def everything(**options: Unpack[_AllOptions]) -> None:
-    """All of them, where the modules and setup functions declare something."""
-    _run([_crd, _rbac, _webhook], **options)
+    """Everything that an installation needs: `kubectl apply --server-side -k config/default`.
+
+    CRDs, roles and webhook configurations, where the modules and setup functions declare something; of a program whose
+    options are known its account, bindings, Deployment, Services and kustomizations as well.
+    """
+    name, namespace, image = options["name"], options["namespace"], options["image"]
+    setups, helm = options["setups"], options["helm"]
+    schema = SchemaOptions(
+        allow_floats=options["allow_floats"], max_description=options["max_description"]
+    )
+    with _errors_and_warnings():
+        found = _find(**options)
+        program = program_of(found, setups, name=name, namespace=namespace, image=image)
+        if program is None:
+            made = Project(
+                {**_crd(found, **options), **_rbac(found, **options), **_webhook(found)}, {}
+            )
+        else:
+            made = project(program, schema)
+        packed = chart(program, schema) if program and helm else None
+    if program is None and (name or namespace or image or helm or setups):
+        _without_deployment(helm)
+    _emit(made, OWNED if program else (), options)
+    if packed and helm and not options["stdout"]:
+        options["output_dir"] = helm
+        _emit(packed, CHART_OWNED, options)
+
+
+def _without_deployment(helm: Path | None) -> None:
+    """Say why there is no Deployment, as an error where one is needed."""
+    message = "no Deployment: name the program's ManagerOptions, --options MODULE:NAME"
+    if helm:
+        raise click.UsageError(message)
+    click.echo(f"Note: {message}", err=True)
 
 
 def _crd(
@@ -157,42 +210,46 @@ def _rbac(found: Found, *, role_name: str, **_: object) -> dict[str, str]:
 
 
 def _webhook(found: Found, **_: object) -> dict[str, str]:
-    return webhook_files(found.webhooks)
+    manifests = configurations(found)
+    return {"webhook/manifests.yaml": to_yaml(manifests)} if manifests else {}
 
 
-def _run(
-    makers: Sequence[Make],
-    *,
-    modules: Sequence[str],
-    setups: Sequence[str],
-    options_name: str | None,
-    output_dir: Path,
-    stdout: bool,
-    check: bool,
-    **options: object,
-) -> None:
+def _run(make: Make, options: _Options) -> None:
+    with _errors_and_warnings():
+        files = make(_find(**options), **options)
+    _emit(Project(files, {}), (), options)
+
+
+def _find(
+    *, modules: Sequence[str], setups: Sequence[str], options_name: str | None, **_: object
+) -> Found:
     if not modules and not setups:
         raise click.UsageError("name what to look in: --setup MODULE:FUNCTION or --module NAME")
     if options_name and not setups:
         raise click.UsageError("--options needs --setup: it names how that manager is run")
-    with _errors_and_warnings():
-        found = find(modules, setups, options_name)
-        files = {k: v for make in makers for k, v in make(found, **options).items()}
-    if not files:
+    return find(modules, setups, options_name)
+
+
+def _emit(made: Project, owned: Collection[str], options: _Options) -> None:
+    """Print, compare or write the files."""
+    directory = options["output_dir"]
+    if not made.files:
+        searched = ", ".join((*options["modules"], *options["setups"]))
         raise click.ClickException(
-            f"nothing to generate: {', '.join((*modules, *setups))} declare no kinds, rules or webhooks"
+            f"nothing to generate: {searched} declare no kinds, rules or webhooks"
         )
-    if stdout:
-        click.echo("".join(text for _, text in sorted(files.items())), nl=False)
-    elif check:
-        difference = drift(files, output_dir)
+    if options["stdout"]:
+        applied = [n for n in sorted(made.files) if not n.endswith("kustomization.yaml")]
+        click.echo("".join(made.files[name] for name in applied), nl=False)
+    elif options["check"]:
+        difference = drift(made.files, directory, once=made.once, owned=owned)
         if difference:
             click.echo(difference, nl=False)
             raise click.ClickException(
                 "manifests differ from the code: run the same command without --check"
             )
     else:
-        for path in write(files, output_dir):
+        for path in write(made.files, directory, once=made.once, owned=owned):
             click.echo(str(path))
 
 
@@ -200,10 +257,11 @@ def _run(
 def _errors_and_warnings() -> Iterator[None]:
     """Show the warnings of the block, and end with the message of an error of the user's code."""
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", SchemaWarning)
+        for category in (SchemaWarning, DeployWarning):
+            warnings.simplefilter("always", category)
         try:
             yield
         except (SchemaError, ImportError, ValueError) as error:
             raise click.ClickException(str(error)) from error
-    for warning in caught:
-        click.echo(f"Warning: {warning.message}", err=True)
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        click.echo(f"Warning: {message}", err=True)

@@ -13,7 +13,7 @@ from ctrlruntime.api.resource import Resource
 from .permissions import Rule, rules_of
 from .webhook import Webhook, webhooks_of
 
-__all__ = ["find_kinds", "find_rules", "find_webhooks", "load"]
+__all__ = ["find_kinds", "find_rules", "find_webhooks", "listed_webhooks", "load"]
 
 RULES_NAME = "RBAC"
 WEBHOOKS_NAME = "WEBHOOKS"
@@ -58,11 +58,14 @@ def find_rules(modules: Iterable[ModuleType]) -> list[Rule]:
 def find_webhooks(modules: Iterable[ModuleType]) -> list[Webhook]:
     """Return the webhooks that kinds declare, and those in lists named ``WEBHOOKS``."""
     known = list(modules)
-    found: dict[int, Webhook] = {}
-    for module in known:
-        for hook in getattr(module, WEBHOOKS_NAME, ()):
-            found[id(hook)] = hook
-    return [*found.values(), *(hook for kind in find_kinds(known) for hook in webhooks_of(kind))]
+    declared = [hook for kind in find_kinds(known) for hook in webhooks_of(kind)]
+    return [*listed_webhooks(known), *declared]
+
+
+def listed_webhooks(modules: Iterable[ModuleType]) -> list[Webhook]:
+    """Return the webhooks in lists named ``WEBHOOKS``."""
+    hooks = [hook for module in modules for hook in getattr(module, WEBHOOKS_NAME, ())]
+    return list({id(hook): hook for hook in hooks}.values())
 
 
 def _members(modules: Iterable[ModuleType]) -> Iterator[tuple[ModuleType, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SchemaError", "SchemaWarning"]
+__all__ = ["DeployWarning", "SchemaError", "SchemaWarning"]
 
 
 class SchemaError(TypeError):
@@ -15,3 +15,7 @@ class SchemaError(TypeError):
 
 class SchemaWarning(UserWarning):
     """A schema that an API server may refuse or read differently from Python."""
+
+
+class DeployWarning(UserWarning):
+    """Manifests of a program that lack what it needs, because the code does not declare it."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,16 @@ from .webhook import (
     webhook_conversion,
 )
 
-__all__ = ["Files", "crd_files", "drift", "rbac_files", "stale", "webhook_files", "write"]
+__all__ = [
+    "Files",
+    "crd_files",
+    "crd_manifests",
+    "drift",
+    "rbac_files",
+    "stale",
+    "webhook_files",
+    "write",
+]
 
 Files = Mapping[str, str]
 """Texts by path relative to the output directory, such as ``crd/bases/example.com_websites.yaml``."""
@@ -39,7 +48,21 @@ def crd_files(
     service_name: str = SERVICE_NAME,
     service_namespace: str = SERVICE_NAMESPACE,
 ) -> dict[str, str]:
-    """One file for each kind, under ``crd/bases``.
+    """One file for each kind, under ``crd/bases``: see :func:`crd_manifests`."""
+    made = crd_manifests(
+        kinds, options, service_name=service_name, service_namespace=service_namespace
+    )
+    return {f"{CRD_DIRECTORY}/{file_name(crd)}": to_yaml(crd) for crd in made}
+
+
+def crd_manifests(
+    kinds: Iterable[type[Resource[Any, Any]]],
+    options: SchemaOptions | None = None,
+    *,
+    service_name: str = SERVICE_NAME,
+    service_namespace: str = SERVICE_NAMESPACE,
+) -> list[Manifest]:
+    """Return the CRDs of the kinds, in the order of their file names.
 
     A kind with a version that has ``to_hub`` and ``from_hub`` is converted by the webhooks of the service. Versions
     with other schemas and no conversion are a SchemaWarning.
@@ -47,15 +70,14 @@ def crd_files(
     known = list(kinds)
     conversion = webhook_conversion(service_name, service_namespace)
     converted = {kind.gvk().group_kind for kind in known if issubclass(kind, Spoke)}
-    files: dict[str, str] = {}
-    for crd in crds_of(known, options):
+    made = crds_of(known, options)
+    for crd in made:
         spec = crd["spec"]
         if GroupKind(spec["group"], spec["names"]["kind"]) not in converted:
             _warn_of_versions(crd)
         elif len(spec["versions"]) > 1:
             spec["conversion"] = conversion
-        files[f"{CRD_DIRECTORY}/{file_name(crd)}"] = to_yaml(crd)
-    return files
+    return made
 
 
 def _warn_of_versions(crd: Manifest) -> None:
@@ -81,9 +103,15 @@ def webhook_files(webhooks: Iterable[Webhook]) -> dict[str, str]:
     return {"webhook/manifests.yaml": to_yaml(manifests)} if manifests else {}
 
 
-def write(files: Files, directory: Path) -> list[Path]:
-    """Write what changed and remove CRDs that the code no longer has; the paths that changed."""
+def write(
+    files: Files, directory: Path, *, once: Files | None = None, owned: Collection[str] = ()
+) -> list[Path]:
+    """Write what changed and remove CRDs that the code no longer has; the paths that changed.
+
+    ``once``: files that are written where there are none. ``owned``: files that go where ``files`` lacks them.
+    """
     changed: list[Path] = []
+    files = {**{n: t for n, t in (once or {}).items() if not (directory / n).exists()}, **files}
     for name, text in sorted(files.items()):
         path = directory / name
         if path.exists() and path.read_text("utf-8") == text:
@@ -91,34 +119,38 @@ def write(files: Files, directory: Path) -> list[Path]:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
         changed.append(path)
-    for path in stale(files, directory):
+    for path in stale(files, directory, owned):
         path.unlink()
         changed.append(path)
     return changed
 
 
-def drift(files: Files, directory: Path) -> str:
-    """How the files on disk differ from the code, as a unified diff; empty if they do not."""
+def drift(
+    files: Files, directory: Path, *, once: Files | None = None, owned: Collection[str] = ()
+) -> str:
+    """How the files on disk differ from the code, as a unified diff; empty if they do not. See :func:`write`."""
     parts: list[str] = []
+    files = {**{n: t for n, t in (once or {}).items() if not (directory / n).exists()}, **files}
     for name, text in sorted(files.items()):
         path = directory / name
         old = path.read_text("utf-8") if path.exists() else ""
         parts += _diff(old, text, str(path))
-    for path in stale(files, directory):
+    for path in stale(files, directory, owned):
         parts += _diff(path.read_text("utf-8"), "", str(path))
     return "".join(parts)
 
 
-def stale(files: Files, directory: Path) -> list[Path]:
-    """CRD files on disk of groups that are generated here, but of kinds that are no more."""
+def stale(files: Files, directory: Path, owned: Collection[str] = ()) -> list[Path]:
+    """Return files on disk that are no more: ``owned``, and CRDs of groups that are generated here."""
+    gone = [directory / name for name in owned if name not in files]
     prefixes = tuple({f"{Path(name).name.partition('_')[0]}_" for name in _crds(files)})
-    if not prefixes:
-        return []
-    return sorted(
+    crds = (directory / CRD_DIRECTORY).glob("*.yaml") if prefixes else ()
+    gone += [
         path
-        for path in (directory / CRD_DIRECTORY).glob("*.yaml")
+        for path in crds
         if path.name.startswith(prefixes) and f"{CRD_DIRECTORY}/{path.name}" not in files
-    )
+    ]
+    return sorted(path for path in gone if path.exists())
 
 
 def _crds(files: Files) -> list[str]:

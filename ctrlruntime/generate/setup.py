@@ -10,18 +10,21 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+import warnings
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 
+from .errors import DeployWarning
 from .layout import METRICS_AUTH, SYSTEM
-from .permissions import Rule, declared, leads, limit_to_namespaces
-from .webhook import serves_webhooks
+from .permissions import Rule, declared, leads, limit_to_namespaces, writes_events
+from .webhook import Webhook, serves_webhooks, webhooks_of
 
 __all__ = ["Declarations", "Setup", "SetupError", "declarations_of"]
 
@@ -42,6 +45,12 @@ class Declarations:
     rules: tuple[Rule, ...]
     kinds: tuple[type[Resource[Any, Any]], ...]
     """The Resource classes that controllers are for or that are converted, in the order of their GVKs."""
+    webhooks: tuple[Webhook, ...] = ()
+    """Those of the kinds registered with ``manager.webhooks``, at the paths that are served."""
+    paths: tuple[str, ...] = ()
+    """Where admission reviews are served."""
+    converted: frozenset[GroupKind] = frozenset()
+    """The kinds between whose versions the manager converts."""
 
 
 def declarations_of(setup: Setup, options: ManagerOptions | None = None) -> Declarations:
@@ -71,7 +80,14 @@ async def _declarations(setup: Setup, options: ManagerOptions) -> Declarations:
         if options.namespaces:
             rules = (*limit_to_namespaces(rules, options.namespaces, _cluster_scoped(manager)),)
         rules += _own_rules(manager, options)
-        return Declarations(rules=tuple(rules), kinds=_kinds(manager))
+        application = manager.webhooks.application
+        return Declarations(
+            rules=tuple(rules),
+            kinds=_kinds(manager),
+            webhooks=tuple(_webhooks(manager)),
+            paths=application.admission_paths if manager.webhooks.enabled else (),
+            converted=frozenset(each.group_kind for each in application.conversions),
+        )
     finally:
         manager.close()
         await manager.live_client.close()
@@ -101,6 +117,8 @@ def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
         place = options.leader_election_namespace or SYSTEM
         leases = (options.leader_election_id, options.leader_election_shared_id)
         rules += leads(*leases, namespace=place)
+        if options.namespaces and options.leader_election_events:
+            rules += writes_events(place)
     if options.metrics.authorize:
         rules += METRICS_AUTH
     webhook = options.webhook
@@ -123,6 +141,34 @@ def _own_rules(manager: Manager, options: ManagerOptions) -> tuple[Rule, ...]:
             ),
         )
     return rules
+
+
+def _webhooks(manager: Manager) -> Iterator[Webhook]:
+    """Yield the webhooks of what is registered. Warn of a kind without a class whose plural is unknown."""
+    for each in manager.webhooks.application.registrations if manager.webhooks.enabled else ():
+        kind: type[Resource[Any, Any]] | RESTMapping
+        if isinstance(each.kind, GroupVersionKind):
+            found = _mapping(manager, each.kind)
+            if found is None:
+                warnings.warn(
+                    f"no webhooks for {each.kind}, whose plural is unknown: declare it with manager.cache.declare, "
+                    "or list its webhooks as WEBHOOKS",
+                    DeployWarning,
+                    stacklevel=2,
+                )
+                continue
+            kind = found
+        else:
+            kind = each.kind
+        for hook in webhooks_of(kind, *each.steps, options=each.options):
+            path = each.mutating_path if hook.mutating else each.validating_path
+            yield replace(hook, path=path)
+
+
+def _mapping(manager: Manager, gvk: GroupVersionKind) -> RESTMapping | None:
+    return BUILTIN.get(gvk) or next(
+        (each for each in manager.cache.declared() if each.gvk == gvk), None
+    )
 
 
 def _cluster_scoped(manager: Manager) -> set[tuple[str, str]]:

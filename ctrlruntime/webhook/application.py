@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -51,7 +52,7 @@ from ctrlruntime.webhook.metrics import WebhookMetrics
 from ctrlruntime.webhook.review import Step
 from ctrlruntime.webhook.validating import Validating
 
-__all__ = ["CONVERT", "LARGEST_BODY", "Application"]
+__all__ = ["CONVERT", "LARGEST_BODY", "Application", "Registration"]
 
 CONVERT = "/convert"
 LONGEST = 30.0
@@ -60,6 +61,17 @@ RETRY_LATER = {"Retry-After": "1"}
 """With 429: bodies under way are answered within seconds."""
 
 Answer = Callable[[bytes], Awaitable[tuple[int, bytes]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Registration:
+    """What :meth:`Application.register` was called with, its paths filled in."""
+
+    kind: type[Resource[Any, Any]] | GroupVersionKind
+    steps: tuple[Step, ...]
+    options: AdmissionOptions | None
+    mutating_path: str
+    validating_path: str
 
 
 class Application:
@@ -77,6 +89,7 @@ class Application:
         self._limits: dict[str, int] = {}
         self.bodies = Bodies()
         self._conversions: dict[GroupKind, Conversion] = {}
+        self._registrations: list[Registration] = []
 
     def __len__(self) -> int:
         return len(self._answers)
@@ -88,6 +101,15 @@ class Application:
     @property
     def conversions(self) -> tuple[Conversion, ...]:
         return tuple(self._conversions.values())
+
+    @property
+    def admission_paths(self) -> tuple[str, ...]:
+        """Where admission reviews are served."""
+        return tuple(path for path in self.paths if path not in {CONVERT, *self._limits})
+
+    @property
+    def registrations(self) -> tuple[Registration, ...]:
+        return tuple(self._registrations)
 
     def handle(self, path: str, handler: Handler) -> None:
         """Serve admission reviews at ``path``. Raises ValueError if it is bad or taken."""
@@ -127,6 +149,15 @@ class Application:
             self._check(path)
         for path, handler in handlers.items():
             self.handle(path, handler)
+        self._registrations.append(
+            Registration(
+                kind=kind,
+                steps=steps,
+                options=options,
+                mutating_path=mutating_path or default_mutating_path(gvk),
+                validating_path=validating_path or default_validating_path(gvk),
+            )
+        )
         return tuple(handlers)
 
     def convert(self, conversion: Conversion) -> None:

@@ -345,6 +345,7 @@ DOCUMENTS: dict[str, Document] = {
         steps=(followed_by("tests/cloud/test_adding_a_subresource.py"),) * 5
     ),
     "docs/concepts.md": Document(steps=(in_one_program,) * len(runnable("docs/concepts.md"))),
+    "docs/how-to/deploy-a-controller.md": Document(steps=(saved_as("website.py"), shell)),
     "docs/packages/generate.md": Document(steps=(in_one_program, shell)),
     **{
         page: Document(steps=(in_one_program,) * len(runnable(page)))
