@@ -29,7 +29,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate prove \
-        generate manifests build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
+        generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -154,6 +154,11 @@ generate manifests: setup ## Write config/, dist/install.yaml, the dashboards an
 	@$(PY) -m tests.docs.reference
 	@$(PY) -m hack.dashboards
 	@hack/install-yaml.sh
+
+kinds: setup envtest-assets ## Write ctrlruntime/kinds, the typed built-in kinds, from what the newest real API server describes
+	@$(PY) -m hack.kinds
+	@.venv/bin/ruff check --quiet --select I --fix-only ctrlruntime/kinds
+	@.venv/bin/ruff format --quiet ctrlruntime/kinds
 
 build-installer: generate ## dist/install.yaml: everything an installation needs, in one file
 

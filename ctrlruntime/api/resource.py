@@ -117,6 +117,8 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
     """
 
     kind_options: ClassVar[KindOptions | None] = None
+    builtin: ClassVar[bool] = False
+    """Whether the API server has the kind without a CRD."""
 
     api_version: str = ""
     kind: str = ""
@@ -174,7 +176,7 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
             storage=storage,
             served=served,
             deprecated=deprecated,
-            skip=skip,
+            skip=skip or cls.builtin,
             selectable_fields=_words("selectable_fields", selectable_fields),
             labels=dict(labels or {}),
             annotations=dict(annotations or {}),
@@ -323,7 +325,7 @@ _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-
 
 def _check(cls: type[Resource[Any, Any]], options: KindOptions) -> None:
     gvk = options.gvk
-    if not _SUBDOMAIN.fullmatch(gvk.group):
+    if not cls.builtin and not _SUBDOMAIN.fullmatch(gvk.group):
         raise TypeError(f"{cls.__name__}: group {gvk.group!r} is not a DNS name with a dot")
     for word, value in (("version", gvk.version), ("plural", options.plural)):
         if not _LABEL.fullmatch(value):

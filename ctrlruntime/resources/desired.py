@@ -3,13 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import field
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 import orjson
 
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
 from ctrlruntime.api.meta import OwnerNotAllowed
+from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Owner as Reference
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
@@ -82,6 +83,16 @@ class Desired:
     namespace: str = field(init=False, repr=False, compare=False)
     """Empty for a cluster-scoped object."""
     key: ObjectKey = field(init=False, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, obj: Resource[Any, Any]) -> Self:
+        """Return the desired object that a typed one describes: what was set, without its status.
+
+        ``dataclasses.replace`` sets the other fields.
+        """
+        manifest = obj.to_manifest()
+        manifest.pop("status", None)
+        return cls(mapping=obj.mapping(), manifest=manifest)
 
     def __post_init__(self) -> None:
         if not self.revision:

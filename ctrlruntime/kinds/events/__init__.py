@@ -1,0 +1,1 @@
+"""Typed kinds of the group events."""
