@@ -100,7 +100,7 @@ def test_d_24_each_built_in_kind_is_a_class_that_clients_and_controllers_take(
 
 @pytest.mark.criterion("D-24")
 async def test_d_24_the_models_are_those_of_the_real_server(real_server: SharedServer) -> None:
-    """What `make kinds` would write; formatting aside."""
+    """What `make kinds` would write; formatting aside. Some seconds: the server makes its whole description."""
     transport = Transport(real_server.config)
     try:
         answer = await transport.request("GET", "/openapi/v2")

@@ -330,7 +330,10 @@ def here(options: ManagerOptions, port: int) -> dict[str, Any]:
 async def test_d_21_the_program_runs_from_what_was_generated_with_the_account_that_was_made(
     real_server: SharedServer, tmp_path: Path
 ) -> None:
-    """On the real server, with the account's own token: nothing refused, and no right of the manager's unused."""
+    """On the real server, with the account's own token: nothing refused, and no right of the manager's unused.
+
+    Some seconds: kubectl builds and applies twenty objects, and deletes them.
+    """
     folder = await asyncio.to_thread(written, tmp_path / "config")
     async with (
         real_server.environment(folder=tmp_path, users=("admin",), proxy=True) as environment,

@@ -80,8 +80,3 @@ async def test_d_23_readyz_names_a_kind_that_has_no_crd_yet(
         status, text = await get(subject.health_port, "/readyz?verbose")
         assert (status, "Kind=Website" in text) == (200, True)
         assert "[+]caches ok: waiting for the CRD of " in text
-        await environment.install_crds(sites.current)
-        await eventually(
-            lambda: get(subject.health_port, "/readyz?verbose"),
-            lambda answer: "[+]caches ok\n" in answer[1],
-        )
