@@ -1,0 +1,5 @@
+"""`python -m ctrlruntime.cli`."""
+
+from .program import main
+
+main()
