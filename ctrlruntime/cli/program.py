@@ -13,7 +13,9 @@ from ctrlruntime import __version__
 
 __all__ = ["COMMANDS", "LazyGroup", "main", "program"]
 
-COMMANDS: Final[Mapping[str, tuple[str, str]]] = {}
+COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "generate": ("ctrlruntime.generate.cli:generate", "Make manifests from code."),
+}
 """Of each command its "module:attribute" and its short help. A command of a new module is one line here."""
 
 EXTRA: Final = frozenset({"jinja2", "rich"})
