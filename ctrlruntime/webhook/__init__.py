@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from ctrlruntime.webhook.authentication import Authentication
     from ctrlruntime.webhook.chain import Chain
     from ctrlruntime.webhook.conversion import Conversion, ConversionError, Spoke
+    from ctrlruntime.webhook.convert_fields import convert_fields
     from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
     from ctrlruntime.webhook.defaulting import Defaulting
     from ctrlruntime.webhook.findings import FieldError, FieldErrorList
@@ -43,6 +44,7 @@ __all__ = [
     "UserInfo",
     "Validating",
     "allowed",
+    "convert_fields",
     "defaults",
     "denied",
     "json_patch",
@@ -56,6 +58,7 @@ _SOURCES = {
     "authentication": "Authentication",
     "chain": "Chain",
     "conversion": "Conversion ConversionError Spoke",
+    "convert_fields": "convert_fields",
     "declaration": "AdmissionOptions defaults validates",
     "defaulting": "Defaulting",
     "findings": "FieldError FieldErrorList",
