@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Final
 
 import click
@@ -14,6 +15,10 @@ from ctrlruntime import __version__
 __all__ = ["COMMANDS", "LazyGroup", "main", "program"]
 
 COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
+    "init": ("ctrlruntime.cli.scaffold:init", "Make a project in an empty folder."),
+    "create": ("ctrlruntime.cli.program:create", "Add a kind or webhooks to a project."),
+    "add": ("ctrlruntime.cli.program:add", "Add a version to a kind."),
+    "update": ("ctrlruntime.cli.scaffold:update", "Merge a newer scaffold into a project."),
     "generate": ("ctrlruntime.generate.cli:generate", "Make manifests from code."),
 }
 """Of each command its "module:attribute" and its short help. A command of a new module is one line here."""
@@ -63,17 +68,44 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
 
-def group_of(commands: Mapping[str, tuple[str, str]]) -> type[LazyGroup]:
-    """Return the class of a group with these commands."""
-    return type("CommandGroup", (LazyGroup,), {"commands_by_name": commands})
-
-
 @click.group(
     cls=LazyGroup, context_settings={"show_default": True, "help_option_names": ["-h", "--help"]}
 )
 @click.version_option(__version__, message="%(prog)s %(version)s")
 def program() -> None:
     """Make a project with controllers for Kubernetes, extend it and run it."""
+
+
+class CreateGroup(LazyGroup):
+    """``ctrlruntime create``."""
+
+    commands_by_name = MappingProxyType(
+        {
+            "api": (
+                "ctrlruntime.cli.scaffold:create_api",
+                "A kind with its controller and a test.",
+            ),
+            "webhook": ("ctrlruntime.cli.scaffold:create_webhook", "Webhooks of a kind."),
+        }
+    )
+
+
+class AddGroup(LazyGroup):
+    """``ctrlruntime add``."""
+
+    commands_by_name = MappingProxyType(
+        {"conversion": ("ctrlruntime.cli.scaffold:add_conversion", "A version of a kind.")}
+    )
+
+
+@click.group(cls=CreateGroup)
+def create() -> None:
+    """Add a kind or webhooks to a project."""
+
+
+@click.group(cls=AddGroup)
+def add() -> None:
+    """Add a version to a kind."""
 
 
 def main() -> None:
