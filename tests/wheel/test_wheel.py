@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
 import venv
-from dataclasses import dataclass
 from pathlib import Path
 from zipfile import ZipFile
 
@@ -17,8 +15,7 @@ import pytest
 from ctrlruntime.envtest.assets import Assets
 from tests.docs.blocks import ROOT, blocks, runnable
 from tests.docs.terminal import Terminal
-from tests.envtest.kubectl.binaries import provisioned
-from tests.packages import from_wheels
+from tests.wheel.installed import Installed, fresh, pinned
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
@@ -35,61 +32,6 @@ PACKAGES = [
     "resources",
     "webhook",
 ]
-QUIETLY = ("-q", "--no-compile", "--disable-pip-version-check")
-
-
-@dataclass(frozen=True, slots=True)
-class Installed:
-    """A virtual environment with the wheel in it, and an empty folder to work in."""
-
-    prefix: Path
-    folder: Path
-    constraints: Path
-
-    def python(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        """Run the environment's interpreter. The checkout is not on its path."""
-        command = [str(self.prefix / "bin" / "python"), *arguments]
-        return subprocess.run(
-            command,
-            cwd=self.folder,
-            env=self.variables() | environment,
-            capture_output=True,
-            text=True,
-        )
-
-    def install(self, *what: str) -> None:
-        """Install into it, in the versions of the lock file."""
-        done = self.pip("install", *QUIETLY, "-c", str(self.constraints), *what)
-        assert done.returncode == 0, done.stderr
-
-    def pip(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Pip of the tests' own environment on this one: to install pip takes longer than to use it."""
-        command = [sys.executable, "-m", "pip", "--python", str(self.prefix / "bin" / "python")]
-        return subprocess.run(
-            [*command, *arguments],
-            cwd=self.folder,
-            env=self.variables(),
-            capture_output=True,
-            text=True,
-        )
-
-    @staticmethod
-    def variables() -> dict[str, str]:
-        """What the machine says of itself and of its packages, and nothing of the checkout."""
-        kept = {name: os.environ[name] for name in ("PATH", "HOME", "LANG") if name in os.environ}
-        kept |= {key: os.environ[key] for key in os.environ if key.startswith(("PIP_", "SSL_"))}
-        return kept | from_wheels()
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of ctrlruntime as `make wheel` builds it; that of the test environment is beside it."""
-    folder = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
-    projects = [str(ROOT), str(ROOT / "distributions" / "envtest")]
-    subprocess.run([*command, "--wheel-dir", str(folder), *projects], check=True)
-    (built,) = folder.glob("ctrlruntime-*.whl")
-    return built
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +51,6 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     made = Installed(folder / "venv", folder / "work", folder / "constraints.txt")
     made.install(str(wheel))
     return made
-
-
-def pinned() -> list[str]:
-    """The requirements of the lock file."""
-    lock = (ROOT / "requirements.lock").read_text()
-    return re.findall(r"^[\w.-]+(?:\[[\w,-]+\])?==[^\s\\]+", lock, re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
@@ -165,10 +101,17 @@ def test_it_imports_without_extras_and_without_the_repository(installed: Install
     assert installed.pip("check").returncode == 0
 
 
-def test_a_missing_extra_is_named(installed: Installed) -> None:
-    done = installed.python("-c", "from ctrlruntime.envtest import Environment")
+@pytest.mark.parametrize(
+    ("extra", "command"),
+    [
+        ("envtest", ["-c", "from ctrlruntime.envtest import Environment"]),
+        ("cli", ["-m", "ctrlruntime.cli", "init", "shop"]),
+    ],
+)
+def test_a_missing_extra_is_named(installed: Installed, extra: str, command: list[str]) -> None:
+    done = installed.python(*command)
     assert done.returncode != 0
-    assert "pip install 'ctrlruntime[envtest]'" in done.stderr
+    assert f"pip install 'ctrlruntime[{extra}]'" in done.stderr
 
 
 @pytest.fixture(params=["embedded-process", "kube-apiserver"])
@@ -225,30 +168,6 @@ async def test_the_tutorial_works_word_for_word_from_an_empty_folder(
 
 
 IMPORTED = """python -c 'import ctrlruntime; print(ctrlruntime.__file__)'"""
-
-
-def fresh(prefix: Path, wheel: Path, constraints: Path) -> dict[str, str]:
-    """Variables of a shell in which this environment is active, and `pip` finds the wheel."""
-    constraints.write_text("\n".join(pinned()) + "\n")
-    pip = prefix / "bin" / "pip"  # the tests' own: to install pip takes longer than to use it
-    pip.write_text(f'#!/bin/sh\nexec {sys.executable} -m pip --python {prefix}/bin/python "$@"\n')
-    pip.chmod(0o755)
-    packages = from_wheels()
-    places = " ".join([str(wheel.parent), packages.get("PIP_FIND_LINKS", "")]).strip()
-    system = ":".join(
-        part for part in os.environ["PATH"].split(":") if not part.startswith(sys.prefix)
-    )
-    return {
-        **packages,
-        "PIP_FIND_LINKS": places,
-        "PIP_CONSTRAINT": str(constraints),
-        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        "PATH": f"{prefix}/bin:{provisioned().parent}:{system}",
-        "VIRTUAL_ENV": str(prefix),
-        "PYTHONPATH": "",
-        "PYTEST_ADDOPTS": "-p no:cacheprovider",
-        "KUBECONFIG": "/nonexistent",
-    }
 
 
 RUN_WITHOUT = """
