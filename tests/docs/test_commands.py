@@ -261,6 +261,7 @@ DOCUMENTS: dict[str, Document] = {
             shell,
         )
     ),
+    "docs/start.md": Document(steps=(followed_by("tests/wheel/test_project.py"),) * 4),
     "docs/simulation.md": Document(
         steps=(saved_as("shop.py"), saved_as("test_shop.py"), shell, shell)
     ),
