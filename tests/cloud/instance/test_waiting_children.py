@@ -41,4 +41,4 @@ def test_the_reason_why_a_subresource_does_not_begin_is_shown(
     metadata = ObjectMeta(name="src-1", generation=1)
     made = subresource.kind.model_construct(metadata=metadata, status=status)
     child = Child(subresource=subresource, object=made)
-    assert _sentence(child, [child]) == f"{child.kind} {shown}"
+    assert _sentence(child, [child], "src-1 -n a") == f"{child.kind} {shown}"
