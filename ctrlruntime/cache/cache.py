@@ -1,6 +1,7 @@
 """Declared informers, and reads from their stores."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, overload
 
 import structlog
@@ -33,6 +34,7 @@ from ctrlruntime.cache.lookup import InformerLookup, Informers, readable, shows
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
 from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
 from ctrlruntime.cache.reading import Query
+from ctrlruntime.cache.redeclaration import Redeclaration, RestartNeeded
 from ctrlruntime.cache.reflector import ServerFeatures
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
@@ -80,6 +82,7 @@ class Cache:
         )
         self._uses = InformerUses(self._log)
         self._lookup = InformerLookup()
+        self._again: Redeclaration | None = None
 
     # -- declaring -------------------------------------------------------------------------
 
@@ -123,10 +126,24 @@ class Cache:
             use = self._uses.add(key, informer)
             self._lookup.add(informer)
         else:
-            use.informer.check_transform(transform)
-            self._share(use, metadata_only, track_manager, indexes)
+            self._share(use, metadata_only, track_manager, indexes, transform)
         use.declare(optional=optional, sync_timeout=sync_timeout)
-        return InformerHandle(use.informer, lambda: self._release(key))
+        handle = InformerHandle(use.informer, lambda: self._release(key))
+        if self._again is not None:
+            self._again.handles.append(handle)
+        return handle
+
+    @contextmanager
+    def redeclaring(self) -> Iterator[Redeclaration]:
+        """Let declarations, until the block is left, take the place of former ones.
+
+        For code that was loaded again: its functions replace those of the informers that run, which go on.
+        """
+        self._again = again = Redeclaration()
+        try:
+            yield again
+        finally:
+            self._again = None
 
     # -- reading ---------------------------------------------------------------------------
 
@@ -512,10 +529,22 @@ class Cache:
         metadata_only: bool,
         track_manager: str | None,
         indexes: Mapping[str, IndexFn] | None,
+        transform: Transform | None,
     ) -> None:
-        for name, fn in (indexes or {}).items():
-            use.informer.store.add_index(name, fn)
-        if use.informer.widen(metadata_only=metadata_only, track_manager=track_manager):
+        informer = use.informer
+        if self._again is not None:
+            self._again.replace(informer, transform, indexes)
+        else:
+            informer.check_transform(transform)
+            for name, fn in (indexes or {}).items():
+                informer.store.add_index(name, fn)
+        try:
+            widened = informer.widen(metadata_only=metadata_only, track_manager=track_manager)
+        except ValueError as error:
+            if self._again is None:
+                raise
+            raise RestartNeeded(f"{error}, until a restart") from error
+        if widened:
             self._uses.restart(use)
 
     def _release(self, declared: Declared) -> None:

@@ -245,6 +245,11 @@ class Informer:
                 "first declaration of this kind and selection, or declare another selection"
             )
 
+    def replace_transform(self, transform: Transform | None) -> Transform | None:
+        """Have later states changed by another function. Returns the former; what is stored stays as it is."""
+        former, self._decoder.transform = self._decoder.transform, transform
+        return former
+
     def widen(self, *, metadata_only: bool, track_manager: str | None) -> bool:
         """Add the needs of a further declaration. True if a running informer has to start again."""
         full = self.metadata_only and not metadata_only

@@ -254,6 +254,15 @@ class Store:
             if existing.fn is fn:
                 return
             raise IndexConflict(f"index {name!r} already exists with another function")
+        self._build_index(name, fn)
+
+    def replace_index(self, name: str, fn: IndexFn) -> IndexFn | None:
+        """Build an index by another function. Returns the former, None if there was none of that name."""
+        existing = self._indexes.get(name)
+        self._build_index(name, fn)
+        return None if existing is None else existing.fn
+
+    def _build_index(self, name: str, fn: IndexFn) -> None:
         check_synchronous(fn, f"index function {name!r}")
         index = _Index(fn, self._failed(name))
         for key, entry in self._entries.items():

@@ -19,6 +19,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "create": ("ctrlruntime.cli.program:create", "Add a kind or webhooks to a project."),
     "add": ("ctrlruntime.cli.program:add", "Add a version to a kind."),
     "update": ("ctrlruntime.cli.scaffold:update", "Merge a newer scaffold into a project."),
+    "dev": ("ctrlruntime.cli.dev:dev", "Run a project, and load its code again when it changes."),
     "generate": ("ctrlruntime.generate.cli:generate", "Make manifests from code."),
 }
 """Of each command its "module:attribute" and its short help. A command of a new module is one line here."""

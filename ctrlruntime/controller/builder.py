@@ -74,6 +74,9 @@ class ControllerHost(Protocol):
     @property
     def pace(self) -> LoopYielder: ...
     def claim_controller_name(self, name: str) -> None: ...
+    def prepare_controller(
+        self, name: str, settings: Settings, reconciler: Reconciler[Any]
+    ) -> tuple[Settings, Reconciler[Any]]: ...
     def add(self, runnable: Controller[Any], /) -> None: ...
 
 
@@ -293,6 +296,7 @@ class Builder(Generic[RequestT]):
             manager.claim_controller_name(name)
         if not isinstance(reconciler, Reconciler):
             reconciler = FuncReconciler(reconciler)
+        settings, reconciler = manager.prepare_controller(name, settings, reconciler)
         build = self._build_single if self._is_single() else self._build_multicluster
         controller = build(name, reconciler, settings)
         manager.controller_metrics.watch_queue(name, controller.queue.core)

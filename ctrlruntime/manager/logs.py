@@ -43,6 +43,14 @@ def make_logger(
     )
 
 
+def default_logger() -> FilteringBoundLogger:
+    """Return structlog's own logger where the program configured it, else one that writes JSON."""
+    if structlog.is_configured():
+        configured: FilteringBoundLogger = structlog.get_logger()
+        return configured
+    return make_logger()
+
+
 def configure(
     *,
     format: Literal["json", "console"] = "json",  # noqa: A002

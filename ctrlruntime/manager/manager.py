@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
-import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.resource import KindRef
@@ -20,8 +19,9 @@ from ctrlruntime.cluster.provider import Provider, ProviderRunnable
 from ctrlruntime.cluster.selection import LOCAL_NAME
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.loop_yielder import LoopYielder
-from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission, combine, of_declared
+from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.events.recorder import EVENT, DropReason
 from ctrlruntime.manager.clusters import Clusters, missing_kinds, unsynced_kinds
 from ctrlruntime.manager.endpoints import Endpoints
@@ -29,7 +29,7 @@ from ctrlruntime.manager.health import Check, CheckFailed
 from ctrlruntime.manager.http_message import HTTPHandler
 from ctrlruntime.manager.leadership import LeaderElectionLost, Leadership
 from ctrlruntime.manager.lease import LEASE
-from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.manager.logs import default_logger
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election
 from ctrlruntime.manager.pool_threads import working_threads
@@ -122,7 +122,7 @@ class Manager:
         self.config = config
         self.options = options if options is not None else ManagerOptions()
         check_election(self.options)
-        self.logger: FilteringBoundLogger = logger if logger is not None else _default_logger()
+        self.logger: FilteringBoundLogger = logger if logger is not None else default_logger()
         self.tracing = Tracing(self.options.tracer_provider)
         self.metrics = Metrics()
         self.pace = LoopYielder()
@@ -203,6 +203,12 @@ class Manager:
                 "metrics; name it with named(), or set skip_name_validation"
             )
         self._names.add(name)
+
+    def prepare_controller(
+        self, name: str, settings: Settings, reconciler: Reconciler[Any]
+    ) -> tuple[Settings, Reconciler[Any]]:
+        """Return what a controller is made of, as given; managers for development change it."""
+        return settings, reconciler
 
     def add(self, runnable: Runnable) -> None:
         """Add a runnable to its group, and start it at once if that group runs.
@@ -587,10 +593,3 @@ class _EventDrops:
 
     def dropped(self, reason: DropReason) -> None:
         self._metrics.events_dropped.labels(reason).inc()
-
-
-def _default_logger() -> FilteringBoundLogger:
-    if structlog.is_configured():
-        configured: FilteringBoundLogger = structlog.get_logger()
-        return configured
-    return make_logger()
