@@ -29,6 +29,7 @@ from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
 from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, WriteOverlay
+from ctrlruntime.client.errors import INSTALL
 from ctrlruntime.side_by_side import as_failure, first_to_end, is_being_cancelled
 
 __all__ = ["Informer", "InformerOptions", "Registration", "Selection", "Transform"]
@@ -322,7 +323,7 @@ class Informer:
         self.last_error = error
         if self.missing_since is None:
             self.missing_since = self._clock()
-            self._log.warning("the server does not serve this kind; waiting for it")
+            self._log.warning("the server does not serve this kind; waiting for it", fix=INSTALL)
             self._deps.on_readiness(self)
             self._handlers.emit_served(False)
 

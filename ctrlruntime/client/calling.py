@@ -169,10 +169,10 @@ class Caller:
                 timeout=call.timeout,
             )
         except NotFound as error:
-            if not error.details.get("name"):
-                # Not the object but its whole path is unknown: the version is no longer served.
-                self.mapper.invalidate(call.mapping.gvk.group)
-            raise
+            if not error.is_of_kind:
+                raise
+            self.mapper.invalidate(call.mapping.gvk.group)
+            raise error.of_kind(call.mapping) from None
 
 
 def as_json(body: bytes | msgspec.Raw, what: str = "the object") -> Manifest:

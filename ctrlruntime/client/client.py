@@ -6,6 +6,7 @@ from typing import Self
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.client.arguments import check_config, check_connect_options
 from ctrlruntime.client.call import Defaults, FieldValidation, Propagation
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
@@ -44,8 +45,11 @@ class Client(Reader, Writer):
 
         ``fence`` is asked about every write in the moment it is sent; see :class:`Transport`.
         ``delay`` returns the seconds that each request waits; ``on_warning`` receives the server's warnings.
-        ``logger`` receives warnings and failures, by default structlog's own.
+        ``logger`` receives warnings and failures, by default structlog's own. Raises TypeError for a ``config`` or
+        options of another type.
         """
+        check_config(config)
+        check_connect_options(options, defaults)
         transport = Transport(
             config,
             options,

@@ -6,11 +6,12 @@ the lack of one; for a write that may have been carried out it is a :class:`Writ
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import orjson
 
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.intake import describe_value
 
 
@@ -21,6 +22,13 @@ class StatusCause:
     field: str
     reason: str
     message: str
+
+
+INSTALL: Final = (
+    "install its CustomResourceDefinition: kubectl apply -f config/crd/bases, or in a test "
+    "await envtest.install_crds(Kind)"
+)
+"""What to do about a kind that a server does not have."""
 
 
 class APIError(Exception):
@@ -100,6 +108,18 @@ class NotFound(APIError):
 
     default_code = 404
     default_reason = "NotFound"
+
+    @property
+    def is_of_kind(self) -> bool:
+        """Whether not an object is missing but the whole kind, or its version."""
+        return not self.details.get("name")
+
+    def of_kind(self, mapping: RESTMapping) -> "NotFound":
+        """Return the same error with the kind that the server does not serve, and what to do about it."""
+        gvk = mapping.gvk
+        fix = "check its version" if gvk in BUILTIN else INSTALL
+        message = f"the server does not serve {mapping.resource} in {gvk.api_version}; {fix}"
+        return NotFound(message, code=self.code, reason=self.reason, details=self.details)
 
     @classmethod
     def of(cls, gvk: GroupVersionKind, plural: str, name: str) -> "NotFound":
@@ -225,10 +245,7 @@ class NoKindMatch(LookupError):
     """The server has no such kind (now)."""
 
     def __init__(self, kind: GroupVersionKind | GroupKind) -> None:
-        super().__init__(
-            f"the server has no kind {kind}; install its CustomResourceDefinition, "
-            "or check group and version"
-        )
+        super().__init__(f"the server has no kind {kind}; {INSTALL}, or check group and version")
         self.kind = kind
 
 

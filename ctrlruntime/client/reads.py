@@ -12,7 +12,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.answer_limits import AnswerTooLarge, PageLimit
 from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode
-from ctrlruntime.client.errors import error_of_status
+from ctrlruntime.client.errors import NotFound, error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
 from ctrlruntime.intake.shallow import split_items, split_members_or_fail
@@ -216,13 +216,16 @@ class Reader(Caller):
         lines = self.transport.watch_lines(
             path, params, inactivity=timeout + 30.0, timeout=timeout + 30.0
         )
-        async with aclosing(lines):
-            async for line in lines:
-                event = split_members_or_fail(line)
-                type_ = str(orjson.loads(event["type"]))
-                if type_ == "ERROR":
-                    raise error_of_status(as_json(event["object"]))
-                yield type_, decode(event["object"], kind, mapping, metadata_only=False)
+        try:
+            async with aclosing(lines):
+                async for line in lines:
+                    event = split_members_or_fail(line)
+                    type_ = str(orjson.loads(event["type"]))
+                    if type_ == "ERROR":
+                        raise error_of_status(as_json(event["object"]))
+                    yield type_, decode(event["object"], kind, mapping, metadata_only=False)
+        except NotFound as error:
+            raise (error.of_kind(mapping) if error.is_of_kind else error) from None
 
     async def get_subresource(
         self, kind: KindRef, name: str, subresource: str, *, namespace: str | None = None

@@ -137,6 +137,7 @@ class Transport:
         self._retiring: list[ConnectionPool] = []
         self._generation: tuple[int, int] = (-1, -1)
         self._closed = False
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.sent = 0
         """Attempts of requests so far; watches are not counted."""
 
@@ -406,6 +407,9 @@ class Transport:
     def _open(self) -> ConnectionPool:
         if self._closed:
             raise TransportError("the transport is closed", sent=False)
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            self._move_to(loop)
         generation = self.config.generation
         if self._pool is None or self._generation != generation:
             previous, self._pool = self._pool, self._new_pool()
@@ -416,6 +420,16 @@ class Transport:
                 self._retiring = [pool for pool in self._retiring if not pool.closed]
                 self._retiring.append(previous)
         return self._pool
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Use connections of a loop that runs. Raises RuntimeError where those of another one are in use."""
+        if self._loop is not None and not self._loop.is_closed():
+            raise RuntimeError(
+                "this client was made on another event loop, which still runs its connections: make one on this "
+                "loop, in a test by the fixture `envtest_client` or "
+                "`async with Client.connect(environment.config()) as client:`"
+            )
+        self._loop, self._pool = loop, None
 
     def _new_pool(self) -> ConnectionPool:
         config = self.config

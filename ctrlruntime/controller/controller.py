@@ -255,7 +255,7 @@ class Controller(Generic[RequestT]):
                 ) from error
             raise SourceSyncTimeout(
                 f"controller {self.name!r}: timed out after {timeout:g} s waiting for {source} to "
-                "sync; does the server have this kind, and may this user list and watch it?"
+                f"sync; {_reason(source)}"
             ) from error
 
     async def _start_late(self, source: Source) -> None:
@@ -307,3 +307,9 @@ class Controller(Generic[RequestT]):
         for source, error in zip(self._sources, stopped, strict=True):
             if isinstance(error, Exception):
                 self.logger.error("Source failed to stop", source=str(source), error=str(error))
+
+
+def _reason(source: Source) -> str:
+    """Return why a source does not sync, as far as it is known."""
+    reason = getattr(source, "unsynced_reason", "")
+    return reason or "does the server have this kind, and may this user list and watch it?"

@@ -11,6 +11,7 @@ from ctrlruntime.api.resource import TypedKindRef
 from ctrlruntime.cache.entry import KindT
 from ctrlruntime.cache.events import Event, GenericEvent
 from ctrlruntime.cache.store import IndexFn
+from ctrlruntime.client.errors import INSTALL
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.controller.event_dispatch import EventDispatcher, Handler
 from ctrlruntime.controller.predicates import Predicate
@@ -90,6 +91,14 @@ class KindSource:
 
     def __str__(self) -> str:
         return f"kind source {self._handle.informer.mapping.gvk}"
+
+    @property
+    def unsynced_reason(self) -> str:
+        """Why it has not synced, with what to do about it; empty where no answer came yet."""
+        informer = self._handle.informer
+        if informer.missing_since is not None:
+            return f"the server does not serve this kind: {INSTALL}"
+        return "" if informer.last_error is None else f"its last answer: {informer.last_error}"
 
     async def start(self, intake: EventDispatcher) -> None:
         informer = self._handle.informer

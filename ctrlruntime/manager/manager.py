@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.resource import KindRef
 from ctrlruntime.cache.cache import Cache, CacheOptions
+from ctrlruntime.client.arguments import check_config, check_manager_options
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
@@ -117,8 +118,8 @@ class Manager:
         logger: FilteringBoundLogger | None = None,
         cache_options: CacheOptions | None = None,
     ) -> None:
-        if config is None:
-            raise ValueError("a manager needs a Config: Config.load() finds one")
+        check_config(config)
+        check_manager_options(options, ManagerOptions)
         self.config = config
         self.options = options if options is not None else ManagerOptions()
         check_election(self.options)

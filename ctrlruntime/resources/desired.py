@@ -8,9 +8,11 @@ from typing import Any, Final, Self
 import msgspec
 import orjson
 
-from ctrlruntime.api.kinds import GroupKind, RESTMapping
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.api.meta import OwnerNotAllowed
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.api.resource import assumed_mapping, gvk_of
 from ctrlruntime.cache.entry import Owner as Reference
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
@@ -95,6 +97,18 @@ class Desired:
         return cls(mapping=obj.mapping(), manifest=manifest)
 
     def __post_init__(self) -> None:
+        """Raise TypeError or ValueError, with what to write, for another mapping or manifest than is needed."""
+        if not isinstance(self.mapping, RESTMapping):
+            raise TypeError(_mapping_instead(self.mapping))
+        if not isinstance(self.manifest, Mapping):
+            raise TypeError(
+                f"Desired(manifest=...) is a manifest, not a {type(self.manifest).__name__}: write "
+                "manifest=obj.to_manifest()"
+            )
+        if not (self.manifest.get("metadata") or {}).get("name"):
+            raise ValueError(
+                "Desired(manifest=...) has no metadata.name: every desired object has one"
+            )
         if not self.revision:
             object.__setattr__(self, "revision", revision(self.manifest))
         metadata = self.manifest["metadata"]
@@ -165,6 +179,21 @@ class Desired:
         if self.reference:
             metadata["ownerReferences"] = [owner_reference(owner)]
         return manifest
+
+
+def _mapping_instead(kind: object) -> str:
+    """Return the message for what names a kind, and is no REST mapping."""
+    if isinstance(kind, type):
+        return (
+            f"Desired(mapping={kind.__name__}) is a class: write mapping={kind.__name__}.mapping()"
+        )
+    if not isinstance(kind, str | GroupVersionKind):
+        return f"Desired(mapping=...) is a RESTMapping, not {type(kind).__name__}"
+    gvk = gvk_of(kind)
+    name = f'GroupVersionKind("{gvk.group}", "{gvk.version}", "{gvk.kind}")'
+    plural = assumed_mapping(gvk).plural
+    known = f'RESTMapping({name}, "{plural}", True)' if gvk not in BUILTIN else f"BUILTIN[{name}]"
+    return f"Desired(mapping={str(gvk)!r}) names a kind, and a mapping is needed: write mapping={known}"
 
 
 def owner_reference(owner: Owner) -> dict[str, Any]:
