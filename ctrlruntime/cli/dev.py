@@ -126,7 +126,9 @@ def _options(name: str | None) -> Callable[[], ManagerOptions]:
 async def _server(settings: Settings, display: Display) -> AsyncIterator[Server]:
     if settings.kubeconfig is not None:
         config = await Config.load(settings.kubeconfig, settings.context)
-        display.note(f"API server {config.host}: no election, so end the controllers that run there")
+        display.note(
+            f"API server {config.host}: no election, so end the controllers that run there"
+        )
         yield ExistingServer(config, settings.setup)
         return
     try:

@@ -135,10 +135,11 @@ class DevManager(Manager):
         """Raise ValueError for a second controller of a name in one load."""
         staged = self._generation()
         if staged is None:
-            return super().claim_controller_name(name)
-        if name in staged.names:
+            super().claim_controller_name(name)
+        elif name in staged.names:
             raise ValueError(f"there is a controller {name!r} already: name it with named()")
-        staged.names.add(name)
+        else:
+            staged.names.add(name)
 
     def add(self, runnable: Runnable) -> None:
         """Keep what a load adds until it is complete; start what its code adds later."""
@@ -211,7 +212,9 @@ class DevManager(Manager):
     def stale_transforms(self) -> list[str]:
         """Kinds whose stored objects are as a transform of former code made them."""
         return [
-            kind for each in (self._current.declared if self._current else ()) for kind in each.stale
+            kind
+            for each in (self._current.declared if self._current else ())
+            for kind in each.stale
         ]
 
     async def end(self, grace: float) -> None:
@@ -291,7 +294,7 @@ class DevManager(Manager):
 
     def _forget_queues(self, generation: Generation) -> None:
         for controller in generation.controllers:
-            self.metrics.unwatch_queue(controller.name, controller.queue.core, "")
+            self.metrics.forget_queue(controller.name, controller.queue.core)
 
     def _failed(self, runnable: Runnable, error: Exception) -> None:
         self.logger.error("Ended by an error; change the code to start it again", error=repr(error))
@@ -304,7 +307,9 @@ class DevManager(Manager):
         request = current.request
         try:
             cluster = self.get_cluster(request.cluster if isinstance(request, Request) else "")
+            if cluster.cache.metadata_only(call.mapping):
+                return None
             entry = cluster.cache.entry(call.mapping, call.name, namespace=call.namespace)
         except (CacheError, LookupError):
             return None
-        return entry.readable() if entry is not None and entry.fields else None
+        return None if entry is None else entry.readable()

@@ -27,6 +27,8 @@ LEFT_OUT: Final = frozenset(
     for name in ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
 )
 """Fields that the server sets with each write."""
+OWN_RECORDS: Final = "metadata.annotations['ctrlruntime.dev/"
+"""Where a Control records what it wrote."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,31 +190,33 @@ class _Recorded:
 
 
 def changes_of(call: Call, before: Manifest | None, answer: Response) -> tuple[FieldChange, ...]:
-    """Return what a write changed; nothing where the former state or the whole answer is unknown."""
+    """Return what a write changed, of a new object what was sent; nothing where the former state is unknown."""
     if call.verb not in ("create", "update", "patch", "apply") or call.mapping.plural == "events":
         return ()
+    if answer.status == 201 and call.body is not None:
+        sent = as_json(call.body)
+        return _masked(call, _empty(sent), sent)
     after = as_json(answer.body)
-    created = answer.status == 201
-    if after.get("kind") == "PartialObjectMetadata" or (before is None and not created):
+    if before is None or after.get("kind") == "PartialObjectMetadata":
         return ()
-    if before is not None and before["metadata"].get("uid") != after["metadata"].get("uid"):
+    if before["metadata"].get("uid") != after["metadata"].get("uid"):
         return ()
-    found = [each for each in field_changes(_skeleton(before, after), after) if _is_shown(each)]
-    return masked(found, call.mapping.gvk.group_kind, {})
+    return _masked(call, before, after)
 
 
-def _is_shown(change: FieldChange) -> bool:
-    return change.path not in LEFT_OUT and change.after != {}
-
-
-def _skeleton(before: Manifest | None, after: Manifest) -> Manifest:
-    """Return the former state; of a new object its empty mappings, so that each of its fields is a change."""
-    return _empty(after) if before is None else before
+def _masked(call: Call, before: Manifest, after: Manifest) -> tuple[FieldChange, ...]:
+    shown = (
+        each
+        for each in field_changes(before, after)
+        if each.path not in LEFT_OUT and not each.path.startswith(OWN_RECORDS)
+    )
+    return masked(shown, call.mapping.gvk.group_kind, {})
 
 
 def _empty(value: Manifest) -> Manifest:
+    """Return the empty mappings of a new object, so that each of its fields is a change."""
     return {name: _empty(each) for name, each in value.items() if isinstance(each, dict)} | {
-        name: value[name] for name in ("apiVersion", "kind") if name in value
+        name: value[name] for name in ("apiVersion", "kind", "name", "namespace") if name in value
     }
 
 

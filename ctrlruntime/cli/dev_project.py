@@ -28,7 +28,7 @@ class Project:
     """The code in a folder, of which a function adds controllers to a manager."""
 
     def __init__(self, folder: Path, setup: str) -> None:
-        """`setup` is "module:function". Raises ProjectError for any other text, and for a folder without the module."""
+        """Raise ProjectError for a `setup` that is not "module:function"."""
         module, colon, function = setup.partition(":")
         if not (module and colon and function):
             raise ProjectError(

@@ -126,6 +126,13 @@ def _covers(live: object, wanted: object) -> bool:
     return live == wanted
 
 
+def _copied(path: Path, to: Path) -> Path:
+    """Copy a file that its user alone may read."""
+    to.touch(mode=0o600)
+    to.write_bytes(path.read_bytes())
+    return to
+
+
 @contextlib.asynccontextmanager
 async def embedded_server(
     note: Note, *, nodes: bool = True, kubeconfig: Path | None = None
@@ -140,9 +147,7 @@ async def embedded_server(
     async with Environment("embedded-process", nodes=nodes) as environment:
         path = environment.kubeconfig("admin")
         if kubeconfig is not None:
-            kubeconfig.touch(mode=0o600)
-            kubeconfig.write_bytes(path.read_bytes())
-            path = kubeconfig
+            path = _copied(path, kubeconfig)
         note(f"API server in memory: kubectl --kubeconfig {path} get namespaces")
         async with LocalWebhooks(environment) as hooks:
             yield EmbeddedServer(environment.config("manager"), environment, hooks)

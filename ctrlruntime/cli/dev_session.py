@@ -59,12 +59,16 @@ class Display:
         """Write how many reconciles were counted."""
         count, self._quiet = self._quiet, 0
         if count:
-            self.line("dim", f"{count} reconciles of listed objects: nothing to do")
+            word = "reconcile" if count == 1 else "reconciles"
+            self.line("dim", f"{count} {word} of listed objects: nothing to do")
 
     def line(self, style: str, text: str) -> None:
         """Write one line, whose control characters are replaced."""
         safe = "\n".join(
-            "".join(each if each.isprintable() or each == "\t" else "\N{REPLACEMENT CHARACTER}" for each in line)
+            "".join(
+                each if each.isprintable() or each == "\t" else "\N{REPLACEMENT CHARACTER}"
+                for each in line
+            )
             for line in text.split("\n")
         )
         self._console.print(Text(safe, style=style))
@@ -147,7 +151,9 @@ class Session:
         self.loads += 1
         names = ", ".join(each.name for each in self.manager.controllers) or "no controllers"
         what = f"loaded {', '.join(changed)} again" if changed else "loaded"
-        kept = f"{self.manager.cached_objects} objects in the cache" if changed else "watching files"
+        kept = (
+            f"{self.manager.cached_objects} objects in the cache" if changed else "watching files"
+        )
         self._display.note(f"{what} in {seconds * 1000:.0f} ms ({names}); {kept}")
         for kind in self.manager.stale_transforms:
             self._display.note(
@@ -168,4 +174,3 @@ class Session:
 
 def _with_webhook(options: ManagerOptions, server: Server) -> ManagerOptions:
     return replace(options, webhook=server.webhook)
-

@@ -164,6 +164,14 @@ class ControllerStore:
         key = name, self._label(name, cluster)
         self.queues = {**self.queues, key: (*self.queues.get(key, ()), queue)}
 
+    def forget(self, name: str, queue: QueueCore) -> None:
+        """Leave out a queue of the manager's own cluster whose controller was replaced by one of its name."""
+        queues = {
+            key: tuple(each for each in found if each is not queue or key[0] != name)
+            for key, found in self.queues.items()
+        }
+        self.queues = {key: found for key, found in queues.items() if found}
+
     def end(self, name: str, queue: QueueCore, cluster: str) -> None:
         """Move what was counted in a cluster that has ended to the label of the others."""
         key = name, self._label(name, cluster)

@@ -224,6 +224,10 @@ class Metrics:
         """Forget a cluster that has ended; what was counted there stays in the totals, as "other"."""
         self._controllers.end(name, queue, cluster)
 
+    def forget_queue(self, name: str, queue: QueueCore) -> None:
+        """Leave out the queue of a controller that was replaced by one of its name."""
+        self._controllers.forget(name, queue)
+
     def queue_states(self) -> list[QueueState]:
         """Return the state of every controller's queue, by name and cluster. Call it on the loop."""
         return queue_states(self._controllers)

@@ -8,7 +8,6 @@ import io
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cli.dev_project import Project
@@ -20,6 +19,7 @@ from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import ManagerOptions
 from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.queue import Request
 from tests.support.waiting import eventually
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
@@ -64,7 +64,7 @@ class Probe:
     most: int = 0
     """The most reconciles of `probe` at once."""
 
-    async def enter(self, version: str, request: Any) -> None:
+    async def enter(self, version: str, request: Request) -> None:
         """Count a reconcile; one that is held waits within."""
         self.passes.append((version, request.name))
         if request.name != "probe":
@@ -165,6 +165,7 @@ async def developing(
         task = asyncio.create_task(session.run())
         try:
             await subject.attempted(1)
+            await eventually(lambda: not any(each.starting for each in session.manager.controllers))
             yield subject
             assert not task.done(), task.result()
         finally:
