@@ -1,6 +1,32 @@
 """A controller runtime for Kubernetes in asyncio.
 
+    class Website(Resource[WebsiteSpec, WebsiteStatus], group="example.com", version="v1"): ...
+
+    def setup(manager: Manager) -> None:
+        async def reconcile(site: Website) -> Result | None: ...
+        reconciler = as_reconciler(manager.client, Website, reconcile)
+        Builder(manager).for_(Website).owns("apps/v1/Deployment").build(reconciler)
+
+    async def main() -> None:
+        manager = Manager(await Config.load(), ManagerOptions(name="website"))
+        setup(manager)
+        await manager.start()
+
+    run(main())
+
 What most controllers need is imported from here; each name is loaded on its first use.
+
+kinds        Resource, ApiModel, CEL, ListMap, Condition, set_condition, BUILTIN, GroupVersionKind
+controllers  Manager, ManagerOptions, Builder, ControllerOptions, Request, Result, TerminalError
+in reconcile reconcile_context, logger_from_context, manager.client, manager.recorder
+writing      Control, Desired, Owner, Client, merge_patch, create_or_update, retry_on_conflict
+events       predicates, enqueue_owner, enqueue_map_func, Channel; Controller.watch and unwatch
+webhooks     defaults, validates, FieldError; manager.webhooks
+clusters     Cluster, ClusterSet, FileProvider, KubeconfigProvider
+tests        ctrlruntime.envtest: Environment, eventually, the fixtures, the simulation
+
+help(Manager), help(Builder) and so on describe each. On the command line: ctrlruntime dev, and
+ctrlruntime generate. Documentation: https://ctrlruntime.dev/docs
 """
 
 from __future__ import annotations
@@ -409,5 +435,12 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """Return the exported names too, for completion in a shell."""
+    """Return the exported names too, for completion in a shell; none of them for help(), which is one page."""
+    import sys
+
+    frame = sys._getframe()
+    while frame.f_back is not None and frame.f_back.f_globals.get("__name__") == "inspect":
+        frame = frame.f_back
+    if frame.f_back is not None and frame.f_back.f_globals.get("__name__") == "pydoc":
+        return ["__doc__", "__name__"]
     return sorted({*globals(), *__all__})

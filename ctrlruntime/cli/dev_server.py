@@ -30,8 +30,13 @@ Note = Callable[[str], None]
 class Server(Protocol):
     """What a session needs of the API server."""
 
-    config: Config
-    webhook: WebhookOptions
+    @property
+    def config(self) -> Config: ...
+
+    @property
+    def webhook(self) -> WebhookOptions:
+        """Where webhooks are served; port -1: nowhere."""
+        ...
 
     async def install(self, kinds: Iterable[Kind], note: Note) -> None:
         """Bring its CRDs and webhook configurations to what the classes declare, or note what has to be done."""

@@ -295,6 +295,7 @@ class Controller(Generic[RequestT]):
         if self._closed:
             return
         self._closed = True
+        self._worker.close()
         self.queue.shutdown()
         tasks = [*self._watching, *([self._syncing] if self._syncing is not None else [])]
         for task in tasks:

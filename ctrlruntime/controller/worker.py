@@ -10,6 +10,7 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.clock import perf
+from ctrlruntime.controller.last_errors import LastErrors
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.options import Settings
 from ctrlruntime.controller.reconcile import (
@@ -84,6 +85,11 @@ class Worker:
         self._logger = logger
         self._tracing = tracing
         self._tracebacks = Tracebacks()
+        self._errors = LastErrors(controller)
+
+    def close(self) -> None:
+        """Forget the errors of its requests."""
+        self._errors.clear()
 
     async def process(self, item: Item[Any]) -> None:
         """Reconcile ``item`` and decide when it runs again.
@@ -182,6 +188,7 @@ class Worker:
             self._fail(item, run, ended.error)
             return "error"
         self._tracebacks.forget(item.request)
+        self._errors.forget(item.request)
         request, result = item.request, ended.result
         self._queue.forget(request)
         if result is None or not result.requeue_after or result.requeue_after < 0:
@@ -201,7 +208,9 @@ class Worker:
         details: dict[str, object] = {"reasons": sorted(item.reasons), "terminal": terminal}
         if (exception := self._tracebacks.report(item.request, error)) is not None:
             details["exception"] = exception  # text, so that no renderer adds local variables
-        run.logger.error("Reconciler error", error=describe_error(error), **details)
+        text = describe_error(error)
+        self._errors.record(item.request, text)
+        run.logger.error("Reconciler error", error=text, **details)
         if terminal:
             self._queue.forget(item.request)
             return

@@ -3,7 +3,8 @@
     pod = await eventually(client, POD, "web-0", {"status": {"phase": "Running"}}, namespace="shop")
 
 While nothing changes, nothing is requested. After the timeout, AssertionError shows what was still
-missing at the last state seen.
+missing at the last state seen, the object's conditions and events, and the last errors of controllers
+that run in this process.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef, gvk_of
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Expired, TransportError
 from ctrlruntime.envtest.differences import Expected, differences
+from ctrlruntime.envtest.situation import situation
 
 TIMEOUT = 60.0
 """Seconds. Only a test that fails waits so long; a busy machine takes a while for what is well."""
@@ -62,20 +64,21 @@ async def eventually(
     `expect` is part of a manifest (see `differences`) or a function of the object that returns
     whether it is well or asserts. Raises AssertionError after `timeout` seconds.
     """
-    last = ["no answer yet"]
+    last, seen = ["no answer yet"], None
     try:
         async with (
             asyncio.timeout(timeout),
             aclosing(_states(client, kind, name, namespace)) as states,
         ):
             async for state in states:
+                seen = state
                 last = ["there is no such object"] if state is None else _compare(expect, state)
                 if not last:
                     return state
     except TimeoutError:
         pass
-    lines = "\n".join(f"  {line}" for line in last)
-    raise AssertionError(f"{_title(kind, name, namespace)} after {timeout:g} s:\n{lines}")
+    last += await _situation(client, kind, name, namespace, seen)
+    raise AssertionError(f"{_title(kind, name, namespace)} after {timeout:g} s:\n{_lines(last)}")
 
 
 async def eventually_gone(
@@ -87,7 +90,7 @@ async def eventually_gone(
     timeout: float = TIMEOUT,
 ) -> None:
     """Wait until the object does not exist. AssertionError tells what holds it."""
-    last: Any = None
+    last, seen = None, None
     try:
         async with (
             asyncio.timeout(timeout),
@@ -96,13 +99,14 @@ async def eventually_gone(
             async for state in states:
                 if state is None:
                     return
-                last = _manifest(state)["metadata"]
+                seen, last = state, _manifest(state)["metadata"]
     except TimeoutError:
         pass
     last = last or {}
+    more = _lines(await _situation(client, kind, name, namespace, seen))
     raise AssertionError(
         f"{_title(kind, name, namespace)} is still there after {timeout:g} s; deletionTimestamp "
-        f"{last.get('deletionTimestamp')}, finalizers {last.get('finalizers', [])}"
+        f"{last.get('deletionTimestamp')}, finalizers {last.get('finalizers', [])}\n{more}".rstrip()
     )
 
 
@@ -124,8 +128,8 @@ async def consistently(
             async for state in states:
                 last = ["there is no such object"] if state is None else _compare(expect, state)
                 if last:
-                    lines = "\n".join(f"  {line}" for line in last)
-                    raise AssertionError(f"{_title(kind, name, namespace)}:\n{lines}")
+                    last += await _situation(client, kind, name, namespace, state)
+                    raise AssertionError(f"{_title(kind, name, namespace)}:\n{_lines(last)}")
     except TimeoutError:
         return
 
@@ -188,6 +192,21 @@ async def _states(
                         yield None if type_ == "DELETED" else obj
         except (Expired, TransportError):
             continue
+
+
+async def _situation(
+    client: Client,
+    kind: KindRef,
+    name: str,
+    namespace: str | None,
+    state: Resource[Any, Any] | Manifest | None,
+) -> list[str]:
+    last = None if state is None else _manifest(state)
+    return await situation(client, gvk_of(kind).kind, name, namespace, last)
+
+
+def _lines(texts: list[str]) -> str:
+    return "\n".join(f"  {text}" for text in texts)
 
 
 def _compare(expect: Expected, state: Resource[Any, Any] | Manifest) -> list[str]:

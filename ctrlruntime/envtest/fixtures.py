@@ -11,6 +11,7 @@ In the `conftest.py` of a test suite:
 `proxy`              a Proxy in front of the server, on the test's own loop, for one test
 `run_manager`        runs controllers in the test's namespace, through its proxy, until the test ends
 
+The first two are of the whole session, the others of one test.
 Something else under test gets `envtest_config(envtest, proxy, "manager")`; the test checks
 `proxy.log` what it did. CTRLRUNTIME_ENVTEST_BACKEND chooses the backend of a whole run.
 """
@@ -19,9 +20,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pytest
 import pytest_asyncio
@@ -39,6 +40,35 @@ from ctrlruntime.outbound_addresses import ALLOWED
 
 BACKEND = "CTRLRUNTIME_ENVTEST_BACKEND"
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
+_OF_ONE_TEST: Final = (
+    "{0} is of one test, on its loop: give your fixture the scope of a function, as fixtures have without "
+    "scope=...; or take `envtest`, which is of the session, and make {1}"
+)
+_INSTEAD: Final = {
+    "envtest_options": 'envtest_options is of the session: write @pytest.fixture(scope="session") above yours',
+    "envtest_client": _OF_ONE_TEST.format(
+        "envtest_client", "a client: async with Client.connect(envtest.config()) as client:"
+    ),
+    "run_manager": _OF_ONE_TEST.format(
+        "run_manager",
+        'a manager: async with Manager(envtest.config("manager"), options).running():',
+    ),
+    "namespace": _OF_ONE_TEST.format("namespace", "a namespace of your own by a client of yours"),
+    "proxy": _OF_ONE_TEST.format(
+        "proxy", "a proxy: async with Proxy(envtest.backend.url, envtest.proxy_options()) as proxy:"
+    ),
+}
+"""By the fixture that has another scope than is needed: what to write."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add to the report of a fixture that needs one of a narrower scope what to write instead."""
+    report = yield
+    text = str(report.longrepr) if report.failed and report.when == "setup" else ""
+    if "ScopeMismatch" in text and (name := next((n for n in _INSTEAD if n in text), None)):
+        report.sections.append(("what to write instead", _INSTEAD[name]))
+    return report
 
 
 @pytest.fixture(scope="session")

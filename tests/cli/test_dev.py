@@ -55,6 +55,7 @@ async def test_changed_code_runs_on_the_cache_that_is_filled(
         assert ("1", "probe") not in PROBE.passes[PROBE.passes.index(("2", "probe")) :]
 
 
+REFUSED = "ARGUMENTS = dict(rules=[CEL('self.absent == 1')], group='example.com', version='v1')\n"
 BROKEN = {
     "syntax": ("VERSION = (", "SyntaxError: '(' was never closed"),
     "import": ("raise LookupError('no such thing')", "LookupError: no such thing"),
@@ -85,8 +86,7 @@ BROKEN = {
         "ZeroDivisionError",
     ),
     "server": (
-        "class Bad(Resource[ApiModel, NoStatus], group='example.com', version='v1', "
-        "rules=[CEL('self.absent == 1')]): pass",
+        f"{REFUSED}class Bad(Resource[ApiModel, NoStatus], **ARGUMENTS): pass",
         "absent == 1",
     ),
 }
