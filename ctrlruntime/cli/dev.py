@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import click
+import msgspec
 
-from ctrlruntime.cli.dev_project import Project, ProjectError
+from ctrlruntime.cli.dev_project import Project, ProjectError, explain
 from ctrlruntime.cli.dev_server import ExistingServer, Server, embedded_server
 from ctrlruntime.cli.dev_session import Display, Session
 from ctrlruntime.client.config import Config, ConfigError
@@ -60,13 +61,16 @@ class Settings:
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
 )
-def dev(setup: str | None, **options: object) -> None:
+def dev(setup: str | None, options: str | None, **others: object) -> None:
     """Run a project's controllers, and load changed code again with the cache kept.
 
     Each reconcile is shown with its cause, its requests, what they changed and how long it took. Nothing is
     elected and no time limit ends a reconcile: breakpoint() works.
     """
-    settings = Settings(setup=setup or configured_setup(Path()), **options)  # type: ignore[arg-type]
+    if setup is None:
+        setup, given = configured(Path())
+        options = options or given
+    settings = msgspec.convert({"setup": setup, "options": options, **others}, Settings)
     if settings.context is not None and settings.kubeconfig is None:
         raise click.UsageError("--context needs --kubeconfig: it selects a context of that file")
     try:
@@ -75,23 +79,27 @@ def dev(setup: str | None, **options: object) -> None:
         raise click.ClickException(str(error)) from error
 
 
-def configured_setup(folder: Path) -> str:
-    """Return the setup function that pyproject.toml names. Raises click.UsageError where it names none."""
+def configured(folder: Path) -> tuple[str, str | None]:
+    """Return the setup function and the options of a folder's project. Raises click.UsageError where neither is found.
+
+    `setup` and `options` of [tool.ctrlruntime] in pyproject.toml; else those of a project that
+    `ctrlruntime init` made.
+    """
     path = folder / "pyproject.toml"
     try:
-        found = tomllib.loads(path.read_text())["tool"]["ctrlruntime"]["setup"]
-    except FileNotFoundError:
-        raise click.UsageError(
-            "name the function that adds the controllers, as in --setup website:setup"
-        ) from None
+        found = tomllib.loads(path.read_text()) if path.exists() else {}
     except tomllib.TOMLDecodeError as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
-    except (KeyError, TypeError):
-        raise click.UsageError(
-            "name the function that adds the controllers, as in --setup website:setup, or write into "
-            f'{path}: [tool.ctrlruntime] and below it setup = "website:setup"'
-        ) from None
-    return str(found)
+    table = found.get("tool", {}).get("ctrlruntime", {})
+    if "setup" in table:
+        return str(table["setup"]), table.get("options")
+    apps = [each.parent.name for each in sorted(folder.glob("*/app.py"))]
+    if (folder / ".ctrlruntime" / "project.json").exists() and len(apps) == 1:
+        return f"{apps[0]}.app:setup", f"{apps[0]}.app:OPTIONS"
+    raise click.UsageError(
+        "name the function that adds the controllers, as in --setup website:setup; or in pyproject.toml, below "
+        '[tool.ctrlruntime], setup = "website:setup"'
+    )
 
 
 async def develop(settings: Settings, folder: Path) -> None:
@@ -113,8 +121,10 @@ def _options(name: str | None) -> Callable[[], ManagerOptions]:
         module, _, attribute = name.partition(":")
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError, ValueError) as error:
+        except (AttributeError, ValueError) as error:
             raise ProjectError(f"--options {name}: {error}; write MODULE:NAME") from error
+        except (Exception, SystemExit) as error:
+            raise ProjectError(f"--options {name}:\n{explain(error, Path.cwd())}") from error
         if not isinstance(found, ManagerOptions):
             raise ProjectError(f"--options {name} is a {type(found).__name__}: name ManagerOptions")
         return found

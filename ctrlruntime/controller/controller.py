@@ -166,7 +166,12 @@ class Controller(Generic[RequestT]):
     def watch(self, source: Source) -> None:
         """Add a source: it starts with the controller, or at once if that is running.
 
-        A source added to a running controller that fails to start is logged; the controller goes on.
+        For kinds that are known only while it runs: keep the source, and :meth:`unwatch` it when its events are
+        no longer needed. A source added to a running controller that fails to start is logged; the controller
+        goes on. Raises RuntimeError when the controller has stopped.
+
+            source = KindSource(manager.cache, "apps/v1/StatefulSet", enqueue_owner(Website))
+            controller.watch(source)
         """
         if self._closed:
             raise RuntimeError(f"controller {self.name!r} has stopped: it takes no more sources")
@@ -179,7 +184,10 @@ class Controller(Generic[RequestT]):
         task.add_done_callback(self._watching.discard)
 
     async def unwatch(self, source: Source) -> None:
-        """Stop and forget a source. One that is not watched is ignored."""
+        """Stop and forget a source that :meth:`watch` or the builder added; what it has enqueued still runs.
+
+        Its informer is released, and ends with its last use. One that is not watched is ignored.
+        """
         for sources in (self._pending, self._sources):
             if source in sources:
                 sources.remove(source)

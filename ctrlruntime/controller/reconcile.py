@@ -190,10 +190,19 @@ def logger_from_context() -> FilteringBoundLogger:
 
 
 def reconcile_context() -> ReconcileContext:
-    """Return the reconcile this code runs in. Raises LookupError outside of one."""
+    """Return the reconcile this code runs in. Raises LookupError outside of one.
+
+    It has what the request does not: `reasons` (what enqueued it, for people), `attempt` (failures in a row
+    before it), `priority`, `deadline` (the loop's time at which it is cancelled, or None), `controller`,
+    `reconcile_id` and `logger`. Tasks that the reconciler starts are in the same reconcile.
+
+        context = reconcile_context()
+        if context.attempt > 3:
+            context.logger.warning("Still failing", reasons=sorted(context.reasons))
+    """
     try:
         return _current.get()
     except LookupError:
         raise LookupError(
-            "there is no reconcile in progress: current() only works in code that a controller runs"
+            "there is no reconcile in progress: reconcile_context() works in code that a controller runs"
         ) from None

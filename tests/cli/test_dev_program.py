@@ -1,0 +1,157 @@
+"""`ctrlruntime dev` as a process, and against a server that exists."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cli.dev_server import ExistingServer
+from ctrlruntime.cli.dev_session import Display
+from ctrlruntime.cli.program import program
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.envtest import Environment
+from ctrlruntime.generate.discovery import find_kinds, load
+
+CODE = """
+from ctrlruntime import *
+CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
+
+def setup(manager):
+    async def reconcile(request):
+        if request.name == "probe":
+            answer = 40 + 2
+            breakpoint()
+    options = ControllerOptions(reconciliation_timeout=0.1)
+    Builder(manager).for_(CONFIG_MAP).named("copy").options(options).build(reconcile)
+"""
+PROBE = {
+    "apiVersion": "v1",
+    "kind": "ConfigMap",
+    "metadata": {"name": "probe", "namespace": "default"},
+}
+LIMIT = 60.0
+"""Seconds for what takes less than one on a machine at rest."""
+
+
+async def until(stream: asyncio.StreamReader, text: str) -> str:
+    """Read until a text comes, and return all."""
+    async with asyncio.timeout(LIMIT):
+        return (await stream.readuntil(text.encode())).decode()
+
+
+@pytest.mark.criterion("D-15")
+async def test_breakpoint_stops_the_reconcile_of_a_program_and_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "stops.py").write_text(CODE)
+    arguments = ["--setup", "stops:setup", "--no-nodes", "--write-kubeconfig", "kubeconfig"]
+    process = await asyncio.create_subprocess_exec(
+        *[sys.executable, "-m", "ctrlruntime.cli", "dev", *arguments],
+        cwd=tmp_path,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        await until(process.stdout, "watching files")
+        await until(process.stdout, "Starting workers")
+        config = await Config.load(tmp_path / "kubeconfig")
+        async with Client.connect(config) as client:
+            await client.create(PROBE)
+        await until(process.stdout, "(Pdb) ")
+        process.stdin.write(b"p answer\nc\n")
+        assert await until(process.stdout, "cause: ConfigMap default/probe created")
+        process.send_signal(2)
+        rest, _ = await asyncio.wait_for(process.communicate(), LIMIT)
+        assert b"failed" not in rest
+        assert process.returncode == 0
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+KIND = """
+from ctrlruntime import *
+
+class Sprocket(Resource[ApiModel, NoStatus], group="example.com", version="v1"):
+    pass
+
+def setup(manager):
+    async def reconcile(request):
+        pass
+    Builder(manager).for_(Sprocket).build(reconcile)
+"""
+
+
+@pytest.mark.criterion("D-16")
+async def test_a_cluster_of_a_kubeconfig_is_left_as_it_is_and_what_is_missing_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "sprockets.py").write_text(KIND)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    kinds = find_kinds(load(["sprockets"]))
+    async with Environment() as env:
+        server = ExistingServer(env.config(), "sprockets:setup")
+        display = Display()
+        await server.install(kinds, display.note)
+        await server.install(kinds, display.note)
+        (line,) = capsys.readouterr().out.splitlines()
+        assert "sprockets.example.com is not installed on the server: ctrlruntime generate" in line
+        crd = GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
+        assert await env.client().list(crd) == []
+        command = line.partition("ctrlruntime ")[2].partition(" | ")[0].split()
+        done = await asyncio.to_thread(CliRunner().invoke, program, command)
+        (tmp_path / "crd.yaml").write_text(done.stdout)
+        await env.install_crds(tmp_path / "crd.yaml")
+        again = ExistingServer(env.config(), "sprockets:setup")
+        await again.install(kinds, display.note)
+        assert capsys.readouterr().out == ""
+        live = await env.client().get(crd, "sprockets.example.com")
+        live["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"].pop("spec")
+        live["spec"]["versions"][0]["schema"]["openAPIV3Schema"].pop("required", None)
+        await env.client().update(live)
+        await ExistingServer(env.config(), "sprockets:setup").install(kinds, display.note)
+        assert "sprockets.example.com differs on the server: " in capsys.readouterr().out
+
+
+WRONG = {
+    "nothing": ([], "name the function that adds the controllers, as in --setup website:setup"),
+    "no function": (["--setup", "website"], "name the module and its function"),
+    "context": (["--setup", "a:b", "--context", "c"], "--context needs --kubeconfig"),
+    "options": (["--setup", "a:b", "--options", "sys:path"], "is a list: name ManagerOptions"),
+    "kubeconfig": (["--setup", "a:b", "--kubeconfig", "absent"], "does not exist"),
+}
+
+
+@pytest.mark.criterion("D-16")
+@pytest.mark.parametrize(("arguments", "shown"), WRONG.values(), ids=WRONG)
+def test_wrong_options_are_refused_with_the_right_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], shown: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(program, ["dev", *arguments])
+    assert done.exit_code != 0
+    assert shown in done.output
+
+
+@pytest.mark.criterion("D-16")
+def test_the_setup_function_is_found_in_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ctrlruntime.cli.dev import configured
+
+    (tmp_path / "shop").mkdir()
+    (tmp_path / "shop" / "app.py").touch()
+    (tmp_path / ".ctrlruntime").mkdir()
+    (tmp_path / ".ctrlruntime" / "project.json").touch()
+    assert configured(tmp_path) == ("shop.app:setup", "shop.app:OPTIONS")
+    (tmp_path / "pyproject.toml").write_text('[tool.ctrlruntime]\nsetup = "a:b"\n')
+    assert configured(tmp_path) == ("a:b", None)
