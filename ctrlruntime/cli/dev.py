@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import os
+import sys
 import tomllib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -73,10 +75,25 @@ def dev(setup: str | None, options: str | None, **others: object) -> None:
     settings = msgspec.convert({"setup": setup, "options": options, **others}, Settings)
     if settings.context is not None and settings.kubeconfig is None:
         raise click.UsageError("--context needs --kubeconfig: it selects a context of that file")
+    leave_interrupts_to_the_command()
     try:
         run(develop(settings, Path()))
     except (ProjectError, ConfigError) as error:
         raise click.ClickException(str(error)) from error
+
+
+def leave_interrupts_to_the_command() -> None:
+    """Have Ctrl-C end the command after a breakpoint() too; pdb would take it for itself from then on.
+
+    A debugger that PYTHONBREAKPOINT names is left as it is.
+    """
+
+    def stop(*_: object, **__: object) -> None:
+        debugger = importlib.import_module("pdb").Pdb(nosigint=True)
+        debugger.set_trace(sys._getframe(1))
+
+    if not os.environ.get("PYTHONBREAKPOINT"):
+        sys.breakpointhook = stop
 
 
 def configured(folder: Path) -> tuple[str, str | None]:

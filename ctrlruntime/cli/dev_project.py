@@ -14,7 +14,7 @@ from typing import Any, Final
 from prometheus_client import REGISTRY
 
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
-"""Folders in which nobody edits; and those that begin with a dot, and virtual environments."""
+"""Folders that hold no code of the project, as do those that begin with a dot, and virtual environments."""
 
 Stamp = tuple[int, int]
 """Time of the last change in nanoseconds, and size in bytes."""

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import signal
 import sys
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -35,6 +39,7 @@ PROBE = {
     "kind": "ConfigMap",
     "metadata": {"name": "probe", "namespace": "default"},
 }
+ROOT = Path(__file__).parents[2]
 LIMIT = 60.0
 """Seconds for what takes less than one on a machine at rest."""
 
@@ -45,36 +50,74 @@ async def until(stream: asyncio.StreamReader, text: str) -> str:
         return (await stream.readuntil(text.encode())).decode()
 
 
-@pytest.mark.criterion("D-15")
-async def test_breakpoint_stops_the_reconcile_of_a_program_and_it_goes_on(tmp_path: Path) -> None:
-    (tmp_path / "stops.py").write_text(CODE)
-    arguments = ["--setup", "stops:setup", "--no-nodes", "--write-kubeconfig", "kubeconfig"]
+@contextlib.asynccontextmanager
+async def program_running(folder: Path, *arguments: str) -> AsyncIterator[Process]:
+    """Run the command until the code is loaded and its controllers work; Ctrl-C ends it at the end, in order."""
     process = await asyncio.create_subprocess_exec(
         *[sys.executable, "-m", "ctrlruntime.cli", "dev", *arguments],
-        cwd=tmp_path,
+        cwd=folder,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    assert process.stdin is not None
     assert process.stdout is not None
     try:
         await until(process.stdout, "watching files")
         await until(process.stdout, "Starting workers")
-        config = await Config.load(tmp_path / "kubeconfig")
-        async with Client.connect(config) as client:
-            await client.create(PROBE)
-        await until(process.stdout, "(Pdb) ")
-        process.stdin.write(b"p answer\nc\n")
-        assert await until(process.stdout, "cause: ConfigMap default/probe created")
-        process.send_signal(2)
-        rest, _ = await asyncio.wait_for(process.communicate(), LIMIT)
-        assert b"failed" not in rest
+        yield process
+        process.send_signal(signal.SIGINT)
+        await asyncio.wait_for(process.communicate(), LIMIT)
         assert process.returncode == 0
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
+
+
+@pytest.mark.criterion("D-15")
+async def test_breakpoint_stops_the_reconcile_of_a_program_and_it_goes_on(tmp_path: Path) -> None:
+    (tmp_path / "stops.py").write_text(CODE)
+    arguments = ["--setup", "stops:setup", "--no-nodes", "--write-kubeconfig", "kubeconfig"]
+    async with program_running(tmp_path, *arguments) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        config = await Config.load(tmp_path / "kubeconfig")
+        async with Client.connect(config) as client:
+            await client.create(PROBE)
+        await until(process.stdout, "(Pdb) ")
+        process.stdin.write(b"p answer\nc\n")
+        text = await until(process.stdout, "cause: ConfigMap default/probe created\n")
+        assert "42" in text
+        assert "failed" not in text
+
+
+@pytest.mark.criterion("D-10")
+async def test_the_page_works_with_its_controller_and_simulated_nodes(tmp_path: Path) -> None:
+    """Runs docs/how-to/develop.md: a server and nodes as processes, which start in a few seconds."""
+    page, first = (ROOT / "docs" / name for name in ("how-to/develop.md", "first-controller.md"))
+    _, command = next(line for line in blocks(page)[0] if "dev" in line).split(" dev ")
+    (tmp_path / "website.py").write_text("\n".join(blocks(first)[1]))
+    async with program_running(tmp_path, *command.split()) as process:
+        assert process.stdout is not None
+        site = {
+            "apiVersion": "example.com/v1",
+            "kind": "Website",
+            "metadata": {"name": "hello", "namespace": "default"},
+            "spec": {"image": "nginx:1.27", "replicas": 2},
+        }
+        config = await Config.load(tmp_path / "kubeconfig")
+        async with Client.connect(config) as client:
+            await client.create(site)
+        await until(process.stdout, "~ status.ready: 0 -> 2")
+        file = tmp_path / "website.py"
+        file.write_text(file.read_text().replace('are ready"', 'are up"'))
+        assert "\x1b" not in await until(process.stdout, "'2 of 2 are ready' -> '2 of 2 are up'")
+
+
+def blocks(page: Path) -> list[list[str]]:
+    """Return the lines of each fenced block of a page."""
+    parts = page.read_text().split("```")[1::2]
+    return [part.splitlines()[1:] for part in parts]
 
 
 KIND = """

@@ -285,6 +285,7 @@ DOCUMENTS: dict[str, Document] = {
     "docs/operations/manager-token.md": Document(
         steps=(followed_by("tests/manifests/test_account_powers.py"),)
     ),
+    "docs/how-to/develop.md": Document(steps=(followed_by("tests/cli/test_dev_program.py"),)),
     "docs/how-to/tls.md": Document(steps=(applied,)),
     "docs/how-to/cert-manager.md": Document(steps=(applied,)),
     "docs/how-to/external-secrets.md": Document(steps=(applied,)),

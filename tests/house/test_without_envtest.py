@@ -24,6 +24,7 @@ def test_only_the_demo_and_the_embedded_cluster_import_the_test_environment() ->
         for importer in graph.find_modules_that_directly_import(module)
     }
     assert importers - environment == {
+        "ctrlruntime.cli.dev_server",
         "manager.demo",
         "manager.demo_fleet",
         "manager.embedded",
