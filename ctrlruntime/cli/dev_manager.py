@@ -177,7 +177,7 @@ class DevManager(Manager):
     # -- loads -------------------------------------------------------------------------------
 
     async def reload(
-        self, load: Callable[[], Setup], ready: Callable[[], Awaitable[None]] | None = None
+        self, load: Callable[[], Awaitable[Setup]], ready: Callable[[], Awaitable[None]]
     ) -> None:
         """Replace what runs by what `load` returns adds. Raises what it raises, and the former code goes on.
 
@@ -189,11 +189,11 @@ class DevManager(Manager):
                 staged.declared.append(stack.enter_context(cluster.cache.redeclaring()))
             token = _staged.set(staged)
             try:
-                added = load()(self)
+                setup = await load()
+                added = setup(self)
                 if inspect.isawaitable(added):
                     await added
-                if ready is not None:
-                    await ready()
+                await ready()
             except BaseException:
                 for declared in staged.declared:
                     await declared.undo()

@@ -38,6 +38,10 @@ class Server(Protocol):
         """Where webhooks are served; port -1: nowhere."""
         ...
 
+    async def install_new(self, kinds: Iterable[Kind]) -> None:
+        """Install definitions of kinds that it has none of."""
+        ...
+
     async def install(self, kinds: Iterable[Kind], note: Note) -> None:
         """Bring its CRDs and webhook configurations to what the classes declare, or note what has to be done."""
         ...
@@ -56,6 +60,14 @@ class EmbeddedServer:
     def webhook(self) -> WebhookOptions:
         return self.hooks.options
 
+    async def install_new(self, kinds: Iterable[Kind]) -> None:
+        """Install definitions of kinds that it has none of. Raises the errors of the server."""
+        for crd in self._definitions(list(kinds)):
+            name = crd["metadata"]["name"]
+            if name not in self._installed:
+                await self.environment.install_crds(crd)
+                self._installed[name] = crd
+
     async def install(self, kinds: Iterable[Kind], note: Note) -> None:
         """Install what has changed. Raises the errors of the server, which refuses a definition that is not valid."""
         known = list(kinds)
@@ -64,8 +76,7 @@ class EmbeddedServer:
             if self._installed.get(name) == crd:
                 continue
             await self.environment.install_crds(crd)
-            if name in self._installed:
-                note(f"{name}: the changed definition is installed")
+            note(f"{name}: the changed definition is installed")
             self._installed[name] = crd
         for kind in known:
             if webhooks_of(kind):
@@ -91,6 +102,9 @@ class ExistingServer:
     setup: str
     webhook: WebhookOptions = field(default_factory=lambda: WebhookOptions(port=-1))
     _noted: dict[str, Manifest] = field(default_factory=dict)
+
+    async def install_new(self, kinds: Iterable[Kind]) -> None:
+        """Install nothing."""
 
     async def install(self, kinds: Iterable[Kind], note: Note) -> None:
         """Note each definition that the server has not, or has otherwise, once until it changes."""

@@ -15,7 +15,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.redeclaration import RestartNeeded
-from ctrlruntime.cli.dev_manager import DevManager
+from ctrlruntime.cli.dev_manager import DevManager, Setup
 from ctrlruntime.cli.dev_passes import Pass
 from ctrlruntime.cli.dev_project import Project, ProjectError, explain
 from ctrlruntime.cli.dev_server import Server
@@ -120,7 +120,7 @@ class Session:
     async def _load(self, changed: list[str]) -> None:
         began = perf()
         try:
-            await self.manager.reload(self._project.load, self._install)
+            await self.manager.reload(self._import, self._install)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code: the next edit mends it
             self._project.failed()
             self._refuse(error)
@@ -129,9 +129,17 @@ class Session:
             self._announce(changed, perf() - began)
         self.attempts += 1
 
+    async def _import(self) -> Setup:
+        """Import the modules, and install definitions that are new: what is declared then is served already."""
+        setup = self._project.load()
+        await self._server.install_new(self._kinds())
+        return setup
+
+    def _kinds(self) -> list[type[Resource[Any, Any]]]:
+        return find_kinds(self._project.modules())
+
     async def _install(self) -> None:
-        kinds: list[type[Resource[Any, Any]]] = find_kinds(self._project.modules())
-        await self._server.install(kinds, self._display.note)
+        await self._server.install(self._kinds(), self._display.note)
         self.manager.cache.notify_discovery_changed()
 
     def _refuse(self, error: BaseException) -> None:
