@@ -142,16 +142,16 @@ async def developing(
     *,
     options: ManagerOptions | None = None,
     objects: int = 0,
-    **files: str,
+    environment: Environment | None = None,
 ) -> AsyncIterator[Development]:
-    """Run a session on a project; its module has a name of its own, `files` are further modules."""
+    """Run a session on a project; its module has a name of its own. `environment` has a proxy."""
     PROBE.__init__()  # type: ignore[misc]
     module = f"project_{folder.name.replace('-', '_')}"
-    for name, text in {module: code, **files}.items():
-        (folder / f"{name}.py").write_text(text)
+    (folder / f"{module}.py").write_text(code)
     output = io.StringIO()
     given = options or ManagerOptions(name="dev")
-    async with Environment(proxy=True) as env, LocalWebhooks(env) as hooks:
+    given_environment = environment or Environment(proxy=True)
+    async with given_environment as env, LocalWebhooks(env) as hooks:
         server = EmbeddedServer(env.config("manager"), env, hooks)
         session = Session(
             Project(folder, f"{module}:setup"),
@@ -161,7 +161,8 @@ async def developing(
             logger=make_logger(format="console", level="error", stream=output),
         )
         subject = Development(env, folder, module, session, output)
-        subject.fill(objects)
+        if objects:
+            subject.fill(objects)
         task = asyncio.create_task(session.run())
         try:
             await subject.attempted(1)

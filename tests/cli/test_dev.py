@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller import ControllerOptions
 from ctrlruntime.manager import ManagerOptions
 from tests.cli.dev_support import CODE, CONFIG_MAP, HEAD, PROBE, VERSION_2, Development, developing
@@ -165,7 +166,7 @@ class WidgetSpec(ApiModel):
 class WidgetStatus(ApiModel):
     seen: str = ""
 
-class Widget(Resource[WidgetSpec, WidgetStatus], group="example.com", version="v1"):
+class Widget(Resource[WidgetSpec, WidgetStatus], group="dev.example.com", version="v1"):
     pass
 
 def setup(manager):
@@ -182,12 +183,15 @@ def setup(manager):
 
 @pytest.mark.criterion("D-13")
 async def test_a_changed_kind_is_installed_and_its_objects_are_read_by_the_new_class(
-    tmp_path: Path,
+    tmp_path: Path, api_server: str, request: pytest.FixtureRequest
 ) -> None:
-    async with developing(tmp_path, KIND) as dev:
-        kind = GroupVersionKind("example.com", "v1", "Widget")
+    environment = None
+    if api_server != "embedded":
+        environment = request.getfixturevalue("real_server").environment(proxy=True)
+    async with developing(tmp_path, KIND, environment=environment) as dev:
+        kind = GroupVersionKind("dev.example.com", "v1", "Widget")
         widget = {
-            "apiVersion": "example.com/v1",
+            "apiVersion": "dev.example.com/v1",
             "kind": "Widget",
             "metadata": {"name": "w", "namespace": "default"},
             "spec": {},
@@ -202,11 +206,50 @@ async def test_a_changed_kind_is_installed_and_its_objects_are_read_by_the_new_c
         mark = dev.environment.proxy.log.mark()
         dev.edit(("size: int = 1", 'size: int = 1\n    colour: str = "red"'))
         await eventually(seen, lambda text: "'colour': 'red'" in text)
-        assert "widgets.example.com: the changed definition is installed" in dev.output.getvalue()
-        crd = await dev.client.get(CRD, "widgets.example.com")
+        assert (
+            "widgets.dev.example.com: the changed definition is installed" in dev.output.getvalue()
+        )
+        crd = await dev.client.get(CRD, "widgets.dev.example.com")
         schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
         assert "colour" in schema["properties"]["spec"]["properties"]
-        assert reads(dev, mark) == []
+        assert [each for each in reads(dev, mark) if each.startswith("list")] == []
+        await dev.client.delete(CRD, "widgets.dev.example.com")
+
+
+CHECKED = KIND.replace(
+    "    pass\n",
+    """    @validates("create")
+    def check(self, review):
+        raise ValueError("first words")
+""",
+    1,
+).replace("def setup(manager):\n", "def setup(manager):\n    manager.webhooks.register(Widget)\n")
+"""A kind of which no object is accepted."""
+
+
+@pytest.mark.criterion("D-13")
+async def test_a_changed_webhook_answers_and_one_that_is_broken_changes_nothing(
+    tmp_path: Path,
+) -> None:
+    widget = {
+        "apiVersion": "dev.example.com/v1",
+        "kind": "Widget",
+        "metadata": {"name": "w", "namespace": "default"},
+        "spec": {},
+    }
+    async with developing(tmp_path, CHECKED) as dev:
+
+        async def refusal() -> str:
+            with pytest.raises(APIError) as caught:
+                await dev.client.create(widget)
+            return str(caught.value)
+
+        await eventually(refusal, lambda text: "first words" in text)
+        dev.edit(("first words", "other words"), ("def setup", "1 / 0\ndef setup"))
+        await dev.attempted(2)
+        assert "first words" in await refusal()
+        dev.edit(("1 / 0\n", ""))
+        await eventually(refusal, lambda text: "other words" in text)
 
 
 WRITES = (
