@@ -55,7 +55,7 @@ async def get(port: int | None, path: str) -> tuple[int, str]:
 
 @pytest.mark.criterion("MG-01")
 async def test_a_missing_config_is_an_error() -> None:
-    with pytest.raises(ValueError, match=r"Config.load\(\)"):
+    with pytest.raises(TypeError, match=r"Config.load\(\)"):
         Manager(None)  # type: ignore[arg-type]
 
 
