@@ -11,8 +11,7 @@ import orjson
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.api.meta import OwnerNotAllowed
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.api.resource import assumed_mapping, gvk_of
+from ctrlruntime.api.resource import Resource, assumed_mapping, gvk_of
 from ctrlruntime.cache.entry import Owner as Reference
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
