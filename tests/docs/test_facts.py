@@ -388,7 +388,7 @@ def test_backends_and_their_options_are_listed() -> None:
 def test_fixtures_are_listed() -> None:
     listed = {words(row[0])[0] for row in table("docs/envtest.md", "fixture")}
     source = inspect.getsource(fixtures)
-    made = set(re.findall(r"^(?:async )?def ([a-z]\w*)\(", source, re.MULTILINE))
+    made = set(re.findall(r"^(?:async )?def ((?!pytest_)[a-z]\w*)\(", source, re.MULTILINE))
     assert listed == made - {"envtest_config"}
 
 
