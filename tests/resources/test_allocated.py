@@ -55,7 +55,7 @@ def web(**spec: object) -> Desired:
     return Desired(mapping=SERVICE, manifest=manifest, strategy=PatchStrategy.REPLACE)
 
 
-@pytest.mark.criterion("D-5")
+@pytest.mark.criterion("R-5")
 async def test_a_replaced_service_keeps_addresses_and_node_ports(env: Environment) -> None:
     ports = [{"name": "http", "port": 80}, {"name": "dns", "port": 53, "protocol": "UDP"}]
     async with Client.connect(env.config("admin")) as client:

@@ -13,7 +13,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.resources import Action, Control, Desired, Owner
 from tests.resources.test_allocated import env  # noqa: F401 - the fixture of both servers
 
-pytestmark = [pytest.mark.criterion("D-5"), pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.criterion("R-5"), pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize("last", [{}, {"variables": {}, "configMaps": []}], ids=["absent", "empty"])
