@@ -33,6 +33,7 @@ PACKAGES = (
     "queue",
     "resources",
     "rollout",
+    "sharding",
 )
 
 
