@@ -7,6 +7,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 
 from ctrlruntime.manager.metrics import Metrics
+from ctrlruntime.sharding.metrics import SlotMetrics
 from ctrlruntime.webhook.metrics import WebhookMetrics
 from internal.cloud.instance.metrics import InstanceMetrics
 from internal.cloud.rollouts.metrics import RolloutMetrics
@@ -23,7 +24,7 @@ from manager.controllers.task_settings import valid_gauge
 from manager.controllers.terraform_types import types_gauge
 
 PARTS: Final = {
-    "Runtime": (WebhookMetrics, FreezeMetrics),
+    "Runtime": (WebhookMetrics, FreezeMetrics, SlotMetrics),
     "Tenancy": (TenancyMetrics,),
     "Cloud": (TaskMetrics, RolloutMetrics, InstanceMetrics, valid_gauge, types_gauge),
     "Cosmos": (NodeSetMetrics, CacheMetrics, SelfHealMetrics, SnapshotMetrics),

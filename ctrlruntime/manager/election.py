@@ -185,6 +185,10 @@ class LeaderElector:
         self._given_up = True
         self.term = Term()
 
+    def hurry(self) -> None:
+        """Try again at once, or renew at once, instead of after the pause."""
+        self._wake.set()
+
     def check(self, timeout: float = 20.0) -> None:
         """Raise RuntimeError, as a health check, when this leader's renewal is overdue by ``timeout``."""
         overdue = self._clock() - self._observed_at - self.options.lease_duration
@@ -195,13 +199,16 @@ class LeaderElector:
         watching = asyncio.create_task(self._watch(), name="watch of the lease")
         try:
             while not await self._try():
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._pause()):
-                        await self._wake.wait()
-                self._wake.clear()
+                await self._rest(self._pause())
         finally:
             watching.cancel()
             await asyncio.gather(watching, return_exceptions=True)
+
+    async def _rest(self, seconds: float) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._wake.wait()
+        self._wake.clear()
 
     def _pause(self) -> float:
         """Seconds to the next try: a poll, or sooner if the lease runs out before."""
@@ -238,7 +245,7 @@ class LeaderElector:
         After standing still for longer than that there is one more try: no other candidate may have come.
         """
         while True:
-            await asyncio.sleep(self.options.retry_period)
+            await self._rest(self.options.retry_period)
             left = self.term.may_write_until - self._clock()
             try:
                 async with asyncio.timeout(max(left, self._request_timeout)):

@@ -32,6 +32,10 @@ LAST_BYTES: Final = 0.5
 """Seconds between closing the fence and releasing the Lease of a loop that stands still: a write may have passed the fence."""
 
 
+MakeLock = Callable[[Client, str], LeaseLock]
+"""Makes the lock of a Lease by its name, with the election's own client."""
+
+
 class LeaderElectionLost(RuntimeError):
     """The lease could not be renewed. The process must exit: another leader may be at work."""
 
@@ -57,8 +61,11 @@ class Leadership:
         failed: Callable[[Exception], None],
         *,
         clock: Callable[[], float] = boottime,
+        make_lock: MakeLock | None = None,
     ) -> None:
+        """``make_lock``: in the place of that of the Lease that the options name."""
         self._clock = clock
+        self._make_lock = make_lock or self._lease
         self._config = config
         self._options = options
         self._metrics = metrics
@@ -112,16 +119,22 @@ class Leadership:
         Asked wherever a write is sent, see ``ctrlruntime.client.fence``. A process that never led is
         free to write what needs no leadership.
         """
-        if self._led and self._clock() > self._term.may_write_until:
+        if self._led and self._clock() > self.term.may_write_until:
             raise LeaderElectionLost
 
     def event_fence(self) -> None:
         """Check the same for events, which report the loss: they may be written until another can lead."""
-        if self._led and self._clock() > self._term.expires:
+        if self._led and self._clock() > self.term.expires:
             raise LeaderElectionLost
 
+    def hurry(self) -> None:
+        """Renew the Lease at once, in the election's thread."""
+        if self._thread is not None and self._elector is not None:
+            self._thread.call(self._elector.hurry)
+
     @property
-    def _term(self) -> Term:
+    def term(self) -> Term:
+        """How long the Lease is held, by the clock; readable in any thread."""
         return Term() if self._elector is None else self._elector.term
 
     # -- in the election's thread ------------------------------------------------------------------
@@ -141,7 +154,7 @@ class Leadership:
 
     async def _compete(self, client: Client, thread: LoopThread) -> None:
         options = self._options
-        lock = self._lock = self._lease(client, options.leader_election_id)
+        lock = self._lock = self._make_lock(client, options.leader_election_id)
         written: LeaderLock = lock
         if options.leader_election_shared_id:
             together = self._lease(client, options.leader_election_shared_id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
@@ -60,11 +60,14 @@ class LeaseLock:
         *,
         namespace: str,
         labels: Mapping[str, str] | None = None,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
+        """``annotations`` returns those of the next write, in any thread."""
         self.name = name
         self.namespace = namespace
         self._client = client
         self._labels = dict(labels or {})
+        self._annotations = annotations
         self._lease: Manifest | None = None
         self._version = 0
 
@@ -126,6 +129,7 @@ class LeaseLock:
                     "name": self.name,
                     "namespace": self.namespace,
                     **({"labels": self._labels} if self._labels else {}),
+                    **({"annotations": dict(found)} if (found := self._annotations()) else {}),
                 },
                 "spec": _spec(record),
             }
@@ -139,6 +143,8 @@ class LeaseLock:
         metadata.pop("managedFields", None)
         if self._labels:
             metadata["labels"] = {**metadata.get("labels", {}), **self._labels}
+        if found := self._annotations():
+            metadata["annotations"] = {**metadata.get("annotations", {}), **found}
         spec = {**(self._lease.get("spec") or {}), **_spec(record)}
         self._read(await self._client.update({**self._lease, "metadata": metadata, "spec": spec}))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
@@ -67,6 +68,12 @@ class LoopThread:
         """Have the owner's loop call something as soon as it can; nothing if that loop is closed."""
         if not self.owner.is_closed():
             self.owner.call_soon_threadsafe(function)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have this loop call something as soon as it can; nothing if the coroutine has ended."""
+        if not self._ended.done():
+            with contextlib.suppress(RuntimeError):  # it ends in this very moment
+                self._loop.call_soon_threadsafe(function)
 
     @property
     def orphaned(self) -> bool:

@@ -109,15 +109,19 @@ def _weight(member: str, slot: int) -> bytes:
 
 
 def reassigned(
-    before: Assignment | None, owners: Mapping[int, str], announced: Mapping[str, Announced]
+    before: Assignment | None,
+    owners: Mapping[int, str],
+    announced: Mapping[str, Announced],
+    *,
+    seen: int = 0,
 ) -> Assignment:
     """Return the assignment to write for these owners; ``before`` itself where nothing changes.
 
     ``announced``: what the members' Leases have, of all that there are. Where no object was before, any of them may
-    hold any slot.
+    hold any slot. ``seen``: the highest epoch that this process has seen itself.
     """
     if before is None:
-        epoch = max((each.epoch for each in announced.values()), default=0)
+        epoch = max([seen, *(each.epoch for each in announced.values())])
         epoch += RECREATED if epoch else 1
         return Assignment(
             epoch,

@@ -25,10 +25,21 @@ class Planner:
     _first: dict[str, float] = field(default_factory=dict)
     """When each member that is to have slots was seen first."""
 
-    def plan(self, before: Assignment | None, members: Members, now: float) -> Assignment | None:
-        """Return the assignment to write; None where that is the present one, or nothing can be assigned yet."""
+    def plan(
+        self,
+        before: Assignment | None,
+        members: Members,
+        now: float,
+        *,
+        seen: Assignment | None = None,
+    ) -> Assignment | None:
+        """Return the assignment to write; None where that is the present one, or nothing can be assigned yet.
+
+        ``seen``: the one that this process has seen last, which counts where the object is gone.
+        """
         alive = members.alive(now)
-        owners = {} if before is None else before.owners
+        seen = before or seen or Assignment()
+        owners = seen.owners
         dynamic = {name for name, each in alive.items() if each.compatible and each.fixed is None}
         self._first = {name: self._first.get(name, now) for name in dynamic}
         ready = dynamic & {*owners.values()}
@@ -45,7 +56,7 @@ class Planner:
         planned = distribute(owners, ready, ALL_SLOTS - fixed.keys())
         if not ready:  # their Leases are over: what they had stays theirs until there is another
             planned = owners
-        after = reassigned(before, {**planned, **fixed}, members.announced)
+        after = reassigned(before, {**planned, **fixed}, members.announced, seen=seen.epoch)
         return None if after is before else after
 
 
@@ -54,7 +65,13 @@ class Undecided(RuntimeError):
 
 
 def claim(
-    before: Assignment | None, name: str, slots: frozenset[int], members: Members, now: float
+    before: Assignment | None,
+    name: str,
+    slots: frozenset[int],
+    members: Members,
+    now: float,
+    *,
+    seen: int = 0,
 ) -> Assignment | None:
     """Return the assignment in which a member has its fixed slots, and no other; None where it has them.
 
@@ -71,7 +88,8 @@ def claim(
     if taken:
         raise Undecided(", ".join(sorted({*taken.values()})))
     kept = {slot: owner for slot, owner in owners.items() if owner != name}
-    after = reassigned(before, {**kept, **dict.fromkeys(slots, name)}, members.announced)
+    mine = dict.fromkeys(slots, name)
+    after = reassigned(before, {**kept, **mine}, members.announced, seen=seen)
     return None if after is before else after
 
 
