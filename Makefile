@@ -28,7 +28,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 # Programs that tests start are not compiled again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate prove \
+.PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate sim-shards prove \
         generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
@@ -128,6 +128,9 @@ faults: setup ## The rules of the design over every kind, in full: 500 objects a
 
 simulate: setup ## The systems under drawn schedules and faults: SYSTEM=tenancy; SEEDS=1000; MINUTES=10: for so long; SEED=17: that one again
 	@$(PY) -m tests.simulation.systems --system=$(SYSTEM) $(if $(filter file,$(origin SEED)),--first $(FIRST) $(if $(MINUTES),--minutes $(MINUTES),--seeds $(SEEDS)),--seed $(SEED))
+
+sim-shards: setup ## Members of shards in virtual time, with crashes at every step (CHANGES=1000 KEYS=1000000 SEED=1); JSON
+	@$(PY) -m tests.sharding.simulation $(if $(CHANGES),--changes $(CHANGES)) $(if $(KEYS),--keys $(KEYS)) $(if $(filter file,$(origin SEED)),,--seed $(SEED))
 
 prove: setup ## Every state of small worlds around the pure deciders, by breadth and by depth (PROVE=queue: of one); JSON
 	@$(PY) -m tests.prove $(if $(PROVE),"$(PROVE)")

@@ -7,7 +7,7 @@ an assignment that is at least as new, and there is not the owner.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -97,7 +97,7 @@ class HandOver:
         self._set(take, Phase.TAKING)
         self._set(leave, Phase.LEAVING)
         self._set(drop, Phase.DROPPING)
-        waits = {slot: self._waits_for(slot, members, now) for slot in self._in(Phase.READY)}
+        waits = self._waits(self._in(Phase.READY), members)
         begin = frozenset(slot for slot, former in waits.items() if not former)
         self._set(begin, Phase.HELD)
         looks_over = {
@@ -105,23 +105,19 @@ class HandOver:
         }
         return Work(take, begin, leave | drop, frozenset(looks_over))
 
-    def _waits_for(self, slot: int, members: Members, now: float) -> frozenset[str]:
-        """Return the former owners that may still work on a slot."""
-        record = self._assignment.slots[slot]
+    def _waits(self, slots: Iterable[int], members: Members) -> dict[int, frozenset[str]]:
+        """Return the former owners that may still work on each slot."""
         announced = members.announced
+        return {slot: self._former(slot, announced) for slot in slots}
+
+    def _former(self, slot: int, announced: Mapping[str, Announced]) -> frozenset[str]:
+        record = self._assignment.slots[slot]
         return frozenset(
             each
             for each in record.former - {self.name}
             if self._over.get(each, 0) < record.since
             and not has_acknowledged(announced.get(each), record.since, slot)
         )
-
-    def waiting(self, members: Members, now: float) -> dict[int, frozenset[str]]:
-        """Return the slots that are taken and not held, with the members each waits for."""
-        return {
-            slot: self._waits_for(slot, members, now)
-            for slot in self._in(Phase.TAKING, Phase.READY)
-        }
 
     def taken(self, slots: Iterable[int]) -> None:
         """Note that slots have been listed."""

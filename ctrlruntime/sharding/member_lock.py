@@ -16,7 +16,7 @@ class TermOver(RuntimeError):
 class MemberLock(LeaseLock):
     """A Lease that is not renewed once its term is over, as others need not take it to take the slots.
 
-    A leader may renew its Lease late if nobody has come; a member must not: it would write beside the new owners of its
+    A leader may renew its Lease late where no other has come; a member must not: it would write beside the new owners of its
     slots, which never hold its Lease.
     """
 

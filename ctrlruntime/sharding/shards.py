@@ -97,9 +97,9 @@ class Shards:
         """The Lease with the assignment, as it was read last."""
         self._assignment: Assignment | None = None
         self._wake = asyncio.Event()
-        self._read = asyncio.Event()
         self._owned = SlotsOwned()
         self._started = False
+        self._connected: asyncio.Future[GroupLeases]
         self._tasks: set[asyncio.Task[None]] = set()
         self._leadership = self._make_leadership()
 
@@ -132,12 +132,17 @@ class Shards:
     def start(self) -> None:
         """Become a member. Returns at once; slots come later."""
         self._started = True
+        self._connected = asyncio.get_running_loop().create_future()
+        self._background(self._follow(), "Leases of members")
         self._leadership.start()
 
     async def end(self, *, release: bool) -> None:
         """Be a member no more. ``release``: nothing of any slot runs, so others may take them at once."""
         self._held = NONE
         await self._leadership.end(release=release)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _in_term(self) -> bool:
         return self._clock() <= self._leadership.term.may_write_until
@@ -184,23 +189,19 @@ class Shards:
     # -- at work, from when the Lease is held --------------------------------------------------------
 
     async def _work(self) -> None:
-        deps = self._deps
-        connect = Client.connect(deps.config, observer=deps.metrics.requests, logger=deps.logger)
-        async with connect as client:
-            leases = GroupLeases(
-                client, self.options, self._namespace, self._election.lease_duration
-            )
-            following = asyncio.create_task(self._follow(leases), name="Leases of members")
-            try:
-                await self._read.wait()
-                while True:
-                    await self._step(leases)
-                    await self._rest()
-            finally:
-                running = [following, *self._tasks]
-                for task in running:
-                    task.cancel()
-                await asyncio.gather(*running, return_exceptions=True)
+        """Work on what is assigned, for ever. The list comes after the Lease was taken: see HandOver."""
+        leases = await self._connected
+        while not await self._attempt(self._list(leases)):
+            await self._rest()
+        while True:
+            await self._step(leases)
+            await self._rest()
+
+    async def _list(self, leases: GroupLeases) -> str:
+        """Note all Leases of the group, and return the version to watch from."""
+        found, version = await leases.list()
+        self._relisted(found)
+        return version
 
     async def _rest(self) -> None:
         with contextlib.suppress(TimeoutError):
@@ -208,18 +209,24 @@ class Shards:
                 await self._wake.wait()
         self._wake.clear()
 
-    async def _follow(self, leases: GroupLeases) -> None:
-        """Note every Lease of the group as it changes, for ever."""
-        while True:
-            try:
-                found, version = await leases.list()
-                self._relisted(found)
-                async with contextlib.aclosing(leases.changes(version)) as changes:
-                    async for kind, lease in changes:
-                        self._changed(kind, lease)
-            except Exception as error:  # noqa: BLE001 - whatever it was, it is listed again
-                self._logger.debug("The watch of members ended", error=repr(error))
-                await asyncio.sleep(self._election.retry_period / 2)
+    async def _follow(self) -> None:
+        """Note every Lease of the group as it changes, for ever; also before this member's own is held."""
+        deps = self._deps
+        connect = Client.connect(deps.config, observer=deps.metrics.requests, logger=deps.logger)
+        async with connect as client:
+            leases = GroupLeases(
+                client, self.options, self._namespace, self._election.lease_duration
+            )
+            self._connected.set_result(leases)
+            while True:
+                try:
+                    version = await self._list(leases)
+                    async with contextlib.aclosing(leases.changes(version)) as changes:
+                        async for kind, lease in changes:
+                            self._changed(kind, lease)
+                except Exception as error:  # noqa: BLE001 - whatever it was, it is listed again
+                    self._logger.debug("The watch of members ended", error=repr(error))
+                    await asyncio.sleep(self._election.retry_period / 2)
 
     def _relisted(self, found: list[Manifest]) -> None:
         for lease in found:
@@ -230,7 +237,6 @@ class Shards:
                 self._members.miss(name, self._clock())
         if self.options.assignment not in present:
             self._object = self._assignment = None
-        self._read.set()
         self._wake.set()
 
     def _changed(self, kind: str, lease: Manifest) -> None:
@@ -302,9 +308,12 @@ class Shards:
         self, slots: frozenset[int], do: Callable[[frozenset[int]], Coroutine[Any, Any, None]]
     ) -> None:
         if slots:
-            task = asyncio.create_task(do(slots), name=f"{do.__name__} {sorted(slots)}")
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._background(do(slots), f"{do.__name__} {sorted(slots)}")
+
+    def _background(self, call: Coroutine[Any, Any, None], name: str) -> None:
+        task = asyncio.create_task(call, name=name)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def _take(self, slots: frozenset[int]) -> None:
         """List slots, again and again, as long as one of them is to be this member's."""

@@ -69,11 +69,15 @@ async def test_two_that_hold_themselves_for_leaders_make_no_two_owners(config: C
         await group.until(lambda: sorted(group.shares().values()) == [21, 21, 22])
         group.join("d", leads=True)
         await group.until(lambda: {*group.shares().values()} == {16})
+        assert not any(each.errors for each in group.members.values())
 
 
 @pytest.mark.criterion("SH-6")
 async def test_a_member_whose_term_passed_writes_no_more_and_ends(config: Config) -> None:
-    """Its clock leaps by more than a term, as after SIGSTOP and SIGCONT, and the server would let it renew."""
+    """Its clock leaps by more than a term, as after SIGSTOP and SIGCONT, and the server would let it renew.
+
+    Takes 5 s: for so long an election tries a last time.
+    """
     late = [0.0]
     async with shard_group(config) as group:
         group.join("a", leads=True)
@@ -95,6 +99,7 @@ async def test_clocks_that_differ_do_not_matter(config: Config) -> None:
         await group.leave("a")
         group.members["b"].leads = True
         await group.until(lambda: group.shares() == {"b": 64})
+        assert not group.members["b"].errors
 
 
 @pytest.mark.criterion("SH-7")
@@ -177,3 +182,4 @@ async def test_fixed_slots_of_a_member_that_has_ended_are_anothers_at_once(confi
         await group.leave("slots-0-31")
         middle = group.join(slots=MIDDLE)
         await group.until(lambda: middle.shards.held == MIDDLE)
+        assert not middle.errors
