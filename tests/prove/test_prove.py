@@ -12,6 +12,8 @@ from ctrlruntime.gate.budget import Budget
 from ctrlruntime.manager.election import LeaderElector
 from ctrlruntime.queue.core import QueueCore
 from ctrlruntime.rollout.decision import _Pass
+from ctrlruntime.sharding import handover
+from ctrlruntime.sharding.handover import HandOver
 from internal.cloud.taskdriver.decision import rest
 from internal.tenancy import departures
 from tests.prove.explorer import Step, explore
@@ -34,6 +36,10 @@ def _is_free(*_: object) -> bool:
     return False
 
 
+def _acknowledged(announced: object, *_: object) -> bool:
+    return announced is not None
+
+
 @pytest.mark.parametrize(
     ("name", "place", "attribute", "defect", "rule"),
     [
@@ -43,6 +49,8 @@ def _is_free(*_: object) -> bool:
         ("task driver", _ENSURE, "clean_up", lambda s, _runs: rest(s, None), "never calm"),
         ("queue", QueueCore, "done", lambda self, request: self._processing.clear(), "counts"),
         ("election", LeaderElector, "_is_valid", _is_free, "lead"),
+        ("shards", HandOver, "_former", lambda *_: frozenset(), "write for one slot"),
+        ("shards", handover, "has_acknowledged", _acknowledged, "write for one slot"),
         ("write overlay", WriteOverlay, "wrote", lambda *_: [], "older than revision"),
     ],
 )  # fmt: skip

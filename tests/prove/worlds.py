@@ -12,6 +12,7 @@ from tests.prove.guard_world import guard_world
 from tests.prove.overlay_world import overlay_world
 from tests.prove.queue_world import queue_world
 from tests.prove.rollout_world import rollout_world
+from tests.prove.shard_world import shard_world
 from tests.prove.task_world import task_world
 
 MakeScope = Callable[..., Scope[Any]]
@@ -23,4 +24,5 @@ WORLDS: Final[Mapping[str, MakeScope]] = {
     "queue": queue_world,
     "election": election_world,
     "write overlay": overlay_world,
+    "shards": shard_world,
 }

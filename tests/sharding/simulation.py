@@ -171,7 +171,7 @@ ASSIGNMENT: Final = "sim-slots"
 class Process:
     """One member. What is left for later happens when it does not stand still, and not at all once it is gone."""
 
-    def __init__(self, world: World, name: str, fixed: frozenset[int] | None) -> None:
+    def __init__(self, world: Simulation, name: str, fixed: frozenset[int] | None) -> None:
         self.world = world
         self.name = name
         self.alive = True
@@ -343,7 +343,7 @@ class Process:
         self.world.gone(self)
 
 
-class World:
+class Simulation:
     """A server, its members, and what happens to them."""
 
     def __init__(self, seed: int, danger: float = 0.004) -> None:
@@ -565,7 +565,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1)
     given = parser.parse_args(arguments)
     count_keys(given.keys)
-    begun, world, broken = time.process_time(), World(given.seed), ""
+    begun, world, broken = time.process_time(), Simulation(given.seed), ""
     try:
         world.run(given.changes)
     except Broken as error:

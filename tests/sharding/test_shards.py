@@ -9,6 +9,7 @@ import pytest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import boottime
+from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding.assignment import decode, encode
 from ctrlruntime.sharding.handover import EpochWentBack
@@ -157,6 +158,7 @@ async def test_of_fixed_members_that_start_at_once_one_has_each_slot(config: Con
         await group.until(lambda: any(each.errors for each in both))
         refused = both[0] if both[0].errors else both[1]
         works = both[1] if refused is both[0] else both[0]
+        await refused.shards.end(release=True)  # as its manager does
         await group.until(lambda: len(works.shards.held) == 32)
         assert isinstance(refused.errors[0], SlotsTaken)
         assert (refused.log, works.errors) == ([], [])
@@ -183,3 +185,21 @@ async def test_fixed_slots_of_a_member_that_has_ended_are_anothers_at_once(confi
         middle = group.join(slots=MIDDLE)
         await group.until(lambda: middle.shards.held == MIDDLE)
         assert not middle.errors
+
+
+@pytest.mark.criterion("SH-3", "SH-4")
+async def test_slots_of_a_member_that_was_killed_are_taken_once_its_lease_is_over(
+    config: Config,
+) -> None:
+    """Real time: a Lease of 6 s has to run out."""
+    election = ElectionOptions(lease_duration=6.0, renew_deadline=4.0, retry_period=0.3)
+    async with shard_group(config, election) as group:
+        a = group.join("a", leads=True)
+        b = group.join("b")
+        await group.until(lambda: group.shares() == {"a": 32, "b": 32})
+        await b.shards.end(release=False)
+        ended = group.members.pop("b").shards.may_write(min(ALL_SLOTS - a.shards.held))
+        assert not ended
+        await group.until(lambda: a.shards.owned.unowned or len(a.shards.held) == 64)
+        await group.until(lambda: len(a.shards.held) == 64)
+        assert not a.errors

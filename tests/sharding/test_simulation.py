@@ -8,14 +8,14 @@ import pytest
 
 from ctrlruntime.sharding import assignment, handover, shards
 from ctrlruntime.sharding.assignment import SlotRecord
-from tests.sharding.simulation import KEYS_OF, Broken, Process, World, count_keys
+from tests.sharding.simulation import KEYS_OF, Broken, Simulation, count_keys
 
 
 @pytest.mark.criterion("SH-3", "SH-4", "SH-6", "SH-7")
 @pytest.mark.parametrize("seed", range(3))
 def test_members_that_fail_at_every_step_leave_each_slot_with_one_owner(seed: int) -> None:
     count_keys(10_000)
-    world = World(seed, danger=0.01)
+    world = Simulation(seed, danger=0.01)
     world.run(80)
     assert min(KEYS_OF) > 0
     assert world.crashes.total() > 5
@@ -23,15 +23,7 @@ def test_members_that_fail_at_every_step_leave_each_slot_with_one_owner(seed: in
 
 def _run_many() -> None:
     for seed in range(20):
-        World(seed, danger=0.01).run(300)
-
-
-def _renews_late(process: Process, sent: float, stored: bool) -> None:
-    process.terms.term = type(process.terms.term)()
-    _RENEWED(process, sent, stored)
-
-
-_RENEWED = Process._renewed
+        Simulation(seed, danger=0.01).run(300)
 
 
 @pytest.mark.parametrize(
@@ -41,9 +33,8 @@ _RENEWED = Process._renewed
         (handover.HandOver, "_waits", lambda _self, slots, _members: dict.fromkeys(slots, frozenset())),
         (assignment, "_followed", lambda _slot, _before, owner, epoch, _: SlotRecord(owner, epoch)),
         (shards.Shards, "_in_term", lambda _self: True),
-        (Process, "_renewed", _renews_late),
     ],
-    ids=["any epoch", "waits for none", "forgets", "no fence", "renews late"],
+    ids=["any epoch", "waits for none", "forgets", "no fence"],
 )  # fmt: skip
 def test_a_planted_defect_is_found(
     monkeypatch: pytest.MonkeyPatch, place: object, attribute: str, defect: Callable[..., object]
