@@ -21,7 +21,7 @@ from ctrlruntime.envtest.server.errors import (
     not_found,
 )
 from ctrlruntime.envtest.server.kinds import Kind
-from ctrlruntime.envtest.server.reading import select
+from ctrlruntime.envtest.server.reading import select, shard_info
 from ctrlruntime.envtest.server.request import Answer, Request
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Record
@@ -254,7 +254,7 @@ class Deleter:
 
     async def delete_collection(self, kind: Kind, request: Request) -> Answer:
         options = DeleteOptions.of(request)
-        chosen = select(kind, request)
+        chosen = select(self._state, kind, request)
         bucket = self._state.bucket(kind)
         found = [r for r in bucket.scan(chosen.namespace) if chosen.matches(r.obj)]
         limit = max(0, request.number("limit"))
@@ -270,7 +270,10 @@ class Deleter:
             {
                 "kind": kind.list_name,
                 "apiVersion": kind.api_version(request.version),
-                "metadata": {"resourceVersion": str(self._state.storage.revision)},
+                "metadata": {
+                    "resourceVersion": str(self._state.storage.revision),
+                    **shard_info(kind, request, chosen),
+                },
             }
         )
         return Answer(200, head[:-1] + b',"items":[' + b",".join(shown) + b"]}")

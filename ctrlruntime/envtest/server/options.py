@@ -67,6 +67,8 @@ class ServerOptions:
     root_ca_config_maps: bool = False
     """Make the ConfigMap `kube-root-ca.crt` in each namespace, as the controller manager does."""
     garbage_collection: bool = True
+    sharded_list_watch: bool = False
+    """The gate ShardedListAndWatch of 1.36: lists and watches take a `shardSelector`, which is ignored otherwise."""
     service_cidr: str = "10.96.0.0/12"
     service_urls: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Where webhooks of a service (namespace, name) are really reached: `https://host:port`."""

@@ -20,6 +20,7 @@ from ctrlruntime.envtest.server.errors import (
 from ctrlruntime.envtest.server.kinds import Kind
 from ctrlruntime.envtest.server.request import Request, parse_version
 from ctrlruntime.envtest.server.selectors import Selection, selection
+from ctrlruntime.envtest.server.shards import parse_shards
 from ctrlruntime.envtest.server.state import State
 from ctrlruntime.envtest.server.storage import Bucket, Record, sort_key
 
@@ -49,13 +50,27 @@ class Page:
     remaining: int | None = None
 
 
-def select(kind: Kind, request: Request) -> Selection:
+def select(state: State, kind: Kind, request: Request) -> Selection:
+    """Return what a request selects. Raises BadRequest, and StatusError for a bad shard selector."""
     fields = selectable_fields(kind, request.version)
     namespace = request.namespace if kind.namespaced else ""
     query = request.query
+    shards = query.get("shardSelector") if state.options.sharded_list_watch else None
     return selection(
-        kind, fields, namespace, query.get("labelSelector", ""), query.get("fieldSelector", "")
+        kind,
+        fields,
+        namespace,
+        query.get("labelSelector", ""),
+        query.get("fieldSelector", ""),
+        parse_shards(shards) if shards else None,
     )
+
+
+def shard_info(kind: Kind, request: Request, chosen: Selection) -> dict[str, Any]:
+    """Return what the metadata of a list has of its ranges: nothing for custom resources and in other forms."""
+    if chosen.shards is None or kind.custom or request.form != "full":
+        return {}
+    return {"shardInfo": {"selector": chosen.shards.text}}
 
 
 def selectable_fields(kind: Kind, version: str) -> tuple[str, ...]:
@@ -98,9 +113,9 @@ class Reader:
             raise too_large_version(wanted, self._state.storage.revision)
 
     def page(self, kind: Kind, request: Request) -> bytes:
-        chosen = select(kind, request)
+        chosen = select(self._state, kind, request)
         page = self._page(kind, request, chosen)
-        return self._render(kind, request, page)
+        return self._render(kind, request, page, shard_info(kind, request, chosen))
 
     def _page(self, kind: Kind, request: Request, chosen: Selection) -> Page:
         query = request.query
@@ -152,7 +167,13 @@ class Reader:
         return [record for record in found if chosen.matches(record.obj)]
 
     def _cut(
-        self, bucket: Bucket, chosen: Selection, records: list[Record], revision: int, limit: int
+        self,
+        bucket: Bucket,
+        chosen: Selection,
+        records: list[Record],
+        revision: int,
+        limit: int,
+        after: str = "",
     ) -> Page:
         if not limit or len(records) <= limit:
             return Page(records, revision)
@@ -162,6 +183,8 @@ class Reader:
         start = last.name if chosen.namespace else sort_key(last.namespace, last.name)
         token = _encode_token(revision, start)
         remaining = len(rest) if chosen.labels is None and not chosen.fields else None
+        if remaining is not None and chosen.shards is not None:  # ranges are left out of account
+            remaining = sum(1 for _ in bucket.scan(chosen.namespace, after)) - limit
         return Page(head, revision, token, remaining)
 
     def _keep(self, bucket: Bucket, revision: int) -> None:
@@ -195,10 +218,10 @@ class Reader:
             error = expired(_EXPIRED)
             error.list_metadata = {"continue": _encode_token(-1, start)}
             raise error
-        return self._cut(bucket, chosen, records, revision, limit)
+        return self._cut(bucket, chosen, records, revision, limit, after)
 
-    def _render(self, kind: Kind, request: Request, page: Page) -> bytes:
-        metadata: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    def _render(self, kind: Kind, request: Request, page: Page, shards: dict[str, Any]) -> bytes:
+        metadata: dict[str, Any] = {"resourceVersion": str(page.revision), **shards}
         if kind.custom and request.form == "full":
             metadata["continue"] = ""
         if page.token:

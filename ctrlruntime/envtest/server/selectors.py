@@ -11,6 +11,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client import selectors
 from ctrlruntime.envtest.server.errors import bad_request
 from ctrlruntime.envtest.server.kinds import DEFAULT_FIELDS, Kind
+from ctrlruntime.envtest.server.shards import ShardRanges
 
 Labels = Mapping[str, str]
 LabelTest = Callable[[Labels], bool]
@@ -105,6 +106,7 @@ class Selection:
     name: str = ""
     labels: LabelTest | None = None
     fields: tuple[FieldTerm, ...] = ()
+    shards: ShardRanges | None = None
 
     def matches(self, obj: Manifest) -> bool:
         metadata = obj["metadata"]
@@ -114,15 +116,22 @@ class Selection:
             return False
         if self.labels is not None and not self.labels(metadata.get("labels") or {}):
             return False
+        if self.shards is not None and not self.shards.matches(obj):
+            return False
         return all(term.matches(obj) for term in self.fields)
 
     @property
     def everything(self) -> bool:
-        return not (self.name or self.labels or self.fields)
+        return not (self.name or self.labels or self.fields or self.shards)
 
 
 def selection(
-    kind: Kind, selectable: tuple[str, ...], namespace: str, labels: str, fields: str
+    kind: Kind,
+    selectable: tuple[str, ...],
+    namespace: str,
+    labels: str,
+    fields: str,
+    shards: ShardRanges | None = None,
 ) -> Selection:
     terms = parse_fields(fields, kind, selectable) if fields else []
     name = ""
@@ -135,4 +144,4 @@ def selection(
         else:
             rest.append(term)
     test = parse_labels(labels) if labels else None
-    return Selection(namespace, name, test, tuple(rest))
+    return Selection(namespace, name, test, tuple(rest), shards)

@@ -80,7 +80,7 @@ class Watch:
         self._version = request.version
         self._form = request.form
         self._include = table.included(request) if request.form == "table" else ""
-        self._chosen: Selection = select(kind, request)
+        self._chosen: Selection = select(state, kind, request)
         self._bucket: Bucket = state.bucket(kind)
         self._queue: deque[Change] = deque()
         self._wake = asyncio.Event()
