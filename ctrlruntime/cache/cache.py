@@ -1,5 +1,6 @@
 """Declared informers, and reads from their stores."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, overload
@@ -39,6 +40,7 @@ from ctrlruntime.cache.reflector import ServerFeatures
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
 from ctrlruntime.client.client import Client
+from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 
@@ -83,6 +85,7 @@ class Cache:
         self._uses = InformerUses(self._log)
         self._lookup = InformerLookup()
         self._again: Redeclaration | None = None
+        self._slots: frozenset[int] = frozenset()
 
     # -- declaring -------------------------------------------------------------------------
 
@@ -99,6 +102,7 @@ class Cache:
         transform: Transform[KindT] | None = None,
         optional: bool = False,
         sync_timeout: float | None = None,
+        sharded: bool | None = None,
     ) -> InformerHandle:
         """Request that a kind is watched, from now or from the start of the cache on.
 
@@ -106,11 +110,12 @@ class Cache:
         ``metadata_only`` (an informer that runs already is read again). ``labels`` and ``fields``
         restrict what is cached: everything else is not found. ``track_manager`` keeps that field
         manager's owned fields as ``Entry.owned``. ``sync_timeout`` is the number of seconds that
-        `wait_started` gives the first list; with ``optional`` it then goes on without it. Raises ValueError for a second track_manager
+        `wait_started` gives the first list; with ``optional`` it then goes on without it. ``sharded``: only objects
+        of the slots that were taken (`take_slots`); by default as the options have it. Raises ValueError for a second track_manager
         and for a transform on an informer that has another or none, InvalidSelector, and IndexConflict.
         """
         mapping, certain = self._mapping(kind)
-        selection = self._selection(mapping, namespaces, labels, fields)
+        selection = self._selection(mapping, namespaces, labels, fields, sharded)
         key = (mapping.gvk, selection)
         use = self._uses.find(key)
         if use is None:
@@ -361,6 +366,34 @@ class Cache:
         """Return every informer in use."""
         return tuple(self._uses)
 
+    # -- slots -----------------------------------------------------------------------------
+
+    async def take_slots(self, slots: frozenset[int]) -> None:
+        """Add slots to every sharded informer: list their objects, which are reported as initial, and watch them.
+
+        Returns when all have them, but for optional kinds that cannot be listed, which is logged. Raises what a list
+        raises; call it again then, or `drop_slots`.
+        """
+        self._slots |= slots
+        await asyncio.gather(*(self._take(use, slots) for use in self._uses.of_slots()))
+
+    async def drop_slots(self, slots: frozenset[int]) -> None:
+        """Forget the objects of slots, without delete events, and watch them no more."""
+        self._slots -= slots
+        await asyncio.gather(*(use.informer.moves.drop(slots) for use in self._uses.of_slots()))
+
+    async def _take(self, use: Use, slots: frozenset[int]) -> None:
+        try:
+            await use.informer.moves.take(slots)
+        except APIError as error:
+            if not use.optional:
+                raise
+            self._log.error(
+                "slots of an optional kind cannot be listed; they are left out",
+                kind=str(use.informer.gvk),
+                error=str(error),
+            )
+
     # -- life ------------------------------------------------------------------------------
 
     async def start(self) -> None:
@@ -480,6 +513,7 @@ class Cache:
             track_manager=track_manager,
             indexes=indexes,
             transform=transform,
+            slots=self._slots,
         )
 
     def _mapping(self, kind: KindRef) -> tuple[RESTMapping, bool]:
@@ -497,6 +531,7 @@ class Cache:
         namespaces: Collection[str] | None,
         labels: LabelSelector | None,
         fields: FieldSelector | None,
+        sharded: bool | None = None,
     ) -> Selection:
         own = self.options.kinds.get(mapping.gvk, KindCacheOptions())
         if namespaces is not None and not mapping.namespaced:
@@ -511,14 +546,15 @@ class Cache:
                 label_text(own.labels if labels is None else labels),
             ),
             fields=field_text(own.fields if fields is None else fields),
+            sharded=self.options.sharded and not own.unselected if sharded is None else sharded,
         )
 
-    def _list_watch(self, informer: Informer, namespace: str | None) -> ListWatch:
+    def _list_watch(self, informer: Informer, namespace: str | None, labels: str) -> ListWatch:
         return ServerListWatch(
             self.live_client.transport,
             informer.mapping,
             namespace=namespace,
-            labels=informer.selection.labels,
+            labels=labels,
             fields=informer.selection.fields,
             metadata_only=informer.metadata_only,
         )

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 from structlog.typing import FilteringBoundLogger
@@ -23,8 +24,10 @@ from ctrlruntime.cache.own_events import OwnEvents
 from ctrlruntime.cache.reflector import Reflector, ServerFeatures
 from ctrlruntime.cache.registration import Registration, wait_for
 from ctrlruntime.cache.restarts import Restarts
-from ctrlruntime.cache.scope_sink import ScopeSink
+from ctrlruntime.cache.scope_sink import ReplaceList, ScopeSink
 from ctrlruntime.cache.selection import Selection
+from ctrlruntime.cache.slot_moves import SlotMoves
+from ctrlruntime.cache.slot_watch import SLOT_INDEX, SlotScopes
 from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
@@ -41,8 +44,8 @@ class InformerDeps:
 
     resolve: Callable[[], Awaitable[RESTMapping]]
     """Use discovery; raises NoKindMatch."""
-    list_watch: Callable[["Informer", str | None], ListWatch]
-    """For one namespace, or None for all."""
+    list_watch: Callable[["Informer", str | None, str], ListWatch]
+    """For one namespace, or None for all, and a label selector."""
     options: InformerOptions = field(default_factory=InformerOptions)
     observer: InformerObserver = field(default_factory=NoInformerObserver)
     features: ServerFeatures = field(default_factory=ServerFeatures)
@@ -69,7 +72,9 @@ class Informer:
         track_manager: str | None = None,
         indexes: Mapping[str, IndexFn] | None = None,
         transform: Transform | None = None,
+        slots: Iterable[int] = (),
     ) -> None:
+        """`slots`: those that a sharded selection begins with."""
         self.mapping = mapping
         self.selection = selection
         self.metadata_only = metadata_only
@@ -88,6 +93,12 @@ class Informer:
         self._clock = reflector.clock
         self._restarts = Restarts(reflector.backoff, clock=reflector.clock, random=reflector.random)
         self._restarting = False
+        self._slots = SlotScopes(selection, slots)
+        if selection.sharded:
+            self.store.add_index(SLOT_INDEX)
+        self._reflectors: dict[str, Reflector] = {}
+        self._resuming = False
+        """Whether the next watch goes on from the last one: its slots have changed."""
         self._handlers = EventHandlers(
             mapping.gvk, self.store, observer=deps.observer, logger=self._log
         )
@@ -117,6 +128,14 @@ class Informer:
         self._follower = self._new_follower()
         self._in_pages = False
         self._catch_up = self._new_catch_up()
+        self.moves = SlotMoves(
+            self._slots,
+            self._overlay,
+            self._own_changes,
+            self._lister,
+            emit=self._handlers.emit,
+            follow=self._follow_slots,
+        )
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -292,35 +311,56 @@ class Informer:
     async def _reflect(self) -> None:
         """Raise KindMissing."""
         in_pages, self._in_pages = self._in_pages, False
-        await first_to_end(
-            *(self._reflector(scope, in_pages).run() for scope in self.selection.scopes)
-        )
+        resuming, self._resuming = self._resuming and not in_pages, False
+        before, self._reflectors = self._reflectors, {}
+        slots = self._slots.slots
+        for scope in self.selection.scopes:
+            last = before.get(scope) if resuming else None
+            self._reflectors[scope] = Reflector(
+                self._source(scope),
+                self._sink(scope, partial(self._replace, slots=slots)),
+                self._deps.options.reflector,
+                features=self._deps.features,
+                in_pages=in_pages,
+                version="" if last is None else self._slots.resume(scope, last.version),
+                name=str(self.gvk),
+                logger=self._deps.logger,
+            )
+        self._slots.watched = slots
+        await first_to_end(*(each.run() for each in self._reflectors.values()))
 
-    def _reflector(self, scope: str, in_pages: bool) -> Reflector:
-        sink = ScopeSink(
+    def _source(self, scope: str, slots: Iterable[int] | None = None) -> ListWatch:
+        """For the slots that it has, or for these."""
+        return self._deps.list_watch(self, scope or None, self._slots.labels(slots))
+
+    def _lister(self, scope: str, slots: frozenset[int], replace: ReplaceList) -> Reflector:
+        """Return a reflector to list slots once."""
+        source, sink = self._source(scope, slots), self._sink(scope, replace)
+        return Reflector(source, sink, self._deps.options.reflector, name=str(self.gvk))
+
+    def _follow_slots(self) -> None:
+        """Watch the slots that there are now, from where the last watch came to."""
+        self._resuming = True
+        self._follower.relist()
+
+    def _sink(self, scope: str, replace: ReplaceList) -> ScopeSink:
+        return ScopeSink(
             scope,
             self._overlay,
             self._decoder,
             reported=self.own_events.reported,
             observed=self._observed,
-            replace=self._replace,
+            replace=replace,
             emit=self._handlers.emit,
             touched=self._touched,
             watch_restarted=lambda: self._deps.observer.watch_restarted(self.gvk),
             failed=self._failed,
-        )
-        return Reflector(
-            self._deps.list_watch(self, scope or None),
-            sink,
-            self._deps.options.reflector,
-            features=self._deps.features,
-            in_pages=in_pages,
-            name=str(self.gvk),
-            logger=self._deps.logger,
+            slots=self._slots.of(scope),
         )
 
     def _missing(self, error: Exception) -> None:
         self.last_error = error
+        self._slots.forget()
         if self.missing_since is None:
             self.missing_since = self._clock()
             self._log.warning("the server does not serve this kind; waiting for it", fix=INSTALL)
@@ -349,24 +389,28 @@ class Informer:
         entries: Iterable[Entry],
         version: str,
         *,
+        slots: frozenset[int],
         consistent: bool,
         trusted: bool,
     ) -> None:
+        """`slots`: those that the list was read for, of a sharded selection."""
         first = scope in self._unlisted
         changes = self._overlay.replace(
             ticket,
-            entries,
+            self._slots.of_slots(slots, entries),
             version,
             initial=first and not self.readable,
             consistent=consistent,
             trusted=trusted,
             refreshing=scope in self._refreshing,
+            keys=self._slots.keys(scope, slots, self.store),
         )
         for count, event in enumerate(changes, 1):
             self._handlers.emit(event)
             if count % BREATH == 0:
                 await asyncio.sleep(0)
         self._handlers.emit_all(self._as_of_now(self._own_changes.relisted()))
+        self._slots.listed(scope, slots, version, trusted=trusted)
         self._touched()
         self._catch_up.listed(scope)
         self._lists += 1
@@ -473,7 +517,7 @@ class Informer:
     async def refresh(self, key: Key) -> Entry | None:
         """Read one object from the server, into the store. A list of one tells the version even of nothing."""
         namespace, name = key
-        source = self._deps.list_watch(self, namespace or None)
+        source = self._source(namespace)
         ticket = self._overlay.begin(key)
         try:
             entry, version = await read_one(source, name, self.decode_listed)
@@ -515,7 +559,7 @@ class Informer:
     def _new_catch_up(self) -> CatchUp:
         return CatchUp(
             self._overlay,
-            lambda scope: self._deps.list_watch(self, scope or None),
+            self._source,
             self._decoder.decode_listed,
             relist=self._relist_in_pages,
             clock=self._clock,
@@ -527,7 +571,7 @@ class Informer:
         return WriteOverlay(
             self.store,
             clock=self._clock,
-            matches=selection.matcher(metadata_only=self.metadata_only),
+            matches=self._slots.matcher(selection.matcher(metadata_only=self.metadata_only)),
             namespaces=selection.namespaces or (),
-            selective=bool(selection.labels or selection.fields),
+            selective=bool(selection.label_keys or selection.fields),
         )

@@ -16,7 +16,7 @@ class KindCacheOptions:
     labels: str | None = None
     fields: str | None = None
     unselected: bool = False
-    """Leave the cache's own ``labels`` out: for kinds whose objects are shared by all who select by them."""
+    """Leave the cache's own ``labels`` out, and slots: for kinds whose objects are shared by all who select by them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +28,8 @@ class CacheOptions:
     labels: str | None = None
     """Label selector that every declaration has besides its own: no object without these labels is
     cached, but those of kinds that are ``unselected``."""
+    sharded: bool = False
+    """Whether declarations are of the slots that were taken (`Cache.take_slots`), but for kinds that are ``unselected``."""
     kinds: Mapping[GroupVersionKind, KindCacheOptions] = field(default_factory=dict)
     live_kinds: Collection[GroupVersionKind] = ()
     """Kinds that the cached client always reads from the server."""

@@ -155,10 +155,11 @@ class Reflector:
         *,
         features: ServerFeatures | None = None,
         in_pages: bool = False,
+        version: str = "",
         name: str = "",
         logger: FilteringBoundLogger | None = None,
     ) -> None:
-        """`in_pages`: read the first list in pages, not as the head of a stream."""
+        """`in_pages`: read the first list in pages, not as the head of a stream. `version`: watch from there, without a list."""
         self._source = source
         self._sink = sink
         self._options = options
@@ -167,7 +168,7 @@ class Reflector:
         self._log: FilteringBoundLogger = (
             logger if logger is not None else structlog.get_logger("ctrlruntime.cache")
         ).bind(kind=name)
-        self._version = ""
+        self._version = version
         self._listed_at = float("-inf")
         self._watches = 0
         self._in_pages = in_pages
@@ -268,6 +269,10 @@ class Reflector:
         return self._backoff.delay()
 
     # -- lists -----------------------------------------------------------------------------
+
+    async def list_once(self) -> None:
+        """Read one list into the sink, and watch nothing. Raises what the list raises, and StaleList."""
+        await self._list()
 
     async def _list(self) -> None:
         ticket = self._sink.begin_list()

@@ -6,7 +6,10 @@ from typing import Protocol
 from ctrlruntime.cache.entry import Document, Entry
 from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.object_decoder import ObjectDecoder
+from ctrlruntime.cache.slot_watch import SlotWatch
+from ctrlruntime.cache.versions import version
 from ctrlruntime.cache.write_overlay import ListTicket, WriteOverlay
+from ctrlruntime.sharding.slots import slot_of_labels
 
 
 class ReplaceList(Protocol):
@@ -41,6 +44,7 @@ class ScopeSink:
         touched: Callable[[], None],
         watch_restarted: Callable[[], None],
         failed: Callable[[Exception], None],
+        slots: SlotWatch | None = None,
     ) -> None:
         self.reported = reported
         self._observed = observed
@@ -54,6 +58,7 @@ class ScopeSink:
         self._replace = replace
         self._emit = emit
         self._touched = touched
+        self._slots = slots
 
     def decode(self, body: Document) -> Entry | None:
         held = self._decoder.held(body)
@@ -82,11 +87,31 @@ class ScopeSink:
 
     def observe(self, entry: Entry, *, deleted: bool) -> None:
         self._touched()
+        if self._slots is not None and not self._is_wanted(self._slots, entry, deleted):
+            return
         event = self._overlay.observe(self._scope, entry, deleted=deleted)
         if not deleted:
             event = self._observed(entry, event)
         if event is not None:
             self._emit(event)
+
+    def _is_wanted(self, slots: SlotWatch, entry: Entry, deleted: bool) -> bool:
+        """Whether an event is to be taken in: not if it repeats another, or belongs to another process.
+
+        An object that was known here and belongs to another one has left. What is known under the slot that the
+        event names is being dropped with it, without an event.
+        """
+        slot = slot_of_labels(entry.labels)
+        if slots.is_repeated(slot, version(entry)):
+            return False
+        if deleted or slots.admits(slot):
+            return True
+        known = self._overlay.store.get(entry.name, namespace=entry.namespace)
+        if known is not None and slot_of_labels(known.labels) != slot:
+            event = self._overlay.observe(self._scope, entry, deleted=True)
+            if event is not None:
+                self._emit(event)
+        return False
 
     def bookmark(self, resource_version: str) -> None:
         self._touched()

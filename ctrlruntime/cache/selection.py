@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.selectors import field_value, parse_fields, parse_labels
+from ctrlruntime.sharding.slots import SLOT_LABEL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,6 +15,8 @@ class Selection:
     namespaces: frozenset[str] | None = None
     labels: str = ""
     fields: str = ""
+    sharded: bool = False
+    """Only objects of the slots that this process holds, which change while it runs."""
 
     def __post_init__(self) -> None:
         parse_labels(self.labels)
@@ -23,7 +26,13 @@ class Selection:
 
     @property
     def is_everything(self) -> bool:
-        return self.namespaces is None and not self.labels and not self.fields
+        return not (self.namespaces is not None or self.labels or self.fields or self.sharded)
+
+    @property
+    def label_keys(self) -> frozenset[str]:
+        """Labels without which an object is not found, or may not be."""
+        own = {each.key for each in parse_labels(self.labels)}
+        return frozenset(own | {SLOT_LABEL}) if self.sharded else frozenset(own)
 
     @property
     def scopes(self) -> tuple[str, ...]:

@@ -69,6 +69,10 @@ class InformerUses:
     def __iter__(self) -> Iterator[Informer]:
         return (use.informer for use in self._uses.values())
 
+    def of_slots(self) -> list[Use]:
+        """Return the uses of sharded informers."""
+        return [use for use in self._uses.values() if use.informer.selection.sharded]
+
     def find(self, declared: Declared) -> Use | None:
         """Return the uses of an informer, None if there is none."""
         return self._uses.get(declared)

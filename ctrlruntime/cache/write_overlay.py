@@ -181,12 +181,14 @@ class WriteOverlay:
         consistent: bool = True,
         trusted: bool = False,
         refreshing: bool = False,
+        keys: Iterable[Key] | None = None,
     ) -> Iterator[Event]:
         """Take over a list: deletions first, then what was listed. Lazy, so the caller can pause.
 
         ``consistent``: the list reflects everything committed before it was asked for. Raises
         StaleList at once if it cannot be that, unless ``trusted``, which gives up what was known
-        (a server restored from an older backup).
+        (a server restored from an older backup). ``keys``: the known objects that the list speaks for; None: all
+        of its scope.
         """
         listed = number(resource_version)
         scope = self._scopes[ticket.scope]
@@ -196,7 +198,9 @@ class WriteOverlay:
             self._forget(scope)
         elif listed and listed < ticket.newest:
             raise StaleList(listed, ticket.newest)
-        pending: dict[Key, Entry | None] = dict.fromkeys(self._keys(ticket.scope))
+        pending: dict[Key, Entry | None] = dict.fromkeys(
+            self._keys(ticket.scope) if keys is None else keys
+        )
         found: dict[Key, Entry | None] = {entry.key: entry for entry in entries}
         for key in found:
             pending.pop(key, None)
@@ -204,6 +208,40 @@ class WriteOverlay:
         scope.pending = pending
         self._advance(scope, listed)
         return self._take_over(ticket, scope, listed, initial=initial, settle=consistent)
+
+    def adopt(
+        self, ticket: ListTicket, entries: Iterable[Entry], resource_version: str
+    ) -> Iterator[Event]:
+        """Take in a list of objects that the watch did not select so far. Lazy; raises StaleList at once.
+
+        The watch's own progress stays what it is.
+        """
+        listed = number(resource_version)
+        if listed and listed < ticket.newest:
+            raise StaleList(listed, ticket.newest)
+        return self._adopt(ticket, entries, listed)
+
+    def _adopt(self, ticket: ListTicket, entries: Iterable[Entry], listed: int) -> Iterator[Event]:
+        for entry in entries:
+            if self._floors.get(entry.key, 0) <= listed:
+                self._floors.pop(entry.key, None)
+            event = self._accept(entry, initial=True, since=ticket.sequence)
+            if event is not None:
+                yield event
+
+    def pass_over(self, unwanted: Callable[[Entry], bool]) -> None:
+        """Leave out of lists that are being taken over what is unwanted by now."""
+        for scope in self._scopes.values():
+            for key in [k for k, entry in scope.pending.items() if entry and unwanted(entry)]:
+                del scope.pending[key]
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Forget objects without an event."""
+        for key in keys:
+            self.store.remove(key)
+            self._uncertain.pop(key, None)
+            self._deleting.pop(key, None)
+            self._scopes[self._scope_name(key[0])].pending.pop(key, None)
 
     def _take_over(
         self, ticket: ListTicket, scope: _Scope, listed: int, *, initial: bool, settle: bool

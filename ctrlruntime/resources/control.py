@@ -19,7 +19,6 @@ from ctrlruntime.client.errors import (
     Conflict,
     NotFound,
 )
-from ctrlruntime.client.selectors import parse_labels
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.gate import STATE, Cause, Evidence, Gate, Hold, Permit, Removal, StateTable, Victim
 from ctrlruntime.resources.desired import (
@@ -241,7 +240,7 @@ class Control:
             return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
         informer = self._informer(desired.mapping)
         labels = {**(desired.manifest["metadata"].get("labels") or {}), **desired.labels}
-        selected = {each.key for each in parse_labels(informer.selection.labels)}
+        selected = informer.selection.label_keys
         patch = {
             "metadata": {
                 "uid": entry.uid,
@@ -407,7 +406,7 @@ class Control:
     async def _unselected(self, desired: Desired) -> Entry | None:
         """Return the object of that name if it has not the labels that the cache selects by."""
         informer = self._informer(desired.mapping)
-        if not informer.selection.labels:
+        if not informer.selection.label_keys:
             return None
         found = await self._cache.live_client.list(
             desired.mapping,

@@ -155,7 +155,7 @@ class Watched:
             Selection(),
             InformerDeps(
                 resolve=resolve,
-                list_watch=lambda _informer, _namespace: server,
+                list_watch=lambda *_: server,
                 options=InformerOptions(reflector=reflector, resync=resync, on_error=on_error),
                 observer=observer or NoInformerObserver(),
             ),
