@@ -374,13 +374,16 @@ class Cache:
         Returns when all have them, but for optional kinds that cannot be listed, which is logged. Raises what a list
         raises; call it again then, or `drop_slots`.
         """
-        self._slots |= slots
+        self._slots |= slots  # declarations that come meanwhile begin with them
         await asyncio.gather(*(self._take(use, slots) for use in self._uses.of_slots()))
 
     async def drop_slots(self, slots: frozenset[int]) -> None:
         """Forget the objects of slots, without delete events, and watch them no more."""
         self._slots -= slots
-        await asyncio.gather(*(use.informer.moves.drop(slots) for use in self._uses.of_slots()))
+        moves = [use.informer.moves for use in self._uses.of_slots()]
+        for each in moves:
+            each.let_go(slots)
+        await asyncio.gather(*(each.drop(slots) for each in moves))
 
     async def _take(self, use: Use, slots: frozenset[int]) -> None:
         try:

@@ -97,8 +97,6 @@ class Informer:
         if selection.sharded:
             self.store.add_index(SLOT_INDEX)
         self._reflectors: dict[str, Reflector] = {}
-        self._resuming = False
-        """Whether the next watch goes on from the last one: its slots have changed."""
         self._handlers = EventHandlers(
             mapping.gvk, self.store, observer=deps.observer, logger=self._log
         )
@@ -134,7 +132,7 @@ class Informer:
             self._own_changes,
             self._lister,
             emit=self._handlers.emit,
-            follow=self._follow_slots,
+            follow=self._follower.go_on,
         )
 
     @property
@@ -308,25 +306,24 @@ class Informer:
     async def _resolve(self) -> None:
         self.mapping = await self._deps.resolve()
 
-    async def _reflect(self) -> None:
+    async def _reflect(self, anew: bool) -> None:
         """Raise KindMissing."""
         in_pages, self._in_pages = self._in_pages, False
-        resuming, self._resuming = self._resuming and not in_pages, False
         before, self._reflectors = self._reflectors, {}
-        slots = self._slots.slots
+        slots, versions = self._slots.next_watch(
+            {} if anew else {scope: each.version for scope, each in before.items()}
+        )
         for scope in self.selection.scopes:
-            last = before.get(scope) if resuming else None
             self._reflectors[scope] = Reflector(
                 self._source(scope),
                 self._sink(scope, partial(self._replace, slots=slots)),
                 self._deps.options.reflector,
                 features=self._deps.features,
                 in_pages=in_pages,
-                version="" if last is None else self._slots.resume(scope, last.version),
+                version=versions.get(scope, ""),
                 name=str(self.gvk),
                 logger=self._deps.logger,
             )
-        self._slots.watched = slots
         await first_to_end(*(each.run() for each in self._reflectors.values()))
 
     def _source(self, scope: str, slots: Iterable[int] | None = None) -> ListWatch:
@@ -337,11 +334,6 @@ class Informer:
         """Return a reflector to list slots once."""
         source, sink = self._source(scope, slots), self._sink(scope, replace)
         return Reflector(source, sink, self._deps.options.reflector, name=str(self.gvk))
-
-    def _follow_slots(self) -> None:
-        """Watch the slots that there are now, from where the last watch came to."""
-        self._resuming = True
-        self._follower.relist()
 
     def _sink(self, scope: str, replace: ReplaceList) -> ScopeSink:
         return ScopeSink(

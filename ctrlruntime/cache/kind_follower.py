@@ -1,7 +1,6 @@
 """Follows a kind while the server has it, and looks for it while the server has not."""
 
 import asyncio
-import contextlib
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
@@ -22,12 +21,15 @@ class KindFollower:
         self,
         *,
         resolve: Callable[[], Awaitable[None]],
-        reflect: Callable[[], Coroutine[Any, Any, None]],
+        reflect: Callable[[bool], Coroutine[Any, Any, None]],
         retry: float,
         missing: Callable[[Exception], None],
         discovery_failed: Callable[[Exception], None],
     ) -> None:
-        """``resolve`` raises NoKindMatch, ``reflect`` KindMissing. ``retry``: the longest wait in seconds."""
+        """``resolve`` raises NoKindMatch, ``reflect`` KindMissing; it is passed whether to begin with a list.
+
+        ``retry``: the longest wait in seconds.
+        """
         self._resolve = resolve
         self._reflect = reflect
         self._retry = retry
@@ -36,6 +38,7 @@ class KindFollower:
         self._discovery = asyncio.Event()
         self._recheck = asyncio.Event()
         self._rechecks: list[float] = []
+        self._anew = True
 
     def discovery_changed(self) -> None:
         """Look for the kind again: a missing one may have appeared."""
@@ -44,10 +47,15 @@ class KindFollower:
     def check_served(self) -> None:
         """Read the list again, now and a few times in the next half a minute, unless the kind is gone."""
         self._rechecks = list(_RECHECKS)
-        self._recheck.set()
+        self.relist()
 
     def relist(self) -> None:
         """Read the list again, once, unless the kind is gone."""
+        self._anew = True
+        self._recheck.set()
+
+    def go_on(self) -> None:
+        """Watch with another selection, from where the watch came to."""
         self._recheck.set()
 
     async def run(self) -> None:
@@ -57,9 +65,11 @@ class KindFollower:
             self._discovery.clear()
             try:
                 await self._resolve()
+                self._anew = True
                 while True:
                     self._recheck.clear()
-                    await first_to_end(self._reflect(), self._until_recheck())
+                    anew, self._anew = self._anew, False
+                    await first_to_end(self._reflect(anew), self._until_recheck())
             except (KindMissing, NoKindMatch) as error:
                 self._rechecks = []
                 self._missing(error)
@@ -70,9 +80,11 @@ class KindFollower:
 
     async def _until_recheck(self) -> None:
         delay = self._rechecks.pop(0) if self._rechecks else None
-        with contextlib.suppress(TimeoutError):
+        try:
             async with asyncio.timeout(delay):
                 await self._recheck.wait()
+        except TimeoutError:
+            self._anew = True
 
     async def _discovery_within(self, seconds: float) -> bool:
         """Whether discovery changed: then the kind is looked for more often for a while."""

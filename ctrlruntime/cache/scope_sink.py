@@ -87,7 +87,7 @@ class ScopeSink:
 
     def observe(self, entry: Entry, *, deleted: bool) -> None:
         self._touched()
-        if self._slots is not None and not self._is_wanted(self._slots, entry, deleted):
+        if self._slots is not None and not self._is_wanted(self._slots, entry):
             return
         event = self._overlay.observe(self._scope, entry, deleted=deleted)
         if not deleted:
@@ -95,19 +95,20 @@ class ScopeSink:
         if event is not None:
             self._emit(event)
 
-    def _is_wanted(self, slots: SlotWatch, entry: Entry, deleted: bool) -> bool:
-        """Whether an event is to be taken in: not if it repeats another, or belongs to another process.
+    def _is_wanted(self, slots: SlotWatch, entry: Entry) -> bool:
+        """Whether an event is to be taken in: not if it belongs to another process.
 
-        An object that was known here and belongs to another one has left. What is known under the slot that the
-        event names is being dropped with it, without an event.
+        What repeats another event may bring nothing back; of an object that is known its version decides. An object
+        that was known here and belongs to another process has left; one whose slot is being dropped goes without an event.
         """
         slot = slot_of_labels(entry.labels)
-        if slots.is_repeated(slot, version(entry)):
-            return False
-        if deleted or slots.admits(slot):
-            return True
         known = self._overlay.store.get(entry.name, namespace=entry.namespace)
-        if known is not None and slot_of_labels(known.labels) != slot:
+        if known is not None and not slots.admits(slot_of_labels(known.labels)):
+            self._overlay.drop([known.key])
+            known = None
+        if slots.admits(slot):
+            return known is not None or not slots.is_repeated(slot, version(entry))
+        if known is not None:
             event = self._overlay.observe(self._scope, entry, deleted=True)
             if event is not None:
                 self._emit(event)

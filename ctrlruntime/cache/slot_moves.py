@@ -54,12 +54,13 @@ class SlotMoves:
                 self._slots.add(scope, new, "")
             self._follow()
 
-    async def drop(self, slots: frozenset[int]) -> None:
-        """Forget the objects of slots, without an event, and watch them no more."""
+    def let_go(self, slots: frozenset[int]) -> None:
+        """Watch slots no more: nothing of them is reported from now on. `drop` follows."""
         self._slots.remove(slots)
-        if not self._slots.scopes:
-            return
         self._follow()
+
+    async def drop(self, slots: frozenset[int]) -> None:
+        """Forget the objects of slots that were let go, without an event."""
         self._overlay.pass_over(lambda entry: slot_of_labels(entry.labels) in slots)
         store = self._overlay.store
         for slot in slots:

@@ -6,7 +6,7 @@ known of any of them, and what it repeats of the others is passed over.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from ctrlruntime.cache.entry import Entry, Key
@@ -33,6 +33,8 @@ class SlotWatch:
         self.slots = frozenset(slots)
         self.coming: frozenset[int] = frozenset()
         """Those whose list is being taken over: what is written of them is let in."""
+        self.watched: frozenset[int] = frozenset()
+        """Those that the watch that runs has had without a break."""
         self._read: dict[int, int] = {}
         """By slot, the version up to which everything was reported."""
         self._passed_over: dict[int, int] = {}
@@ -53,6 +55,7 @@ class SlotWatch:
         """Forget slots."""
         self.slots -= slots
         self.coming -= slots
+        self.watched -= slots
         for slot in slots:
             self._read.pop(slot, None)
 
@@ -67,10 +70,10 @@ class SlotWatch:
         if number(version):
             self._read.update(dict.fromkeys(self.slots.intersection(slots), number(version)))
 
-    def resume(self, slots: Iterable[int], version: str) -> str:
-        """Return where the next watch begins, after one of ``slots`` that came to ``version``; empty: with a list."""
+    def resume(self, version: str) -> str:
+        """Return where the next watch begins, after the last one came to ``version``; empty: with a list."""
         came_to = number(version)
-        for slot in self.slots.intersection(slots):
+        for slot in self.slots & self.watched:
             if came_to and slot in self._read:
                 self._read[slot] = max(self._read[slot], came_to)
             else:
@@ -85,8 +88,10 @@ class SlotWatch:
 
     def is_repeated(self, slot: int | None, version: int) -> bool:
         """Return whether an event of the watch was reported before: by a list, or by the watch before."""
-        if not self._passed_over or slot is None:
+        if slot is None:
             return False
+        if slot not in self.watched and self.admits(slot):
+            return True  # it was let go and comes again: the next watch has it
         return 0 < version <= self._passed_over.get(slot, 0)
 
 
@@ -95,8 +100,6 @@ class SlotScopes:
 
     def __init__(self, selection: Selection, slots: Iterable[int] = ()) -> None:
         self._selection = selection
-        self.watched: frozenset[int] = frozenset()
-        """Those of the watch that runs."""
         self._scopes = {scope: SlotWatch(slots) for scope in selection.scopes * selection.sharded}
 
     @property
@@ -133,10 +136,20 @@ class SlotScopes:
 
         return both
 
-    def resume(self, scope: str, version: str) -> str:
-        """Return where the next watch of a scope begins, after the last one came to `version`; empty: with a list."""
-        watch = self._scopes.get(scope)
-        return "" if watch is None else watch.resume(self.watched, version)
+    def next_watch(self, came_to: Mapping[str, str]) -> tuple[frozenset[int], dict[str, str]]:
+        """Return the slots of the watches that begin now, and by scope where each begins; empty: with a list.
+
+        `came_to`: by scope, the versions of the last ones; empty: all begin with a list.
+        """
+        slots = self.slots
+        versions = {
+            scope: watch.resume(came_to[scope])
+            for scope, watch in self._scopes.items()
+            if scope in came_to
+        }
+        for watch in self._scopes.values():
+            watch.watched = slots
+        return slots, versions
 
     def coming(self, scope: str, slots: frozenset[int]) -> frozenset[int]:
         """Return those of `slots` that are not listed, whose objects are let in from now on."""
