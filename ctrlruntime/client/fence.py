@@ -11,4 +11,12 @@ from collections.abc import Callable
 Fence = Callable[[], None]
 """Raises to keep a write from being sent; the caller gets the error. Called often, so quick."""
 
+
+class SlotNotHeld(RuntimeError):
+    """A write of a pass whose slot belongs to another process by now, or may. It was not sent."""
+
+    def __init__(self, slot: int) -> None:
+        super().__init__(f"slot {slot} is not held any more: the write was not sent")
+
+
 READS = frozenset({"GET", "HEAD"})

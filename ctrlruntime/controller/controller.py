@@ -17,6 +17,7 @@ from ctrlruntime.controller.metrics import ControllerMetrics, NoMetrics
 from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.controller.reconcile import Reconciler, check_reconciler
+from ctrlruntime.controller.slot_gate import SlotGate
 from ctrlruntime.controller.sources import Source
 from ctrlruntime.controller.worker import Worker
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, RequestT
@@ -69,8 +70,9 @@ class Controller(Generic[RequestT]):
         primary: KindRef | None = None,
         queue: PriorityQueue[RequestT] | None = None,
         clusters: Parts | None = None,
+        gate: SlotGate[RequestT] | None = None,
     ) -> None:
-        """`clusters`: its parts in engaged clusters, for a controller that selects any."""
+        """`clusters`: its parts in engaged clusters, for a controller that selects any. `gate`: of a sharded one."""
         if not name:
             raise ValueError("a controller needs a name")
         if not isinstance(reconciler, Reconciler):
@@ -94,12 +96,21 @@ class Controller(Generic[RequestT]):
                 limiter=self.settings.limiter(), ageing=self.settings.ageing, observer=metrics
             )
         )
+        self._gate = self.queue.gate = gate
         self._clusters = clusters
         self._permissions = tuple(permissions)
         self._pace = pace if pace is not None else LoopYielder()
         self._intake = EventDispatcher(self.queue, self.logger, tracing, metrics)
         self._worker = Worker(
-            name, kind, reconciler, self.queue, self.settings, metrics, self.logger, tracing
+            name,
+            kind,
+            reconciler,
+            self.queue,
+            self.settings,
+            metrics,
+            self.logger,
+            tracing,
+            None if gate is None else gate.slot_of,
         )
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
@@ -162,6 +173,23 @@ class Controller(Generic[RequestT]):
         """Drop the requests of a cluster; reconciles in progress are cancelled after ``grace`` seconds."""
         if self._clusters is not None:
             await self._clusters.disengage(cluster, grace)
+
+    def expect_slots(self, slots: frozenset[int]) -> None:
+        """Keep requests of slots that come, in every cluster. A controller that is not sharded does nothing."""
+        for each in self.by_cluster().values():
+            if each._gate is not None:
+                each._gate.expect(slots)
+
+    def begin_slots(self, slots: frozenset[int]) -> None:
+        """Queue what was kept of slots that are held now."""
+        for each in self.by_cluster().values():
+            if each._gate is not None:
+                each._gate.begin(slots, each.queue)
+
+    async def release_slots(self, slots: frozenset[int]) -> None:
+        """Take no more requests of slots, drop those that are queued, and wait for the passes that run."""
+        gated = [each for each in self.by_cluster().values() if each._gate is not None]
+        await asyncio.gather(*(each._gate.release(slots, each.queue) for each in gated))
 
     def watch(self, source: Source) -> None:
         """Add a source: it starts with the controller, or at once if that is running.

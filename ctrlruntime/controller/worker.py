@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -25,6 +25,7 @@ from ctrlruntime.controller.reconcile import (
 from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Item, PriorityQueue, Request
+from ctrlruntime.sharding.ownership import current_slot
 from ctrlruntime.side_by_side import as_failure
 from ctrlruntime.tracing import Tracing
 
@@ -75,7 +76,10 @@ class Worker:
         metrics: ControllerMetrics,
         logger: FilteringBoundLogger,
         tracing: Tracing,
+        slot_of: Callable[[Any], int] | None = None,
     ) -> None:
+        """`slot_of` returns the slot of a request, of a sharded controller."""
+        self._slot_of = slot_of
         self._controller = controller
         self._kind = kind
         self._reconciler = reconciler
@@ -99,6 +103,7 @@ class Worker:
         """
         run = self._begin(item)
         token = _current.set(run)
+        slot = current_slot.set(None if self._slot_of is None else self._slot_of(item.request))
         self._metrics.active(+1)
         started = perf()
         outcome: Outcome = "error"
@@ -110,6 +115,7 @@ class Worker:
         finally:
             self._metrics.active(-1)
             self._metrics.reconciled(outcome, perf() - started)
+            current_slot.reset(slot)
             _current.reset(token)
 
     async def _traced(self, item: Item[Any], run: ReconcileContext) -> Outcome:

@@ -251,6 +251,27 @@ class QueueCore(Generic[RequestT]):
         elif entry.state == _IDLE:
             del self._entries[request]
 
+    def discard(self, unwanted: Callable[[RequestT], bool]) -> None:
+        """Drop what is ready, held or waiting, with its failure count. What is being processed is not run again."""
+        for entry in list(self._entries.values()):
+            if not unwanted(entry.request):
+                continue
+            if entry.state == _WAITING:
+                self._waiting_count -= 1
+            elif entry.state != _IDLE:
+                self.stats.depth[entry.priority] -= 1
+                self._held_count -= entry.state == _HELD
+                self._oldest.pop(entry, None)
+            entry.state = _IDLE
+            entry.reasons, entry.links, entry.scheduled = _NO_REASONS, (), ""
+            self.forget(entry.request)
+            if entry.started is None:
+                del self._entries[entry.request]
+
+    def is_processing(self, wanted: Callable[[RequestT], bool]) -> bool:
+        """Whether any such request was handed out and is not done."""
+        return any(wanted(entry.request) for entry in self._processing)
+
     def forget(self, request: RequestT) -> None:
         """Clear the failure count of ``request``."""
         self.limiter.forget(request)

@@ -4,16 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
-from typing import Generic
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
 
 from ctrlruntime.queue.core import Ageing, Item, Observer, QueueCore
 from ctrlruntime.queue.limiters import Limiter
 from ctrlruntime.queue.request import RequestT
 
 
+RequestT_contra = TypeVar("RequestT_contra", bound=Hashable, contravariant=True)
+
+
 class QueueShutDown(Exception):
     """The queue was shut down and has nothing left to hand out."""
+
+
+class Gate(Protocol[RequestT_contra]):
+    """Which requests a queue takes in."""
+
+    def admits(self, request: RequestT_contra, priority: int, reason: str) -> bool:
+        """Return whether it is queued now; one that is not may be kept until then, or belongs to another process."""
 
 
 class PriorityQueue(Generic[RequestT]):
@@ -29,7 +39,9 @@ class PriorityQueue(Generic[RequestT]):
         ageing: Ageing | None = None,
         observer: Observer | None = None,
         clock: Callable[[], float] | None = None,
+        gate: Gate[RequestT] | None = None,
     ) -> None:
+        self.gate = gate
         self._clock = clock if clock is not None else _LoopClock()
         self.core: QueueCore[RequestT] = QueueCore(
             self._clock, limiter=limiter, ageing=ageing, observer=observer
@@ -38,6 +50,7 @@ class PriorityQueue(Generic[RequestT]):
         self._drainers: list[asyncio.Future[None]] = []
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due = 0.0
+        self._watchers: list[asyncio.Future[None]] = []
 
     def __len__(self) -> int:
         return len(self.core)
@@ -53,7 +66,9 @@ class PriorityQueue(Generic[RequestT]):
         link: object = None,
         scheduled: bool = False,
     ) -> None:
-        """Queue ``request``; see :meth:`QueueCore.add`. Never blocks."""
+        """Queue ``request``, if the gate lets it through; see :meth:`QueueCore.add`. Never blocks."""
+        if self.gate is not None and not self.gate.admits(request, priority, reason):
+            return
         self.core.add(
             request,
             priority=priority,
@@ -89,8 +104,20 @@ class PriorityQueue(Generic[RequestT]):
         """End the processing of ``request``. Required after every :meth:`get`."""
         self.core.done(request)
         self._wake()
+        for watcher in self._watchers:
+            if not watcher.done():
+                watcher.set_result(None)
+        self._watchers.clear()
         if self._drainers and not self.core.processing and not len(self.core):
             self._release_drainers()
+
+    async def drain(self, concerned: Callable[[RequestT], bool]) -> None:
+        """Drop such requests, and wait until none of them is being processed any more."""
+        self.core.discard(concerned)
+        while self.core.is_processing(concerned):
+            watcher = asyncio.get_running_loop().create_future()
+            self._watchers.append(watcher)
+            await watcher
 
     def forget(self, request: RequestT) -> None:
         """Clear the failure count of ``request``."""
