@@ -22,6 +22,7 @@ from ctrlruntime.controller.reconcile import (
     logger_from_context,
     reconcile_context,
 )
+from ctrlruntime.controller.slot_labels import slot_labels
 from ctrlruntime.controller.sources import (
     Channel,
     ChannelSource,
@@ -64,4 +65,5 @@ __all__ = [
     "is_transient",
     "logger_from_context",
     "reconcile_context",
+    "slot_labels",
 ]

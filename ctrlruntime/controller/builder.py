@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 
 from structlog.typing import FilteringBoundLogger
@@ -36,8 +36,11 @@ from ctrlruntime.controller.reconcile import (
     check_reconciler,
 )
 from ctrlruntime.controller.refresh_unconfirmed import RefreshUnconfirmed
+from ctrlruntime.controller.slot_gate import SlotGate, SlotOf, slot_of_request
+from ctrlruntime.controller.slot_labels import WITHOUT_SLOT, SlotLabels
 from ctrlruntime.controller.sources import KindSource, Source
 from ctrlruntime.queue import PriorityQueue, QueueCore, Request, RequestT
+from ctrlruntime.sharding.ownership import SlotOwnership
 from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
@@ -73,6 +76,8 @@ class ControllerHost(Protocol):
     def tracing(self) -> Tracing: ...
     @property
     def pace(self) -> LoopYielder: ...
+    @property
+    def shards(self) -> SlotOwnership | None: ...
     def claim_controller_name(self, name: str) -> None: ...
     def prepare_controller(
         self, name: str, settings: Settings, reconciler: Reconciler[Any]
@@ -134,6 +139,7 @@ class Builder(Generic[RequestT]):
         self._name = ""
         self._options = ControllerOptions()
         self._built = False
+        self._slot_of: SlotOf | None = None
 
     def for_(
         self: Builder[Request],
@@ -268,6 +274,17 @@ class Builder(Generic[RequestT]):
         self._declares_writes = True
         return self
 
+    def sharded(self, *, slot: SlotOf | None = None) -> Self:
+        """Divide the objects among the processes of ``ManagerOptions(sharding=...)``; without it, no effect.
+
+        The primary kind and what it owns are cached by the slots that this process holds: what a reconciler
+        creates needs ``slot_labels(request)``. Objects of the primary kind get their label from the leader.
+        Watched kinds are cached whole, and lead to requests of these slots alone. Runs in each process, whoever
+        leads. ``slot`` returns the slot of a request of a type of one's own.
+        """
+        self._slot_of = slot or slot_of_request
+        return self
+
     def named(self, name: str) -> Self:
         """Return the controller's name; by default the primary kind in lower case."""
         self._name = name
@@ -292,6 +309,8 @@ class Builder(Generic[RequestT]):
         manager = self._manager
         group_kind = None if self._primary_mapping is None else self._primary_mapping.gvk.group_kind
         settings = merged(self._options, manager.controller_defaults, group_kind)
+        if self._is_sharded:
+            settings = self._of_every_member(name, settings)
         if not settings.skip_name_validation:
             manager.claim_controller_name(name)
         if not isinstance(reconciler, Reconciler):
@@ -302,6 +321,8 @@ class Builder(Generic[RequestT]):
         manager.controller_metrics.watch_queue(name, controller.queue.core)
         manager.add(controller)
         self._built = True
+        if self._is_sharded and self._primary is not None:
+            self._label_primary(name, self._primary)
         return controller
 
     def _build_single(
@@ -315,8 +336,34 @@ class Builder(Generic[RequestT]):
             + self._sources,
             permissions=self._needed(),
             primary=None if self._primary is None else self._primary.kind,
+            gate=self._gate(),
             **self._parts(name, settings),
         )
+
+    @property
+    def _is_sharded(self) -> bool:
+        return self._slot_of is not None and self._manager.shards is not None
+
+    def _gate(self) -> SlotGate[Any] | None:
+        """Return what lets requests of held slots into one queue; None for a controller that is not sharded."""
+        shards = self._manager.shards
+        return None if self._slot_of is None or shards is None else SlotGate(shards, self._slot_of)
+
+    def _of_every_member(self, name: str, settings: Settings) -> Settings:
+        if self._options.needs_leader_election:
+            raise BuilderError(
+                f"controller {name!r} is sharded, so every process runs it: leave needs_leader_election out"
+            )
+        return replace(settings, needs_leader_election=False)
+
+    def _label_primary(self, name: str, primary: _Watch) -> None:
+        """Have the leader label objects of the primary kind that have no slot yet, in the manager's own cluster."""
+        if not includes(primary.cluster, LOCAL_NAME):
+            return
+        namespaces = primary.options["namespaces"]
+        Builder(self._manager).for_(
+            primary.kind, labels=WITHOUT_SLOT, metadata_only=True, namespaces=namespaces
+        ).named(f"{name}-slots").build(SlotLabels(self._manager.cache, primary.kind))
 
     def _build_multicluster(
         self, name: str, reconciler: Reconciler[RequestT], settings: Settings
@@ -350,6 +397,7 @@ class Builder(Generic[RequestT]):
                 self._refreshing(reconciler, cluster.cache, cluster.name),
                 sources=self._make_sources(cluster.cache, cluster.name, None),
                 queue=queue(cluster.name),
+                gate=self._gate(),
                 **here,
             )
             metrics.watch_queue(name, made.queue.core, cluster.name)
@@ -369,6 +417,7 @@ class Builder(Generic[RequestT]):
             primary=None if self._primary is None else self._primary.kind,
             queue=queue(LOCAL_NAME),
             clusters=clusters,
+            gate=self._gate(),
             **shared,
         )
         return controller
@@ -494,6 +543,7 @@ class Builder(Generic[RequestT]):
     def _make_sources(self, cache: Cache, cluster: str, sync_timeout: float | None) -> list[Source]:
         """Declare the kinds that are watched in a cluster to its cache."""
         watches = [self._primary] if self._primary is not None else []
+        divided = 0 if not self._is_sharded else len(watches) + len(self._owned)
         for owned in self._owned:
             assert self._primary is not None  # noqa: S101 - _check() has seen to it
             handler = self._enqueue_owner(self._primary.kind, owned.controller_only, cache)
@@ -509,9 +559,10 @@ class Builder(Generic[RequestT]):
                 predicates=(*self._filters, *watch.predicates),
                 sync_timeout=sync_timeout,
                 cluster=cluster,
+                sharded=True if number < divided else None,
                 **watch.options,
             )
-            for watch in watches
+            for number, watch in enumerate(watches)
             if includes(watch.cluster, cluster)
         ]
 

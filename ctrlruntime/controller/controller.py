@@ -110,7 +110,7 @@ class Controller(Generic[RequestT]):
             metrics,
             self.logger,
             tracing,
-            None if gate is None else gate.slot_of,
+            slot_of=None if gate is None else gate.slot_of,
         )
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
@@ -188,8 +188,13 @@ class Controller(Generic[RequestT]):
 
     async def release_slots(self, slots: frozenset[int]) -> None:
         """Take no more requests of slots, drop those that are queued, and wait for the passes that run."""
-        gated = [each for each in self.by_cluster().values() if each._gate is not None]
-        await asyncio.gather(*(each._gate.release(slots, each.queue) for each in gated))
+        await asyncio.gather(
+            *(
+                each._gate.release(slots, each.queue)
+                for each in self.by_cluster().values()
+                if each._gate is not None
+            )
+        )
 
     def watch(self, source: Source) -> None:
         """Add a source: it starts with the controller, or at once if that is running.

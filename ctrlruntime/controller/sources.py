@@ -67,6 +67,7 @@ class KindSource:
         optional: bool = False,
         sync_timeout: float | None = None,
         cluster: str = "",
+        sharded: bool | None = None,
     ) -> None:
         """With a Cluster in place of its cache, ``cluster`` is that one's name."""
         if isinstance(cache, Cluster):
@@ -82,6 +83,7 @@ class KindSource:
             transform=transform,
             optional=optional,
             sync_timeout=sync_timeout,
+            sharded=sharded,
         )
         self._handler = handler
         self._predicates = tuple(predicates)

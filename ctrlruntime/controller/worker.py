@@ -76,6 +76,7 @@ class Worker:
         metrics: ControllerMetrics,
         logger: FilteringBoundLogger,
         tracing: Tracing,
+        *,
         slot_of: Callable[[Any], int] | None = None,
     ) -> None:
         """`slot_of` returns the slot of a request, of a sharded controller."""

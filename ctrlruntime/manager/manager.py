@@ -14,7 +14,7 @@ from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.client.arguments import check_config, check_manager_options
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.fence import Fence
+from ctrlruntime.client.fence import Fence, SlotNotHeld
 from ctrlruntime.cluster.cluster import FLUSH, Cluster, ClusterDeps, ClusterOptions
 from ctrlruntime.cluster.provider import Provider, ProviderRunnable
 from ctrlruntime.cluster.selection import LOCAL_NAME
@@ -23,7 +23,7 @@ from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission, combine, of_declared
 from ctrlruntime.controller.reconcile import Reconciler
-from ctrlruntime.events.recorder import EVENT, DropReason
+from ctrlruntime.events.recorder import EVENT
 from ctrlruntime.manager.clusters import Clusters, missing_kinds, unsynced_kinds
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.health import Check, CheckFailed
@@ -31,7 +31,7 @@ from ctrlruntime.manager.http_message import HTTPHandler
 from ctrlruntime.manager.leadership import LeaderElectionLost, Leadership
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.manager.logs import default_logger
-from ctrlruntime.manager.metrics import Metrics
+from ctrlruntime.manager.metrics import EventDrops, Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election
 from ctrlruntime.manager.pool_threads import working_threads
 from ctrlruntime.manager.runnables import (
@@ -42,9 +42,11 @@ from ctrlruntime.manager.runnables import (
     group_of,
 )
 from ctrlruntime.manager.running import outlast, run_in_background
+from ctrlruntime.manager.sharding import SHARD_VERBS, make_shards
 from ctrlruntime.manager.signals import mark_graceful, stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
 from ctrlruntime.manager.watchdog import GCTuner, LoopWatchdog
+from ctrlruntime.sharding.ownership import current_slot
 from ctrlruntime.side_by_side import as_failure, first_to_end
 from ctrlruntime.tracing import Tracing
 
@@ -154,6 +156,8 @@ class Manager:
         self._endpoints.health.add("informers", self._check_informers)
         self._endpoints.readiness.add("caches", self._check_caches)
         self._leadership = self._make_leadership() if self.options.leader_election else None
+        self.shards = make_shards(self, self._leadership, self._endpoints, self._fail)
+        """The slots of this process; None without ``options.sharding``."""
 
     # -- what controllers and programs use ---------------------------------------------------
 
@@ -232,6 +236,8 @@ class Manager:
             needed += of_declared(mapping)
         if self.options.leader_election:
             needed.append((LEASE.group, "leases", ("create", "get", "update", "watch")))
+        if self.shards is not None:
+            needed.append((LEASE.group, "leases", SHARD_VERBS))
         for controller in self._controllers:
             needed += controller.permissions()
         return combine(needed)
@@ -244,7 +250,7 @@ class Manager:
         self, name: str, config: Config, options: ClusterOptions | None = None
     ) -> Cluster:
         """Make a further cluster with this manager's logger, metrics, traces and fence, to be engaged."""
-        fence = self.fence if self.options.leader_election else None
+        fence = self.fence if self.options.fenced else None
         return Cluster(name, config, options, fence=fence, deps=self._deps)
 
     async def engage(self, cluster: Cluster) -> None:
@@ -316,10 +322,15 @@ class Manager:
     def fence(self) -> None:
         """Raise LeaderElectionLost once this process led and is no longer sure that it does.
 
+        In a pass of a sharded controller its slot decides: SlotNotHeld once it may be another process's.
+
         The manager's clients call it before each write, as do those of :meth:`new_cluster`. Clients made
         elsewhere should too: ``Client.connect(config, fence=manager.fence)``.
         """
-        if self._leadership is not None:
+        if self.shards is not None and (slot := current_slot.get()) is not None:
+            if not self.shards.may_write(slot):
+                raise SlotNotHeld(slot)
+        elif self._leadership is not None:
             self._leadership.fence()
 
     def stop(self) -> None:
@@ -389,6 +400,8 @@ class Manager:
             await self._groups[Group.OTHERS].start()
             await self._groups[Group.WARMUP].start()
             self.prepared.set()
+            if self.shards is not None:
+                self.shards.start()
             if self._leadership is not None:
                 self._leadership.start()
             else:
@@ -415,13 +428,16 @@ class Manager:
         timeout = 0.0 if lost else timeout
         ended = await self._stop_groups(timeout)
         running = [name for group in self._groups.values() for name in group.running]
+        # What a cancelled reconcile left in a thread works on: the next one waits until the lease runs out.
+        over = ended and (drained or not working_threads())
+        if self.shards is not None:
+            await self.shards.end(release=over)
         if self._leadership is None:
             await self._stop_clusters(FLUSH)
         else:  # the lease is held until nothing needs it any more, events included
             self._leadership.step_down()
             await self._stop_clusters(LOST_FLUSH if lost else LEADER_FLUSH)
-            # What a cancelled reconcile left in a thread works on: the next leader waits until the lease runs out.
-            await self._leadership.end(release=ended and (drained or not working_threads()))
+            await self._leadership.end(release=over)
         self._gc.end()
         self.close()
         await asyncio.gather(*(each.disconnect() for each in (self.cluster, *self._clusters.all())))
@@ -491,13 +507,13 @@ class Manager:
     def _make_cluster(self, cache_options: CacheOptions | None) -> None:
         if cache_options is None:
             cache_options = CacheOptions(namespaces=self.options.namespaces)
-        elected = self.options.leader_election
+        elected, fenced = self.options.leader_election, self.options.fenced
         self._deps = ClusterDeps(
             name=self.options.name,
             logger=self.logger,
             requests=self.metrics.requests,
             informers=self.metrics.informers,
-            events=_EventDrops(self.metrics),
+            events=EventDrops(self.metrics),
             event_fence=self._event_fence if elected else None,
             intercepted=self._intercepted,
         )
@@ -512,7 +528,7 @@ class Manager:
             LOCAL_NAME,
             self.config,
             options,
-            fence=self.fence if elected else None,
+            fence=self.fence if fenced else None,
             deps=self._deps,
         )
         self.live_client = self.cluster.live_client
@@ -526,7 +542,7 @@ class Manager:
         return client.intercepted(request_spans(self.tracing)) if self.tracing.enabled else client
 
     def _connect(self, fence: Fence | None = None) -> Client:
-        return self.cluster.connect(fence if self.options.leader_election else None)
+        return self.cluster.connect(fence if self.options.fenced else None)
 
     async def _end_cluster(self, cluster: Cluster) -> None:
         timeout = self.options.graceful_shutdown_timeout
@@ -586,11 +602,3 @@ class Manager:
     def _before_start(self, what: str) -> None:
         if self._started:
             raise RuntimeError(f"{what} cannot be added after the manager was started")
-
-
-class _EventDrops:
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def dropped(self, reason: DropReason) -> None:
-        self._metrics.events_dropped.labels(reason).inc()

@@ -18,6 +18,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.observe import InformerStats
+from ctrlruntime.events.recorder import DropReason
 from ctrlruntime.manager.controller_series import (
     ControllerCollector,
     ControllerSeries,
@@ -261,3 +262,13 @@ class _WithoutCreated(CollectorRegistry):
         for metric in self._registry.collect():
             metric.samples = [s for s in metric.samples if not s.name.endswith("_created")]
             yield metric
+
+
+class EventDrops:
+    """Counts events that were not sent, for a recorder."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def dropped(self, reason: DropReason) -> None:
+        self._metrics.events_dropped.labels(reason).inc()

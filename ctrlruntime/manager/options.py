@@ -14,6 +14,7 @@ from ctrlruntime.events.correlator import EventOptions
 from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.serving import MetricsServing
 from ctrlruntime.manager.watchdog import GCOptions
+from ctrlruntime.sharding.options import ShardingOptions
 from ctrlruntime.webhook.options import WebhookOptions
 
 if TYPE_CHECKING:
@@ -54,6 +55,10 @@ class ManagerOptions:
     """Whether taking and giving up the lead is recorded as an event on the Lease."""
     election: ElectionOptions = field(default_factory=ElectionOptions)
 
+    sharding: ShardingOptions | None = None
+    """Divides the objects of sharded controllers among the processes of a group; see ``Builder.sharded``. Needs leader
+    election, but with fixed slots. By default each process works on everything."""
+
     metrics_bind_address: str = ":8080"
     metrics: MetricsServing = field(default_factory=MetricsServing)
     """Plain to everybody by default; over https, and to whom the API server allows, if asked."""
@@ -80,6 +85,11 @@ class ManagerOptions:
     """Whether SIGTERM and SIGINT stop it, so that :meth:`Manager.start` returns. ``run()`` needs no
     such option: it cancels the main coroutine, which stops the manager in the same order."""
 
+    @property
+    def fenced(self) -> bool:
+        """Whether writes are checked when they are sent: others may be at work."""
+        return self.leader_election or self.sharding is not None
+
 
 def lease_namespace(options: ManagerOptions) -> str:
     """Return the namespace of the Lease. Raises ValueError outside of a cluster if none is given."""
@@ -95,6 +105,12 @@ def lease_namespace(options: ManagerOptions) -> str:
 
 def check_election(options: ManagerOptions) -> None:
     """Raise ValueError for leader election that is not fully described."""
+    sharding = options.sharding
+    if sharding is not None and sharding.slots is None and not options.leader_election:
+        raise ValueError(
+            "sharding needs leader_election: the leader assigns the slots. Or give fixed slots: "
+            "ShardingOptions(group=..., slots=parse_slots('0-31'))"
+        )
     if not options.leader_election:
         return
     if not options.leader_election_id:

@@ -11,7 +11,6 @@ from ctrlruntime.queue.core import Ageing, Item, Observer, QueueCore
 from ctrlruntime.queue.limiters import Limiter
 from ctrlruntime.queue.request import RequestT
 
-
 RequestT_contra = TypeVar("RequestT_contra", bound=Hashable, contravariant=True)
 
 

@@ -1,5 +1,6 @@
 """Several processes at work on the objects of one cluster, each object of one of them: slots and their owners."""
 
+from ctrlruntime.sharding.options import ShardingOptions
 from ctrlruntime.sharding.ownership import SlotHandOver, SlotOwnership, current_slot
 from ctrlruntime.sharding.slots import (
     ALL_SLOTS,
@@ -18,6 +19,7 @@ __all__ = [
     "SLOTS",
     "SLOT_LABEL",
     "BadSlots",
+    "ShardingOptions",
     "SlotHandOver",
     "SlotOwnership",
     "current_slot",

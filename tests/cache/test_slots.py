@@ -12,7 +12,7 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import Cache, CacheOptions
 from ctrlruntime.cache.entry import Key
-from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event
+from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEvent
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.observe import NoInformerObserver
 from ctrlruntime.cache.reflector import ReflectorOptions
@@ -56,6 +56,7 @@ class Mirror:
         self.faults: list[object] = []
 
     def __call__(self, event: Event) -> None:
+        assert not isinstance(event, GenericEvent)
         entry = event.old if isinstance(event, DeleteEvent) else event.new
         if isinstance(event, CreateEvent):
             self.faults += [(event, entry)] * (entry.key in self.known)

@@ -1,0 +1,81 @@
+"""The slots of a manager, and what it does when they come and go: its caches, then its controllers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.clock import boottime
+from ctrlruntime.controller.controller import Controller
+from ctrlruntime.manager.endpoints import Endpoints
+from ctrlruntime.manager.leadership import Leadership
+from ctrlruntime.sharding.shards import ShardDeps, Shards
+
+if TYPE_CHECKING:
+    from ctrlruntime.manager.manager import Manager
+
+
+SHARD_VERBS = ("create", "delete", "get", "list", "update", "watch")
+"""What members do with the Leases of their group."""
+
+
+def make_shards(
+    manager: Manager,
+    leadership: Leadership | None,
+    endpoints: Endpoints,
+    failed: Callable[[Exception], None],
+) -> Shards | None:
+    """Return the slots of a manager, which take part in its caches, controllers and health; None without `sharding`."""
+    options = manager.options.sharding
+    if options is None:
+        return None
+
+    def leads() -> bool:
+        return leadership is not None and boottime() <= leadership.term.may_write_until
+
+    def caches() -> Iterable[Cache]:
+        return [manager.cache, *(each.cache for each in manager.engaged_clusters())]
+
+    deps = ShardDeps(
+        config=manager.config,
+        manager=manager.options,
+        metrics=manager.metrics,
+        recorder=manager.recorder,
+        logger=manager.logger,
+        failed=failed,
+        leads=leads,
+    )
+    shards = Shards(options, deps)
+    endpoints.add_check("shards", shards.check)
+    shards.subscribe(ManagerHandOver(caches, lambda: manager.controllers))
+    return shards
+
+
+class ManagerHandOver:
+    """A SlotHandOver over what a manager has at the time."""
+
+    def __init__(
+        self,
+        caches: Callable[[], Iterable[Cache]],
+        controllers: Callable[[], Iterable[Controller]],
+    ) -> None:
+        self._caches = caches
+        self._controllers = controllers
+
+    async def take(self, slots: frozenset[int]) -> None:
+        """List slots in every cache; controllers keep what the lists bring. Raises what a list raises."""
+        for controller in self._controllers():
+            controller.expect_slots(slots)
+        await asyncio.gather(*(cache.take_slots(slots) for cache in self._caches()))
+
+    def begin(self, slots: frozenset[int]) -> None:
+        """Have controllers work on slots that are held now."""
+        for controller in self._controllers():
+            controller.begin_slots(slots)
+
+    async def release(self, slots: frozenset[int]) -> None:
+        """Let passes that run end, then forget the objects of slots."""
+        await asyncio.gather(*(each.release_slots(slots) for each in self._controllers()))
+        await asyncio.gather(*(cache.drop_slots(slots) for cache in self._caches()))
