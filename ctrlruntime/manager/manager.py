@@ -428,16 +428,16 @@ class Manager:
         timeout = 0.0 if lost else timeout
         ended = await self._stop_groups(timeout)
         running = [name for group in self._groups.values() for name in group.running]
-        # What a cancelled reconcile left in a thread works on: the next one waits until the lease runs out.
-        over = ended and (drained or not working_threads())
-        if self.shards is not None:
-            await self.shards.end(release=over)
         if self._leadership is None:
             await self._stop_clusters(FLUSH)
         else:  # the lease is held until nothing needs it any more, events included
             self._leadership.step_down()
             await self._stop_clusters(LOST_FLUSH if lost else LEADER_FLUSH)
-            await self._leadership.end(release=over)
+        # What a cancelled reconcile left in a thread works on: the next one waits until the lease runs out.
+        over = ended and (drained or not working_threads())
+        for each in (self.shards, self._leadership):
+            if each is not None:
+                await each.end(release=over)
         self._gc.end()
         self.close()
         await asyncio.gather(*(each.disconnect() for each in (self.cluster, *self._clusters.all())))

@@ -11,10 +11,10 @@ from ctrlruntime.clock import boottime
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.leadership import Leadership
-from ctrlruntime.sharding.shards import ShardDeps, Shards
 
 if TYPE_CHECKING:
     from ctrlruntime.manager.manager import Manager
+    from ctrlruntime.sharding.shards import Shards
 
 
 SHARD_VERBS = ("create", "delete", "get", "list", "update", "watch")
@@ -31,6 +31,7 @@ def make_shards(
     options = manager.options.sharding
     if options is None:
         return None
+    from ctrlruntime.sharding.shards import ShardDeps, Shards  # loaded by who needs it
 
     def leads() -> bool:
         return leadership is not None and boottime() <= leadership.term.may_write_until
