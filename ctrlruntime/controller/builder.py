@@ -37,7 +37,7 @@ from ctrlruntime.controller.reconcile import (
 )
 from ctrlruntime.controller.refresh_unconfirmed import RefreshUnconfirmed
 from ctrlruntime.controller.slot_gate import SlotGate, SlotOf, slot_of_request
-from ctrlruntime.controller.slot_labels import WITHOUT_SLOT, SlotLabels
+from ctrlruntime.controller.slot_labels import WITHOUT_SLOT, SlotLabels, reporting_mislabelled
 from ctrlruntime.controller.sources import KindSource, Source
 from ctrlruntime.queue import PriorityQueue, QueueCore, Request, RequestT
 from ctrlruntime.sharding.ownership import SlotOwnership
@@ -360,10 +360,16 @@ class Builder(Generic[RequestT]):
         """Have the leader label objects of the primary kind that have no slot yet, in the manager's own cluster."""
         if not includes(primary.cluster, LOCAL_NAME):
             return
-        namespaces = primary.options["namespaces"]
-        Builder(self._manager).for_(
-            primary.kind, labels=WITHOUT_SLOT, metadata_only=True, namespaces=namespaces
-        ).named(f"{name}-slots").build(SlotLabels(self._manager.cache, primary.kind))
+        mapping = planned_mapping(primary.kind)
+        builder = Builder(self._manager).for_(
+            primary.kind,
+            labels=WITHOUT_SLOT,
+            metadata_only=True,
+            namespaces=primary.options["namespaces"],
+            optional=primary.options["optional"],
+        )
+        builder.explicit_permissions().permission(mapping.gvk.group, mapping.plural, "patch")
+        builder.named(f"{name}-slots").build(SlotLabels(self._manager.cache, primary.kind))
 
     def _build_multicluster(
         self, name: str, reconciler: Reconciler[RequestT], settings: Settings
@@ -543,6 +549,9 @@ class Builder(Generic[RequestT]):
     def _make_sources(self, cache: Cache, cluster: str, sync_timeout: float | None) -> list[Source]:
         """Declare the kinds that are watched in a cluster to its cache."""
         watches = [self._primary] if self._primary is not None else []
+        if watches and self._slot_of is slot_of_request and self._is_sharded:
+            report = reporting_mislabelled(self._manager.logger, planned_mapping(watches[0].kind))
+            watches[0] = replace(watches[0], predicates=(*watches[0].predicates, report))
         divided = 0 if not self._is_sharded else len(watches) + len(self._owned)
         for owned in self._owned:
             assert self._primary is not None  # noqa: S101 - _check() has seen to it

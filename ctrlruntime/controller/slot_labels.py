@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from structlog.typing import FilteringBoundLogger
+
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import KindRef, mapping_of
+from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.controller.predicates import Predicate, entry_of
 from ctrlruntime.controller.slot_gate import slot_of_request
 from ctrlruntime.queue import Request
-from ctrlruntime.sharding.slots import SLOT_LABEL
+from ctrlruntime.sharding.slots import SLOT_LABEL, slot_of, slot_of_labels
 
 if TYPE_CHECKING:
     from ctrlruntime.cache.cache import Cache
@@ -20,6 +25,28 @@ WITHOUT_SLOT: Final = f"!{SLOT_LABEL}"
 def slot_labels(root: Request) -> dict[str, str]:
     """Return the label of the object that a request names, and of all that is made for it."""
     return {SLOT_LABEL: str(slot_of_request(root))}
+
+
+def reporting_mislabelled(logger: FilteringBoundLogger, kind: RESTMapping) -> Predicate:
+    """Return a predicate that lets every event through, and logs objects whose label names another slot than they are of."""
+
+    def report(event: Event) -> bool:
+        entry = entry_of(event)
+        if entry is None or isinstance(event, DeleteEvent):
+            return True
+        found, wanted = slot_of_labels(entry.labels), slot_of(entry.namespace, entry.name)
+        if found is not None and found != wanted:
+            logger.warning(
+                "The label of an object names another slot than it is of: it is left alone",
+                namespace=entry.namespace,
+                name=entry.name,
+                slot=wanted,
+                label=found,
+                remedy=f"kubectl label {kind.plural} {entry.name} -n {entry.namespace or 'default'} {SLOT_LABEL}-",
+            )
+        return True
+
+    return report
 
 
 class SlotLabels:

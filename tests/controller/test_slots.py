@@ -8,6 +8,7 @@ from itertools import count
 from typing import Any, Final, cast
 
 import pytest
+from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.config import Config
@@ -155,9 +156,12 @@ async def test_the_leader_labels_what_has_no_slot(place: Place) -> None:
 @pytest.mark.criterion("SH-15")
 async def test_an_object_with_a_label_of_another_slot_is_left_alone(place: Place) -> None:
     await place.take(ONE)
-    await place.client.create(config_map(name_in(2), {SLOT_LABEL: "1"}))
-    await place.make(1)
-    await eventually(lambda: place.passes == [name_in(1)])
+    with capture_logs() as logs:
+        await place.client.create(config_map(name_in(2), {SLOT_LABEL: "1"}))
+        await place.make(1)
+        await eventually(lambda: place.passes == [name_in(1)])
+    (remedy,) = [each["remedy"] for each in logs if each.get("name") == name_in(2)]
+    assert remedy == f"kubectl label configmaps {name_in(2)} -n default {SLOT_LABEL}-"
 
 
 @pytest.mark.criterion("SH-14")
