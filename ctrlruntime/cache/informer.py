@@ -27,7 +27,7 @@ from ctrlruntime.cache.restarts import Restarts
 from ctrlruntime.cache.scope_sink import ReplaceList, ScopeSink
 from ctrlruntime.cache.selection import Selection
 from ctrlruntime.cache.slot_moves import SlotMoves
-from ctrlruntime.cache.slot_watch import SLOT_INDEX, SlotScopes
+from ctrlruntime.cache.slot_watch import SlotScopes
 from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.cache.usercode import check_synchronous
 from ctrlruntime.cache.versions import number
@@ -93,9 +93,7 @@ class Informer:
         self._clock = reflector.clock
         self._restarts = Restarts(reflector.backoff, clock=reflector.clock, random=reflector.random)
         self._restarting = False
-        self._slots = SlotScopes(selection, slots)
-        if selection.sharded:
-            self.store.add_index(SLOT_INDEX)
+        self._slots = SlotScopes(selection, self.store, slots)
         self._reflectors: dict[str, Reflector] = {}
         self._handlers = EventHandlers(
             mapping.gvk, self.store, observer=deps.observer, logger=self._log
@@ -108,14 +106,7 @@ class Informer:
         self._started_at = self._clock()
         self._last_event_at = self._clock()
         self._lists = 0
-        self._decoder = ObjectDecoder(
-            self.store,
-            self._new_decoder(),
-            transform,
-            failed=self._failed,
-            transform_failed=lambda: deps.observer.transform_failed(self.gvk),
-            logger=self._log,
-        )
+        self._decoder = self._new_object_decoder(transform)
         self.decode = self._decoder.decode
         self.decode_listed = self._decoder.decode_listed
         self._overlay = self._new_overlay()
@@ -126,14 +117,7 @@ class Informer:
         self._follower = self._new_follower()
         self._in_pages = False
         self._catch_up = self._new_catch_up()
-        self.moves = SlotMoves(
-            self._slots,
-            self._overlay,
-            self._own_changes,
-            self._lister,
-            emit=self._handlers.emit,
-            follow=self._follower.go_on,
-        )
+        self.moves = self._new_moves()
 
     @property
     def gvk(self) -> GroupVersionKind:
@@ -395,7 +379,7 @@ class Informer:
             consistent=consistent,
             trusted=trusted,
             refreshing=scope in self._refreshing,
-            keys=self._slots.keys(scope, slots, self.store),
+            keys=self._slots.keys(scope, slots),
         )
         for count, event in enumerate(changes, 1):
             self._handlers.emit(event)
@@ -537,6 +521,26 @@ class Informer:
             key=entry.key,
             uid=entry.uid,
             fault=fault,
+        )
+
+    def _new_object_decoder(self, transform: Transform | None) -> ObjectDecoder:
+        return ObjectDecoder(
+            self.store,
+            self._new_decoder(),
+            transform,
+            failed=self._failed,
+            transform_failed=lambda: self._deps.observer.transform_failed(self.gvk),
+            logger=self._log,
+        )
+
+    def _new_moves(self) -> SlotMoves:
+        return SlotMoves(
+            self._slots,
+            self._overlay,
+            self._own_changes,
+            self._lister,
+            emit=self._handlers.emit,
+            follow=self._follower.go_on,
         )
 
     def _new_follower(self) -> KindFollower:

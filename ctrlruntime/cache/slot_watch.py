@@ -98,8 +98,12 @@ class SlotWatch:
 class SlotScopes:
     """The slots of an informer in each of its scopes. One that is not sharded has none, and takes in everything."""
 
-    def __init__(self, selection: Selection, slots: Iterable[int] = ()) -> None:
+    def __init__(self, selection: Selection, store: Store, slots: Iterable[int] = ()) -> None:
+        """`store` gets an index by slot."""
         self._selection = selection
+        self._store = store
+        if selection.sharded:
+            store.add_index(SLOT_INDEX)
         self._scopes = {scope: SlotWatch(slots) for scope in selection.scopes * selection.sharded}
 
     @property
@@ -190,13 +194,13 @@ class SlotScopes:
         wanted = slots & self.slots
         return [entry for entry in entries if slot_of_labels(entry.labels) in wanted]
 
-    def keys(self, scope: str, slots: frozenset[int], store: Store) -> list[Key] | None:
+    def keys(self, scope: str, slots: frozenset[int]) -> list[Key] | None:
         """Return the known objects for which a list speaks that was read for `slots`; None: all of its scope."""
         if not self._scopes:
             return None
         return [
             entry.key
             for slot in slots & self.slots
-            for entry in store.by_index(SLOT_INDEX, str(slot))
+            for entry in self._store.by_index(SLOT_INDEX, str(slot))
             if not scope or entry.namespace == scope
         ]

@@ -101,17 +101,7 @@ class Controller(Generic[RequestT]):
         self._permissions = tuple(permissions)
         self._pace = pace if pace is not None else LoopYielder()
         self._intake = EventDispatcher(self.queue, self.logger, tracing, metrics)
-        self._worker = Worker(
-            name,
-            kind,
-            reconciler,
-            self.queue,
-            self.settings,
-            metrics,
-            self.logger,
-            tracing,
-            slot_of=None if gate is None else gate.slot_of,
-        )
+        self._worker = self._new_worker(kind, reconciler, metrics, tracing)
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
         self._syncing: asyncio.Task[None] | None = None
@@ -124,6 +114,25 @@ class Controller(Generic[RequestT]):
 
     def __repr__(self) -> str:
         return f"Controller({self.name!r})"
+
+    def _new_worker(
+        self,
+        kind: GroupKind | None,
+        reconciler: Reconciler[RequestT],
+        metrics: ControllerMetrics,
+        tracing: Tracing,
+    ) -> Worker:
+        return Worker(
+            self.name,
+            kind,
+            reconciler,
+            self.queue,
+            self.settings,
+            metrics,
+            self.logger,
+            tracing,
+            slot_of=None if self._gate is None else self._gate.slot_of,
+        )
 
     @property
     def needs_leader_election(self) -> bool:

@@ -507,14 +507,14 @@ class Manager:
     def _make_cluster(self, cache_options: CacheOptions | None) -> None:
         if cache_options is None:
             cache_options = CacheOptions(namespaces=self.options.namespaces)
-        elected, fenced = self.options.leader_election, self.options.fenced
+        fenced = self.options.fenced
         self._deps = ClusterDeps(
             name=self.options.name,
             logger=self.logger,
             requests=self.metrics.requests,
             informers=self.metrics.informers,
             events=EventDrops(self.metrics),
-            event_fence=self._event_fence if elected else None,
+            event_fence=self._event_fence if fenced else None,
             intercepted=self._intercepted,
         )
         options = ClusterOptions(

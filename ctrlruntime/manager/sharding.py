@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.clock import boottime
@@ -13,7 +13,13 @@ from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.leadership import Leadership
 
 if TYPE_CHECKING:
-    from ctrlruntime.manager.manager import Manager
+    from structlog.typing import FilteringBoundLogger
+
+    from ctrlruntime.client.config import Config
+    from ctrlruntime.cluster.cluster import Cluster
+    from ctrlruntime.events.recorder import EventRecorder
+    from ctrlruntime.manager.metrics import Metrics
+    from ctrlruntime.manager.options import ManagerOptions
     from ctrlruntime.sharding.shards import Shards
 
 
@@ -21,8 +27,23 @@ SHARD_VERBS = ("create", "delete", "get", "list", "update", "watch")
 """What members do with the Leases of their group."""
 
 
+class ShardedHost(Protocol):
+    """What slots need of a manager."""
+
+    config: Config
+    options: ManagerOptions
+    metrics: Metrics
+    recorder: EventRecorder
+    logger: FilteringBoundLogger
+    cache: Cache
+
+    @property
+    def controllers(self) -> tuple[Controller, ...]: ...
+    def engaged_clusters(self) -> tuple[Cluster, ...]: ...
+
+
 def make_shards(
-    manager: Manager,
+    manager: ShardedHost,
     leadership: Leadership | None,
     endpoints: Endpoints,
     failed: Callable[[Exception], None],

@@ -225,6 +225,7 @@ async def test_nothing_is_lost_or_doubled_while_everything_moves(place: Place, s
 
 @pytest.mark.criterion("SH-12")
 async def test_a_kind_that_is_not_served_does_not_hold_slots_up(place: Place) -> None:
+    """Waits for the kind's objects once it is served, at most 120 s."""
     place.cache.declare(Widget)
     await place.cache.take_slots(slots(0))
     await place.client.create(widget_crd())
@@ -262,7 +263,7 @@ async def test_a_list_that_fails_takes_nothing_and_can_be_repeated(peer: Peer) -
 
 @pytest.mark.criterion("SH-13")
 async def test_what_a_server_sends_of_other_slots_is_left_alone(peer: Peer) -> None:
-    """A server that filters nothing, in lists and in watches."""
+    """A server that filters nothing, in lists and in watches. Waits for what is taken in of it, at most 120 s."""
     mine, other, bare = (
         scripted("mine", 3, "0"),
         scripted("other", 4, "1"),
