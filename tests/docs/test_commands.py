@@ -268,6 +268,9 @@ DOCUMENTS: dict[str, Document] = {
     "docs/tutorials/first-tenant.md": Document(
         steps=(DEMO, shell, shell, saved_as("mailbox.yaml"), *(shell,) * 5), checkout=True
     ),
+    "docs/tutorials/four-processes.md": Document(
+        steps=(in_another_terminal("serving"), *(shell,) * 6), checkout=True
+    ),
     "docs/tutorials/a-bad-change.md": Document(steps=(DEMO, *(shell,) * 7), checkout=True),
     "docs/tutorials/first-instance.md": Document(steps=(DEMO, *(shell,) * 6), checkout=True),
     "docs/tutorials/first-chain.md": Document(
@@ -358,6 +361,7 @@ DOCUMENTS: dict[str, Document] = {
                 "docs/coming-from",
                 "docs/multicluster",
                 "docs/numbered-instances",
+                "docs/sharding",
                 "docs/webhooks",
             )
         )
