@@ -225,7 +225,7 @@ async def test_nothing_is_lost_or_doubled_while_everything_moves(place: Place, s
 
 @pytest.mark.criterion("SH-12")
 async def test_a_kind_that_is_not_served_does_not_hold_slots_up(place: Place) -> None:
-    """Waits for the kind's objects once it is served, at most 120 s."""
+    """Its objects come once it is served. Waits for them, at most 120 s."""
     place.cache.declare(Widget)
     await place.cache.take_slots(slots(0))
     await place.client.create(widget_crd())
