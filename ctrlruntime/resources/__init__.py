@@ -13,6 +13,7 @@ from ctrlruntime.resources.desired import Desired, ObjectKey, PatchStrategy, own
 from ctrlruntime.resources.diff import Diff, Foreign, Reason, Settled, Update, diff, difference
 from ctrlruntime.resources.drift import missing_leaves
 from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
+from ctrlruntime.resources.labelled_control import LabelledControl
 from ctrlruntime.resources.object_set import SetPolicy, SetResult, reconcile_set
 from ctrlruntime.resources.ordinal import ORDINAL, ordinal_of, ordinals
 from ctrlruntime.resources.outcome import Action, Outcome
@@ -45,6 +46,7 @@ __all__ = [
     "Diff",
     "DryRunControl",
     "Foreign",
+    "LabelledControl",
     "ObjectKey",
     "Operation",
     "Outcome",

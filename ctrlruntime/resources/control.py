@@ -44,6 +44,7 @@ from ctrlruntime.resources.ownership import (
     Ownership,
     OwnershipResult,
     check_ownership,
+    is_handed_over,
     is_referenced,
 )
 from ctrlruntime.resources.revision import REVISION
@@ -238,9 +239,11 @@ class Control:
         verdict = self._judge(desired, entry, owner, wrote=False)
         if verdict.standing is Ownership.FOREIGN:
             return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
-        informer = self._informer(desired.mapping)
+        if is_handed_over(entry, owner):
+            # With the record of its new owner: without its label it is gone for its former one, which goes then.
+            return await self._update(desired, entry, owner, Reason.ADOPTION)
         labels = {**(desired.manifest["metadata"].get("labels") or {}), **desired.labels}
-        selected = informer.selection.label_keys
+        selected = self._selecting_labels(desired.mapping)
         patch = {
             "metadata": {
                 "uid": entry.uid,
@@ -405,9 +408,9 @@ class Control:
 
     async def _unselected(self, desired: Desired) -> Entry | None:
         """Return the object of that name if it has not the labels that the cache selects by."""
-        informer = self._informer(desired.mapping)
-        if not informer.selection.label_keys:
+        if not self._selecting_labels(desired.mapping):
             return None
+        informer = self._informer(desired.mapping)
         found = await self._cache.live_client.list(
             desired.mapping,
             desired.namespace or None,
@@ -420,6 +423,15 @@ class Control:
             track_manager=self._field_manager,
         )
         return next((decoder.decode_manifest(item) for item in found), None)
+
+    def _selecting_labels(self, mapping: RESTMapping) -> frozenset[str]:
+        """Return the keys of the labels that informers of this control select by; none if one has every object."""
+        tracked = [
+            each.selection.label_keys
+            for each in self._cache.informers_of(mapping.gvk.group_kind)
+            if each.gvk == mapping.gvk and each.track_manager == self._field_manager
+        ] or [self._informer(mapping).selection.label_keys]
+        return frozenset[str]().union(*tracked) if all(tracked) else frozenset()
 
     def _check_tracked(self, mapping: RESTMapping) -> None:
         """Raise UntrackedKind: where own fields are not kept, each reconcile finds drift and writes."""
