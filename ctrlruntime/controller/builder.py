@@ -140,6 +140,7 @@ class Builder(Generic[RequestT]):
         self._options = ControllerOptions()
         self._built = False
         self._slot_of: SlotOf | None = None
+        self._cached_whole = False
 
     def for_(
         self: Builder[Request],
@@ -274,15 +275,17 @@ class Builder(Generic[RequestT]):
         self._declares_writes = True
         return self
 
-    def sharded(self, *, slot: SlotOf | None = None) -> Self:
+    def sharded(self, *, slot: SlotOf | None = None, cached_whole: bool = False) -> Self:
         """Divide the objects among the processes of ``ManagerOptions(sharding=...)``; without it, no effect.
 
         The primary kind and what it owns are cached by the slots that this process holds: what a reconciler
         creates needs ``slot_labels(request)``. Objects of the primary kind get their label from the leader.
         Watched kinds are cached whole, and lead to requests of these slots alone. Runs in each process, whoever
-        leads. ``slot`` returns the slot of a request of a type of one's own.
+        leads. ``slot`` returns the slot of a request of a type of one's own. With ``cached_whole`` the primary kind is
+        cached whole too, and gets no labels here.
         """
         self._slot_of = slot or slot_of_request
+        self._cached_whole = cached_whole
         return self
 
     def named(self, name: str) -> Self:
@@ -321,7 +324,7 @@ class Builder(Generic[RequestT]):
         manager.controller_metrics.watch_queue(name, controller.queue.core)
         manager.add(controller)
         self._built = True
-        if self._is_sharded and self._primary is not None:
+        if self._is_sharded and not self._cached_whole and self._primary is not None:
             self._label_primary(name, self._primary)
         return controller
 
@@ -549,10 +552,11 @@ class Builder(Generic[RequestT]):
     def _make_sources(self, cache: Cache, cluster: str, sync_timeout: float | None) -> list[Source]:
         """Declare the kinds that are watched in a cluster to its cache."""
         watches = [self._primary] if self._primary is not None else []
-        if watches and self._slot_of is slot_of_request and self._is_sharded:
+        divides = self._is_sharded and not self._cached_whole
+        if watches and self._slot_of is slot_of_request and divides:
             report = reporting_mislabelled(self._manager.logger, planned_mapping(watches[0].kind))
             watches[0] = replace(watches[0], predicates=(*watches[0].predicates, report))
-        divided = 0 if not self._is_sharded else len(watches) + len(self._owned)
+        divided = len(watches) + len(self._owned) if divides else 0
         for owned in self._owned:
             assert self._primary is not None  # noqa: S101 - _check() has seen to it
             handler = self._enqueue_owner(self._primary.kind, owned.controller_only, cache)
