@@ -220,7 +220,13 @@ _SUBRESOURCE: Final = HealthRules(
 RULES: Final[Mapping[str, HealthRules]] = {
     "TenantRegistry": HealthRules(
         reasons={"RemovalPending": _W, "ReplicaBehind": _W},
-        needed={"RowsValid": {}, "StatesWritten": {}, "TenantsSynced": _HELD},
+        needed={
+            "RowsValid": {},
+            "SlotsLabelled": {"Labelling": _W},
+            "SlotsOwned": {},
+            "StatesWritten": {},
+            "TenantsSynced": _HELD,
+        },
         unwanted={"MovePending": _W},
     ),
     "TenantTemplate": HealthRules(

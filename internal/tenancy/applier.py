@@ -64,6 +64,9 @@ from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 KIND_UNREADABLE = "KindUnreadable"
 """Reason: another cluster's objects of a kind cannot be read."""
 
+OUT_OF_SIGHT = timedelta(seconds=30)
+"""How often a tenant looks again at an object in its way that the caches do not have."""
+
 _SATISFIED = frozenset({State.READY})
 _FAILED = frozenset({State.FAILED, State.CONFLICTED, State.SKIPPED})
 
@@ -367,6 +370,8 @@ class _Pass:
         self._count(desired, resource, written.action)
         if written.action is Action.CONFLICT:
             self._found.conflicts.append((desired.mapping, desired.namespace, desired.name))
+            if target.is_local and target.control.look(desired) is None:
+                self._look_again(OUT_OF_SIGHT)  # of a tenant of another process: no event comes
             if self._is_handed_over(written.entry):
                 return _handed_over(resource, written.entry)
             # What holds it in another cluster may be out of sight, and so is its end.
@@ -510,14 +515,19 @@ class _Pass:
             failed_before=resource.id in self._failed_before,
             ready_before=self._was_ready,
         )
-        if left is not None and (self._found.look_again is None or left < self._found.look_again):
-            self._found.look_again = left
+        if left is not None:
+            self._look_again(left)
         state = {
             Phase.READY: State.READY,
             Phase.NOT_READY: State.WAITING,
             Phase.FAILED: State.FAILED,
         }[readiness.phase]
         return Outcome(resource.id, state, key, readiness.reason)
+
+    def _look_again(self, after: timedelta) -> None:
+        """Look again after so long, or sooner."""
+        known = self._found.look_again
+        self._found.look_again = after if known is None else min(after, known)
 
     def _count(self, desired: Desired, resource: TResource, action: Action | None) -> None:
         if action is Action.UNCHANGED:

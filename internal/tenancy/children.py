@@ -63,6 +63,10 @@ class ChildKinds:
     on_event: Callable[[RESTMapping, Event], None]
     on_readable: Callable[[frozenset[Hashable]], None] = lambda _users: None
     namespaces: tuple[str, ...] | None = None
+    labels: str | None = None
+    """Selects the objects that are watched; None: all."""
+    sharded: bool = False
+    """Whether only objects of the slots of this process are watched."""
     discover: Callable[[GroupVersionKind], Awaitable[RESTMapping]] | None = None
     """Like `resolve`, but never from memory: a kind that is installed again may have another plural."""
     monotonic: Callable[[], float] = monotonic
@@ -232,6 +236,9 @@ class ChildKinds:
         handle = self.cache.declare(
             mapping,
             namespaces=self.namespaces if mapping.namespaced else None,
+            labels=self.labels,
+            sharded=self.sharded,
+            optional=self.sharded,  # a kind that cannot be listed must not keep slots from this process
             # What is ready as soon as it exists is never read: its metadata is enough.
             metadata_only=mapping.gvk.group_kind in EXISTENCE,
             track_manager=self.field_manager,

@@ -49,6 +49,8 @@ class GeneratedValues:
     client: Client
     """The cache's: what it wrote is in the cache."""
     draw: Callable[[GeneratedValue], str] = draw
+    labels: Callable[[str, str], Mapping[str, str]] = lambda _namespace, _tenant: {}
+    """Returns further labels of the Secret of a tenant, from its namespace and name."""
 
     async def ensure(
         self, tenant: Tenant, entry: Entry, predecessors: Set[str] = frozenset()
@@ -66,11 +68,14 @@ class GeneratedValues:
             _check_former(entry, found.controller.uid, name)
         theirs = self._inherited(tenant, namespace, predecessors)
         data = {} if found is None else found.field("data") or {}
-        if not self._missing(tenant, data) and theirs.items() <= data.items():
+        labels = {} if found is None else found.labels
+        further = self.labels(namespace, entry.name)
+        complete = not self._missing(tenant, data) and theirs.items() <= data.items()
+        if complete and further.items() <= labels.items():
             return
         for _ in range(ATTEMPTS):
             try:
-                await self._draw(tenant, entry, name, theirs)
+                await self._draw(tenant, entry, name, theirs, further)
             except (AlreadyExists, Conflict, NotFound):
                 continue  # another writer was faster: look again
             except APIError as error:
@@ -82,7 +87,12 @@ class GeneratedValues:
         raise VariablesError(f"the Secret {name!r} changes all the time")
 
     async def _draw(
-        self, tenant: Tenant, entry: Entry, name: str, theirs: Mapping[str, str]
+        self,
+        tenant: Tenant,
+        entry: Entry,
+        name: str,
+        theirs: Mapping[str, str],
+        further: Mapping[str, str],
     ) -> None:
         try:  # not the cache's: a value that it has not seen yet must not be overwritten
             live = await Reader.get(self.client, SECRET, name, namespace=entry.namespace)
@@ -95,7 +105,7 @@ class GeneratedValues:
         drawn = {each: _encoded(self.draw(tenant.spec.generate[each])) for each in missing}
         drawn |= theirs
         if live is None:
-            await self.client.create(_secret(entry, name, drawn), kind=SECRET)
+            await self.client.create(_secret(entry, name, drawn, further), kind=SECRET)
             return
         metadata = live["metadata"]
         for each in metadata.get("ownerReferences") or ():
@@ -105,7 +115,7 @@ class GeneratedValues:
             raise VariablesError(
                 f"a Secret {name!r} that was not made for this tenant is in the way; delete or rename it"
             )
-        labels = {**(metadata.get("labels") or {}), VALUES: "true"}
+        labels = {**(metadata.get("labels") or {}), VALUES: "true", **further}
         seen = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
         patch = {"metadata": {**seen, "labels": labels}, "data": drawn}
         await self.client.patch(
@@ -156,7 +166,7 @@ def _check_lost(tenant: Tenant, entry: Entry, missing: list[str], name: str) -> 
         )
 
 
-def _secret(entry: Entry, name: str, data: Manifest) -> Manifest:
+def _secret(entry: Entry, name: str, data: Manifest, further: Mapping[str, str]) -> Manifest:
     owner = {
         "apiVersion": entry.api_version,
         "kind": entry.kind,
@@ -170,7 +180,7 @@ def _secret(entry: Entry, name: str, data: Manifest) -> Manifest:
         "metadata": {
             "name": name,
             "namespace": entry.namespace,
-            "labels": {VALUES: "true"},
+            "labels": {VALUES: "true", **further},
             "annotations": {DRAWN_FOR: entry.uid},
             "ownerReferences": [owner],
         },

@@ -14,6 +14,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate.budget import still_used
 from ctrlruntime.queue import Request
+from ctrlruntime.resources import Owner
 from internal.tenancy.deps import Clocks, Writers
 from internal.tenancy.metrics import TenancyMetrics
 from internal.tenancy.outcome import REMOVAL_PENDING
@@ -27,6 +28,7 @@ from internal.tenancy.registry_status import (
     removal_condition,
 )
 from internal.tenancy.removal_window import recent_of, recent_values_of, record
+from internal.tenancy.slots import SlotConditions
 from internal.tenancy.tally import Tally
 from internal.tenancy.tenant_counts import REMOVALS, group
 
@@ -51,6 +53,8 @@ class RegistryReports:
     clocks: Clocks
     status_period: float
     """Seconds between two writes of one status, at least."""
+    slots: SlotConditions | None = None
+    """None where one manager works on all tenants."""
 
     async def record_removals(
         self,
@@ -128,6 +132,9 @@ class RegistryReports:
         registry = entry.typed(TenantRegistry)
         before = registry.status
         self._announce_write_back(registry, state)
+        if self.slots is not None:
+            total = self.tally.counts(own).total
+            state.synced.slots = self.slots.of(Owner.of(entry).key, total)
         status = registry_status(
             before,
             state.synced,

@@ -21,6 +21,7 @@ from internal.tenancy.outcome import REMOVAL_PENDING
 from internal.tenancy.plan import Plan
 from internal.tenancy.replacements import Awaited
 from internal.tenancy.rows import Reading
+from internal.tenancy.slots import CONDITIONS
 from internal.tenancy.sources import SourceError
 from internal.tenancy.tally import Counts, TenantState
 from internal.tenancy.write_back import WriteBackOutcome
@@ -53,6 +54,8 @@ class Synced:
     """Columns of the table; None until they were read, empty if they are unknown."""
     write_back: WriteBackOutcome | None = None
     """What became of the last states that were written back; None if there were none."""
+    slots: tuple[Condition, ...] = ()
+    """Of slots; none where one manager works on all tenants."""
 
 
 def registry_status(
@@ -93,6 +96,13 @@ def registry_status(
         conditions.append(move_condition(moving))
     if synced.write_back is not None:
         conditions.append(write_back_condition(synced.write_back))
+    conditions += synced.slots
+    there = {each.type for each in synced.slots}
+    for name in CONDITIONS:
+        old = None if name in there else find_condition(status.conditions, name)
+        if old is not None:
+            status.conditions.remove(old)
+            changed = True
     for condition in conditions:
         condition.observed_generation = generation
         changed |= set_condition(status.conditions, condition, now)

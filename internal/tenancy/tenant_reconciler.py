@@ -134,7 +134,7 @@ class TenantReconciler:
         """One pass. Raises the client's errors when the server gives no usable answer."""
         entry = self.stores.tenants.get(request.name, namespace=request.namespace)
         if entry is None:
-            self._forget(request)
+            self.forget(request)
             return None
         if is_paused(entry.annotations):
             self.changes.pruning.record(request)
@@ -365,7 +365,8 @@ class TenantReconciler:
             self.waits.lookups.forget(request)
         return Result(requeue_after=max(0.05, min(delays))) if delays else None
 
-    def _forget(self, request: Request) -> None:
+    def forget(self, request: Request) -> None:
+        """Forget a tenant that is gone, or another process's now."""
         for key in self.content.forget(request):
             self.changes.applier.timers.forget(key)
         self.changes.intents.forget(request)

@@ -26,6 +26,12 @@ def generated_name(tenant: str) -> str:
     return f"{tenant}-generated"
 
 
+def tenant_of_values(secret: str) -> str:
+    """Return the name of the tenant that a Secret with values is of."""
+    suffix = "-values" if secret.endswith("-values") else "-generated"
+    return secret.removesuffix(suffix)
+
+
 def values_secret(
     namespace: str, tenant: str, labels: Mapping[str, str], values: Mapping[str, str]
 ) -> Manifest:

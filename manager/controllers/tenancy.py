@@ -1,6 +1,7 @@
 """The tenancy system's three controllers, wired to the runtime."""
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
@@ -23,7 +24,7 @@ from ctrlruntime.controller.predicates import generation_changed, more_than_own_
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Owner
+from ctrlruntime.resources import Control, LabelledControl, Owner
 from ctrlruntime.rollout import ChangeHolds
 from internal.operations.freezes import SystemFreezes
 from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
@@ -47,6 +48,8 @@ from internal.tenancy.registry_reports import RegistryReports
 from internal.tenancy.removal import Remover
 from internal.tenancy.reports import TenantReports
 from internal.tenancy.secrets import WatchedSecrets
+from internal.tenancy.slot_labels import SlotLabels
+from internal.tenancy.slots import SlotConditions, slot_labels
 from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sync_planner import SyncPlanner
 from internal.tenancy.template_health import TemplateHealth
@@ -72,6 +75,7 @@ from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_parts import NAMESPACE, TenancyParts, make_parts
+from manager.controllers.tenancy_slots import OwnTenants, wrong_labels
 from manager.controllers.tenancy_watches import (
     RegistryHandlers,
     RegistrySignals,
@@ -145,9 +149,11 @@ def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     holds = freezes.holder(partial(parts.wakeups.tenants.enqueue, reason="a freeze began or ended"))
     intents = DeletionIntents(orphan_requests, parts.definitions)
     reconciler = _tenant_reconciler(parts, intents, PruningHolds(parts.stores.registries, holds))
+    guarded = _guarded(parts, reconciler, Tenant, parts.stores.tenants)
     kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)
     (
         Builder(parts.manager)
+        .sharded(cached_whole=True)
         .for_(Tenant, predicates=[more_than_own_status_changed])
         .watches(SECRET, values_changed, labels=f"{VALUES}=true")
         .watches(CRD, kind_served, metadata_only=True)
@@ -157,9 +163,37 @@ def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
         .permission(GROUP, "tenants/finalizers", "update")  # as owner of what is made for it
         .watches_raw(parts.objects.events)
         .watches_raw(parts.wakeups.tenants)
-        .options(ControllerOptions(max_concurrent_reconciles=parts.options.tenant_concurrency))
-        .build(_guarded(parts, reconciler, Tenant, parts.stores.tenants))
+        .options(
+            ControllerOptions(
+                max_concurrent_reconciles=parts.options.tenant_concurrency,
+                needs_leader_election=parts.options.slots is None,
+            )
+        )
+        .build(_own_tenants(parts, guarded, reconciler.forget))
     )
+
+
+def _own_tenants(
+    parts: TenancyParts, reconciler: Reconciler, forget: Callable[[Request], None]
+) -> Reconciler:
+    """Return a reconciler of this process's tenants alone, where several share them."""
+    slots, tenants = parts.options.slots, parts.stores.tenants
+    if slots is None:
+        return reconciler
+    labels = SlotLabels(
+        tenants,
+        parts.objects.targets,
+        parts.options.privileges,
+        slots,
+        parts.wakeups.tenants.enqueue,
+        parts.manager.logger,
+        parts.informers.values.informer.store,
+    )
+    own = OwnTenants(reconciler, slots, labels, tenants, forget)
+    parts.objects.events.add_listener(wrong_labels(parts.manager.logger))
+    slots.ownership.subscribe(own)
+    parts.manager.add(labels)
+    return own
 
 
 def _tenant_reconciler(
@@ -172,7 +206,7 @@ def _tenant_reconciler(
         writers=parts.writers,
         kinds=TenantKinds(targets, privileges),
         content=TenantContent(
-            generated=GeneratedValues(parts.informers.values.informer, parts.manager.client),
+            generated=_generated_values(parts),
             builds=TenantBuilds(parts.renderer, values, targets, privileges),
             hooks=Hooks(targets, parts.renderer, values, privileges),
         ),
@@ -191,6 +225,11 @@ def _tenant_reconciler(
             parts.writers.statuses, parts.manager.recorder, parts.metrics, parts.options.clock
         ),
     )
+
+
+def _generated_values(parts: TenancyParts) -> GeneratedValues:
+    values = GeneratedValues(parts.informers.values.informer, parts.manager.client)
+    return values if parts.options.slots is None else replace(values, labels=slot_labels)
 
 
 def _applier(parts: TenancyParts) -> Applier:
@@ -286,8 +325,9 @@ def _registry_reconciler(
     stores = replace(parts.stores, approvals=approvals.view)
     writers, recorder = parts.writers, parts.manager.recorder
     queries, orphan_requests = _queries(parts, signals), OrphanRequests()
+    slots = parts.options.slots
     parts.informers.registries.informer.add_handler(orphan_requests)
-    secrets = ValueSecrets(stores.tenants, parts.objects.kinds, writers)
+    secrets = ValueSecrets(stores.tenants, parts.objects.value_kinds, writers)
     return RegistryReconciler(
         stores=stores,
         writers=writers,
@@ -308,6 +348,7 @@ def _registry_reconciler(
             recorder=recorder,
             clocks=parts.clocks,
             status_period=parts.options.status_period,
+            slots=None if slots is None else SlotConditions(stores.tenants, slots),
         ),
     )
 
@@ -380,13 +421,18 @@ def _sync_planner(parts: TenancyParts, types: SourceTypes) -> SyncPlanner:
         registries=parts.stores.registries,
         templates=parts.stores.templates,
         tenants=parts.stores.tenants,
-        control=parts.writers.control,
+        control=_comparing(parts.writers.control),
         blueprints=parts.blueprints,
         definitions=parts.definitions,
         location=types.location,
         clock=parts.options.clock,
         template_grace=timedelta(seconds=parts.options.template_grace),
     )
+
+
+def _comparing(control: Control) -> Control:
+    """Return the control by which plans find changes: a Secret without the label of its slot is none, see SlotLabels."""
+    return control.without_labels() if isinstance(control, LabelledControl) else control
 
 
 # -- all ------------------------------------------------------------------------------------------
@@ -425,6 +471,7 @@ class _Closing:
         finally:
             for target in self.parts.objects.targets:
                 await target.kinds.close()
+            await self.parts.objects.value_kinds.close()
             await self.parts.renderer.close()
             await self.parts.sources.close()
 

@@ -14,6 +14,7 @@ from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
     from internal.tenancy.privileges import Privileges
+    from internal.tenancy.slots import TenantSlots
 
 STATUS_PERIOD = 1.0
 
@@ -52,6 +53,8 @@ class TenancyOptions:
     Namespace objects; `kube-*` are always among them."""
     default_account: str = ""
     """Service account of its namespace by which a tenant is written that names none; empty: the manager."""
+    slots: TenantSlots | None = None
+    """The tenants that this process works on, where several share them; None: it works on all."""
     clock: Callable[[], datetime] = utc_now
     """The time by which objects age and windows end."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,14 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import Cluster
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Control, Definitions
+from ctrlruntime.resources import Control, Definitions, LabelledControl
 from internal.tenancy.child_events import ChildEvents
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
@@ -31,6 +32,7 @@ from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
 from internal.tenancy.rollout import Rollouts
+from internal.tenancy.slots import UNLABELLED_INDEX, TenantSlots, is_labelled, labels_of
 from internal.tenancy.sources import Sources
 from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
@@ -65,14 +67,22 @@ class TenancyInformers:
     """Recorded content of templates."""
 
     @classmethod
-    def declare(cls, manager: Manager) -> TenancyInformers:
-        """Declare them, with their indexes."""
+    def declare(cls, manager: Manager, slots: TenantSlots | None = None) -> TenancyInformers:
+        """Declare them, with their indexes. `slots`: those of this process, where several share the tenants."""
         declare = manager.cache.declare
+        values = f"{VALUES}=true"
         made = cls(
             tenants=declare(Tenant, track_manager=FIELD_MANAGER, indexes={OWNER_INDEX: owner_keys}),
             registries=declare(TenantRegistry),
             templates=declare(TenantTemplate, indexes={REGISTRY_INDEX: registry_of}),
-            values=declare(SECRET, labels=f"{VALUES}=true"),
+            values=declare(SECRET, labels=values)
+            if slots is None
+            else declare(
+                SECRET,  # the same as the registries' own, see `value_kinds`
+                labels=values,
+                track_manager=FIELD_MANAGER,
+                indexes={OWNER_INDEX: owner_keys},
+            ),
             revisions=declare(
                 CONTROLLER_REVISION,
                 labels=TEMPLATE,
@@ -83,6 +93,8 @@ class TenancyInformers:
         for handle in (made.tenants, made.registries, made.templates):
             handle.informer.store.add_index("uid", lambda entry: (entry.uid,))
         made.tenants.informer.store.add_index(HEIRS_INDEX, heirs_of)
+        if slots is not None:
+            made.tenants.informer.store.add_index(UNLABELLED_INDEX, _owner_of_unlabelled)
         return made
 
     @property
@@ -163,6 +175,8 @@ class TenantObjects:
     targets: TargetClusters
     events: ChildEvents
     claims: Claims
+    value_kinds: ChildKinds
+    """The Secrets with values, of all tenants: registries write them."""
 
     @property
     def kinds(self) -> ChildKinds:
@@ -177,8 +191,12 @@ class TenantObjects:
         writers: Writers,
         alive: Callable[[str], bool],
         hub: Hub | None,
+        slots: TenantSlots | None,
     ) -> TenantObjects:
-        """Prepare to watch kinds as tenants name them, in the hub too if there is one."""
+        """Prepare to watch kinds as tenants name them, in the hub too if there is one.
+
+        `slots`: those whose objects are watched, where several processes share the tenants.
+        """
         claims = Claims()
         events = ChildEvents(claims)
 
@@ -187,7 +205,9 @@ class TenantObjects:
             assert hub is not None  # noqa: S101 - called for the kinds of the hub
             return BUILTIN.get(kind) or await hub.cluster.mapper.resolve(kind)
 
-        def kinds_of(cluster: Cluster) -> ChildKinds:
+        def kinds_of(
+            cluster: Cluster, *, labels: str | None = None, sharded: bool = slots is not None
+        ) -> ChildKinds:
             return ChildKinds(
                 cluster.cache,
                 cluster.mapper.resolve if cluster is manager.cluster else resolve_on_hub,
@@ -196,6 +216,8 @@ class TenantObjects:
                 wakeups.kind_readable,
                 discover=cluster.mapper.discover,
                 first_timeout=None if cluster is manager.cluster else HUB_FIRST_TIMEOUT,
+                labels=labels,
+                sharded=sharded,
             )
 
         local = TargetCluster(
@@ -204,24 +226,16 @@ class TenantObjects:
             objects=ObjectReader(manager.cache),
             kinds=kinds_of(manager.cluster),
         )
+        value_kinds = local.kinds
+        if slots is not None:
+            value_kinds = kinds_of(manager.cluster, labels=f"{VALUES}=true", sharded=False)
         if hub is None:
-            return cls(TargetClusters(local), events, claims)
-        cluster = hub.cluster
-        further = TargetCluster(
-            name=cluster.name,
-            control=Control(cluster, field_manager=FIELD_MANAGER, alive=alive),
-            patcher=ObjectPatcher(cluster.client, FIELD_MANAGER),
-            objects=ObjectReader(cluster.cache),
-            kinds=kinds_of(cluster),
-            owner_cluster=hub.data_plane,
-            labels=hub.labels,
-            explain=hub.explain,
-            unreachable=hub.unreachable,
-        )
+            return cls(TargetClusters(local), events, claims, value_kinds)
+        further = _on_hub(hub, kinds_of(hub.cluster), make_control(hub.cluster, alive, slots))
         local = replace(local, check=hub.check_data_plane)
-        targets = TargetClusters(local, {cluster.name: further}, hub.placement)
+        targets = TargetClusters(local, {further.name: further}, hub.placement)
         hub.monitor.subscribe(lambda: wakeups.hub_changed(further.kinds.users()))
-        return cls(targets, events, claims)
+        return cls(targets, events, claims, value_kinds)
 
 
 @dataclass(slots=True)
@@ -247,7 +261,8 @@ class TenancyParts:
 
 def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None) -> TenancyParts:
     """Declare what is read, and make what is shared. `hub`: where workloads go, if to another cluster."""
-    informers, wakeups = TenancyInformers.declare(manager), Wakeups(options.status_period)
+    informers = TenancyInformers.declare(manager, options.slots)
+    wakeups = Wakeups(options.status_period)
     writers = _writers(manager, options, informers)
     renderer = Renderer()
     return TenancyParts(
@@ -255,7 +270,9 @@ def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None
         options=options,
         informers=informers,
         stores=informers.stores,
-        objects=TenantObjects.watched_by(manager, wakeups, writers, informers.exists, hub),
+        objects=TenantObjects.watched_by(
+            manager, wakeups, writers, informers.exists, hub, options.slots
+        ),
         writers=writers,
         definitions=Definitions(manager.live_client),
         renderer=renderer,
@@ -279,10 +296,40 @@ def make_parts(manager: Manager, options: TenancyOptions, hub: Hub | None = None
 def _writers(manager: Manager, options: TenancyOptions, informers: TenancyInformers) -> Writers:
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
     return Writers(
-        control=Control(manager.cache, field_manager=FIELD_MANAGER, alive=informers.exists),
+        control=make_control(manager.cluster, informers.exists, options.slots),
         patcher=patcher,
         statuses=StatusWriter(patcher, options.clock),
         pools=WorkerPools(
             per_type=options.writes_per_type, total=options.writes_total, pace=manager.pace
         ),
     )
+
+
+def make_control(
+    cluster: Cluster, alive: Callable[[str], bool], slots: TenantSlots | None
+) -> Control:
+    """Return what writes the objects of a cluster: with the label of their slot, where processes share the tenants."""
+    if slots is None:
+        return Control(cluster, field_manager=FIELD_MANAGER, alive=alive)
+    return LabelledControl(cluster, labels=labels_of, field_manager=FIELD_MANAGER, alive=alive)
+
+
+def _on_hub(hub: Hub, kinds: ChildKinds, control: Control) -> TargetCluster:
+    """Return how objects are read and written in the hub."""
+    cluster = hub.cluster
+    return TargetCluster(
+        name=cluster.name,
+        control=control,
+        patcher=ObjectPatcher(cluster.client, FIELD_MANAGER),
+        objects=ObjectReader(cluster.cache),
+        kinds=kinds,
+        owner_cluster=hub.data_plane,
+        labels=hub.labels,
+        explain=hub.explain,
+        unreachable=hub.unreachable,
+    )
+
+
+def _owner_of_unlabelled(entry: Entry) -> Iterable[str]:
+    """Index function of tenants: the owner of one without the label of its slot."""
+    return () if is_labelled(entry) else owner_keys(entry)

@@ -26,6 +26,7 @@ from internal.tenancy.children import ChildKinds
 from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
 from internal.tenancy.registry_reconciler import RegistryReconciler
 from internal.tenancy.template_revisions import templates_of
+from internal.tenancy.values import tenant_of_values
 
 generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 """Predicate: blocks updates of the status."""
@@ -37,8 +38,7 @@ generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 def values_changed(event: Event, queue: EventQueue) -> None:
     """Queue the tenant of a Secret with sensitive values."""
     for entry in entries_of(event)[-1:]:
-        name = entry.name.removesuffix("-values").removesuffix("-generated")
-        queue.add(Request(name, namespace=entry.namespace))
+        queue.add(Request(tenant_of_values(entry.name), namespace=entry.namespace))
 
 
 def crd_changed(cache: Cache, kinds: ChildKinds, tenants: RequestSource) -> Handler:

@@ -617,6 +617,8 @@ TYPES = {
         "Paused",
         "RemovalPending",
         "MovePending",
+        "SlotsLabelled",
+        "SlotsOwned",
         "StatesWritten",
     },
     TenantTemplate: {"Ready", "Valid", "VariablesKnown", "Applied", "Paused"},

@@ -1,0 +1,131 @@
+"""Managers that share the tenants of one server by slots, each a user of its own, on the loop of the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ctrlruntime.cache.cache import Cache
+from ctrlruntime.envtest.proxy import LogEntry, Mark
+from ctrlruntime.manager import ElectionOptions, Manager
+from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.sharding import SlotHandOver, slot_of
+from internal.tenancy.slots import TenantSlots
+from manager.controllers.tenancy import add_tenancy
+from manager.options import LEADER_ELECTION_ID
+from tests.manifests.installation import NAMESPACE as INSTALLED
+from tests.support.manager_harness import make_manager
+from tests.tenancy.harness import TenancyHarness
+
+FIRST, SECOND = frozenset(range(32)), frozenset(range(32, 64))
+USERS = ("admin", "manager", "member")
+SILENCE = 0.4
+"""Seconds without a request that count as rest."""
+PATIENCE = 30.0
+BRISK = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
+
+
+@dataclass(slots=True)
+class FixedSlots:
+    """An ownership that a test decides on."""
+
+    held: frozenset[int] = frozenset()
+    handovers: list[SlotHandOver] = field(default_factory=list)
+    cache: Cache | None = None
+
+    def may_write(self, slot: int) -> bool:
+        return slot in self.held
+
+    def subscribe(self, handover: SlotHandOver) -> None:
+        self.handovers.append(handover)
+
+    async def take(self, slots: frozenset[int]) -> None:
+        """Give slots to the process."""
+        assert self.cache is not None
+        await self.cache.take_slots(slots)
+        self.held |= slots
+        for each in self.handovers:
+            each.begin(slots)
+
+
+@dataclass(slots=True)
+class Members:
+    """The managers of a harness that was started without one."""
+
+    harness: TenancyHarness
+
+    @contextlib.asynccontextmanager
+    async def member(self, user: str, slots: frozenset[int]) -> AsyncIterator[Manager]:
+        """Run a manager of these slots."""
+        folder: Path = self.harness.folder
+        ownership = FixedSlots()
+        options = replace(self.harness.options, slots=TenantSlots(ownership))
+        with (folder / f"{user}.log").open("a") as stream:
+            manager = make_manager(
+                self.harness.environment.config(user),
+                logger=make_logger(format="console", stream=stream),
+                cache=self.harness.cache,
+                name="manager",
+                leader_election=True,
+                leader_election_id=LEADER_ELECTION_ID,
+                leader_election_namespace=INSTALLED,
+                election=BRISK,
+            )
+            add_tenancy(manager, options)
+            async with manager.running(leading=False):
+                ownership.cache = manager.cache
+                await ownership.take(slots)
+                yield manager
+
+    @contextlib.asynccontextmanager
+    async def both(self) -> AsyncIterator[tuple[Manager, Manager]]:
+        """Run two managers, each of half of the slots."""
+        async with self.member("manager", FIRST) as one, self.member("member", SECOND) as other:
+            yield one, other
+
+    def writes(self, user: str, since: Mark | None = None) -> list[LogEntry]:
+        """Return what a manager wrote, Leases and events aside."""
+        return [
+            each
+            for each in self.harness.environment.proxy.log.entries(since)
+            if each.user == user
+            and each.verb not in ("get", "list", "watch")
+            and kind_of(each) not in ("leases", "events")
+        ]
+
+    async def silent(self) -> None:
+        """Wait until no manager has sent anything for a while, Leases, watches and events aside."""
+        mark, sent = self.harness.mark(), list[LogEntry]()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    await asyncio.sleep(SILENCE)
+                    sent = self.requests(mark)
+                    if not sent:
+                        return
+                    mark = self.harness.mark()
+        except TimeoutError:
+            raise AssertionError(f"never silent; last: {sent}") from None
+
+    def requests(self, since: Mark | None = None) -> list[LogEntry]:
+        """Return what managers sent, Leases, watches and events aside."""
+        return [
+            each
+            for each in self.harness.environment.proxy.log.entries(since)
+            if each.verb != "watch" and kind_of(each) not in ("leases", "events")
+        ]
+
+
+def kind_of(entry: LogEntry) -> str:
+    """Return the plural of what a request was about, without its group."""
+    return entry.resource.partition(".")[0]
+
+
+def named(slots: frozenset[int], namespace: str, suffix: str, count: int) -> list[str]:
+    """Return uids of rows whose tenants are in these slots."""
+    found = (f"u{number}" for number in range(10_000))
+    there = (each for each in found if slot_of(namespace, f"{each}{suffix}") in slots)
+    return [next(there) for _ in range(count)]
