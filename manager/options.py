@@ -8,6 +8,7 @@ from typing import Literal
 from ctrlruntime.client.protected_namespaces import KUBERNETES_NAMESPACES
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import ManagerOptions, WebhookOptions
+from ctrlruntime.sharding.options import ShardingOptions
 from manager.console.options import ConsoleOptions, cloud_run_place
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
@@ -16,6 +17,9 @@ from manager.served_run import ServedRun
 from manager.systems import SYSTEMS
 
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
+
+SHARD_GROUP = "manager"
+"""Names the managers that share the tenants; the Leases of their slots begin with it."""
 
 
 def system_lease(system: str) -> str:
@@ -70,6 +74,12 @@ class RunOptions(ServedRun):
     namespaces: tuple[str, ...] = ()
     """Namespaces to watch; none means all."""
     leader_election_id: str = LEADER_ELECTION_ID
+    slots: frozenset[int] | None = None
+    """The slots whose tenants this manager works on, beside managers of the others; None: no fixed ones."""
+    shards: bool = False
+    """Whether the elected leader gives slots to each of several managers as they come and go."""
+    shard_name: str = ""
+    """Names this manager among those that share the tenants; by default its host's name, or its fixed slots."""
     webhook_port: int = 9443
     webhook_cert_path: Path | None = None
     """Folder of the webhooks' certificate; without one the managers make and rotate their own."""
@@ -98,6 +108,17 @@ class RunOptions(ServedRun):
             place = cloud_run_place(runs.cloud_run_project, runs.cloud_run_location)
         return replace(self.console, runs_folder=folder, cloud_run=place)
 
+    @property
+    def shares_tenants(self) -> bool:
+        """Whether other managers work on tenants at the same time."""
+        return self.shards or self.slots is not None
+
+    def sharding(self) -> ShardingOptions | None:
+        """Return the runtime's part of sharing tenants; None for a manager that works on all. Raises ValueError for a bad name."""
+        if not self.shares_tenants:
+            return None
+        return ShardingOptions(group=SHARD_GROUP, slots=self.slots, member=self.shard_name)
+
     def protected_patterns(self) -> frozenset[str]:
         """Return those of Kubernetes, those of `--protected-namespace`, and the manager's own."""
         own = frozenset({self.own_namespace} if self.own_namespace else ())
@@ -108,6 +129,7 @@ class RunOptions(ServedRun):
         return replace(
             self.served_options("manager"),
             namespaces=self.namespaces or None,
+            sharding=self.sharding(),
             webhook=WebhookOptions(
                 port=self.webhook_port,
                 certificate_folder=self.webhook_cert_path,

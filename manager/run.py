@@ -9,6 +9,7 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
 from manager.console.options import serve_console
 from manager.options import Role, RunOptions
+from manager.shards import with_slots
 from manager.systems import load_systems
 from manager.tracing import exported_traces
 
@@ -34,6 +35,7 @@ async def run_manager(options: RunOptions) -> None:
             await run_stack(options, config, runtime, logger)
             return
         manager = Manager(config, runtime, logger=logger)
+        options = with_slots(options, manager)
         if options.role in {None, Role.CONTROLLERS}:
             for add in systems:
                 await add(manager, options, config)

@@ -30,6 +30,7 @@ from manager.serving_flags import (
     take_console_options,
     webhook_options,
 )
+from manager.shard_flags import check_shards, shard_options
 from manager.stack_flags import BY_DEFAULT, check_stack, stack_options
 from manager.systems import SYSTEMS
 from manager.test_environment import check_test_environment
@@ -66,6 +67,7 @@ _COUNT = click.IntRange(min=0)
     help="A Lease that managers of other Leases hold as well: a manager that competes for it alone works beside none.",
 )
 @click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
+@shard_options
 @click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
 @metrics_options
 @webhook_options
@@ -142,6 +144,7 @@ def run(**arguments: object) -> None:
     _check_serving(options)
     check_allowed_addresses()
     check_stack(options)
+    check_shards(options)
     if options.embedded:
         check_test_environment()
     if options.leader_elect:

@@ -17,9 +17,11 @@ from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from ctrlruntime.clock import utc_now
 from manager.cluster_flags import cluster_options, talk
 from manager.summaries import Summary, count_states, not_good, summary_of
 from manager.tables import Column, output_option, print_rows
+from manager.top_members import MEMBERS, read_members
 
 KINDS: Final[tuple[type[Any], ...]] = (
     TenantRegistry,
@@ -69,7 +71,7 @@ def top(
 ) -> None:
     """Show how many objects are in which state, and those that are not as they should be."""
     place = None if all_namespaces else namespace
-    found, unread = talk(kubeconfig, context, lambda client: _read(client, place))
+    found, unread, members = talk(kubeconfig, context, lambda client: _read(client, place))
     if len(unread) == len(KINDS):
         raise click.ClickException(
             "you may list none of the kinds here: --namespace names another place"
@@ -83,11 +85,15 @@ def top(
             "failing": [row for row in rows if row["health"] != waits],
             "waiting": [row for row in rows if row["health"] == waits],
             "notListed": len(bad) - len(rows),
+            **({"members": members} if members else {}),
         }
         text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
         click.echo(text.rstrip())
         return
     print_rows(counts, COUNTS, output)
+    if members:
+        click.echo("")
+        print_rows(members, MEMBERS, output)
     if rows:
         click.echo("")
         print_rows(rows, OBJECTS, output)
@@ -97,8 +103,10 @@ def top(
         click.echo(f"{kind}: you may not list them here", err=True)
 
 
-async def _read(client: Client, namespace: str | None) -> tuple[list[Summary], list[str]]:
-    """Return the objects, and the kinds that the user may not list. Kinds without a CRD are left out.
+async def _read(
+    client: Client, namespace: str | None
+) -> tuple[list[Summary], list[str], list[dict[str, Any]]]:
+    """Return the objects, the kinds that the user may not list, and the managers that share tenants. Kinds without a CRD are left out.
 
     Raises NoKindMatch where there is none of the kinds.
     """
@@ -118,4 +126,4 @@ async def _read(client: Client, namespace: str | None) -> tuple[list[Summary], l
         found += [summary_of({**item, "kind": gvk.kind}) for item in listed]
     if not served and not unread:
         raise NoKindMatch(KINDS[0].gvk())
-    return found, unread
+    return found, unread, await read_members(client, found, utc_now())

@@ -54,6 +54,7 @@ FOLDERS = (
     "prometheus",
     "samples",
     "with-webhooks",
+    "sharded",
     "by-system",
     "install",
     "only-tenancy",

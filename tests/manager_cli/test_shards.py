@@ -1,0 +1,79 @@
+"""Managers that share tenants, on the command line: what their flags need, and what `manager top` shows of them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pytest
+from click.testing import CliRunner
+
+from apis.health import Health
+from ctrlruntime.clock import utc_now
+from ctrlruntime.envtest import Environment
+from ctrlruntime.manager.lease import LEASE
+from ctrlruntime.sharding import parse_slots, slot_of
+from ctrlruntime.sharding.assignment import Announced
+from ctrlruntime.sharding.leases import ANNOUNCED, MEMBER
+from ctrlruntime.sharding.members import announcement
+from ctrlruntime.sharding.options import GROUP_LABEL
+from manager.cli import main
+from manager.summaries import Summary
+from manager.top_members import NO_OWNER, read_members
+
+ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
+
+
+@pytest.mark.criterion("SH-21")
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--slots", "0-64", *ELECT], "goes past the last slot"),
+        (["--slots", "", *ELECT], "neither a slot nor a range"),
+        (["--slots", "0-31"], "--slots needs --leader-elect"),
+        (["--shards"], "--shards needs --leader-elect"),
+        (["--shards", "--slots", "1", *ELECT], "give --slots or --shards"),
+        (["--shards", "--role", "admission", *ELECT], "--shards is not there for the stacks"),
+        (["--shards", "--system", "cloud", *ELECT], "add --system tenancy"),
+        (["--shards", "--shard-name", "A_1", *ELECT], "DNS label"),
+    ],
+)
+def test_flags_that_do_not_go_together_are_refused(flags: list[str], said: str) -> None:
+    result = CliRunner().invoke(main, ["run", *flags])
+    assert result.exit_code == 2, result.output
+    assert said in " ".join(result.output.split())
+
+
+@pytest.mark.criterion("SH-24")
+async def test_top_shows_members_their_slots_and_tenants_and_what_none_has() -> None:
+    def lease(name: str, slots: str, renewed: datetime, holder: str = "pod_1") -> dict[str, object]:
+        annotations = {MEMBER: name, ANNOUNCED: announcement(Announced(3, parse_slots(slots)))}
+        labels = {GROUP_LABEL: "manager"}
+        place = {"name": f"manager-shard-{name}", "namespace": "default"}
+        return {
+            "apiVersion": "coordination.k8s.io/v1",
+            "kind": LEASE.kind,
+            "metadata": {**place, "labels": labels, "annotations": annotations},
+            "spec": {
+                "holderIdentity": holder,
+                "leaseDurationSeconds": 15,
+                "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
+            },
+        }
+
+    now = utc_now()
+    async with Environment() as environment:
+        client = environment.client()
+        await client.create(lease("a", "0-31", now))
+        await client.create(lease("b", "32-40", now.replace(year=now.year - 1)))
+        names = [f"t{number}" for number in range(20)]
+        found = [_tenant(name) for name in names]
+        rows = await read_members(client, found, now)
+    first = sum(slot_of("default", name) < 32 for name in names)
+    assert [(each["member"], each["slots"], each["tenants"]) for each in rows] == [
+        ("a", "0-31", first),
+        (NO_OWNER, "32-63", 20 - first),
+    ]
+
+
+def _tenant(name: str) -> Summary:
+    return Summary(kind="Tenant", namespace="default", name=name, state="Ready", health=Health.GOOD)
