@@ -15,6 +15,7 @@ BASE ?= 661b417
 TURNS ?= 3
 OBJECTS ?= 50000
 PLANES ?= 2
+MEMBERS ?= 4
 # What the objects of `make rules` and the values of `make faults` are drawn by: another day, others.
 SEED ?= $(shell date +%Y%m%d)
 # Whose stories `make simulate` runs (all: tests/simulation/systems), how many seeds and from which on: other ones each time.
@@ -29,7 +30,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate sim-shards prove \
-        generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
+        generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-shards bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -185,6 +186,9 @@ bench-tenancy: setup ## Count requests for ROWS tenants; BACKEND=kube-apiserver;
 
 bench-plan: setup ## Plan a changed template for ROWS tenants: seconds, memory, requests; the last line is one JSON object
 	@$(PY) -m benchmarks.plan --rows $(ROWS)
+
+bench-shards: setup ## MEMBERS managers that share ROWS tenants, beside one: writes, overlaps, shares, requests at rest, a kill; one line of JSON
+	@$(PY) -m benchmarks.shards --members $(MEMBERS) --rows $(ROWS)
 
 bench-rollout: setup ## Roll out a good and a bad change to ROWS tenants: how many change at once, what returns; the last line is one JSON object
 	@$(PY) -m benchmarks.rollout --rows $(ROWS)

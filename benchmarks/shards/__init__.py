@@ -1,0 +1,1 @@
+"""What several managers cost that share the tenants: `python -m benchmarks.shards`."""
