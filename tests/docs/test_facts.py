@@ -54,6 +54,7 @@ from internal.tenancy import (
     reports,
     rollout_status,
     rows,
+    slots,
     statuses,
     template_reconciler,
     template_reports,
@@ -287,7 +288,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    hub_condition, applier, hub, state_writer, write_back, source_limits, approvals_reconciler,
+    hub_condition, applier, hub, state_writer, write_back, source_limits, approvals_reconciler, slots,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}

@@ -136,4 +136,5 @@ async def _all(members: Members, there: set[str], mark: Mark) -> bool:
 async def _held(harness: TenancyHarness, name: str) -> bool:
     """Whether a member has slots, by its log."""
     user = {"one": "manager", "other": "member"}[name]
-    return "Slots are held" in (harness.folder / f"{user}.log").read_text()
+    log = harness.folder / f"{user}.log"
+    return log.exists() and "Slots are held" in log.read_text()

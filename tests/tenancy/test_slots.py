@@ -16,6 +16,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.sharding import SLOT_LABEL, slot_of
 from internal.tenancy import applier
 from internal.tenancy.slots import SLOTS_LABELLED
@@ -241,6 +242,29 @@ async def test_objects_that_lost_the_label_while_no_manager_ran_are_not_left_beh
     async with members.both():
         await harness.gone(Tenant.mapping(), f"{uid}-app")
     assert await harness.get(CONFIG_MAP, f"{uid}-cm", place) is None
+
+
+@pytest.mark.criterion("SH-22")
+async def test_a_tenant_with_an_object_that_cannot_be_labelled_waits_and_no_other_does(
+    shared: Shared,
+) -> None:
+    harness, members = shared.harness, shared.members
+    await harness.start_manager()
+    await harness.registry()
+    await shared.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+    await harness.ready(*shared.tenants)
+    await harness.stop_manager()
+    refused = Match(
+        user="manager", verb="patch", resource="configmaps", name=f"{shared.uids[0]}-cm"
+    )
+    proxy = harness.environment.proxy
+    rule = proxy.add(Fail(500), refused, times=None)
+    async with members.both():
+        await harness.registry_condition(
+            "SlotsLabelled", "False", "Labelling", message="3 of 4 tenants"
+        )
+        proxy.remove(rule)
+        await harness.registry_condition("SlotsLabelled", "True", "AllLabelled")
 
 
 # -- neighbours in the slots of another manager ------------------------------------------------------
