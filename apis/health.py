@@ -222,7 +222,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
         reasons={"RemovalPending": _W, "ReplicaBehind": _W},
         needed={
             "RowsValid": {},
-            "SlotsLabelled": {"Labelling": _W},
+            "SlotsLabelled": {"LabelsMissing": _W},
             "SlotsOwned": {},
             "StatesWritten": {},
             "TenantsSynced": _HELD,

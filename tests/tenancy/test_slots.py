@@ -195,7 +195,7 @@ async def test_a_fleet_from_before_gets_one_write_an_object_and_an_undivided_man
     mark = harness.mark()
     async with members.member("manager", FIRST):
         await harness.registry_condition(
-            "SlotsLabelled", "False", "Labelling", message="2 of 4 tenants"
+            "SlotsLabelled", "False", "LabelsMissing", message="2 of 4 tenants"
         )
         async with members.member("member", SECOND):
             await harness.registry_condition("SlotsLabelled", "True", "AllLabelled")
@@ -261,7 +261,7 @@ async def test_a_tenant_with_an_object_that_cannot_be_labelled_waits_and_no_othe
     rule = proxy.add(Fail(500), refused, times=None)
     async with members.both():
         await harness.registry_condition(
-            "SlotsLabelled", "False", "Labelling", message="3 of 4 tenants"
+            "SlotsLabelled", "False", "LabelsMissing", message="3 of 4 tenants"
         )
         proxy.remove(rule)
         await harness.registry_condition("SlotsLabelled", "True", "AllLabelled")
