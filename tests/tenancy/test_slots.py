@@ -265,6 +265,9 @@ async def test_a_tenant_with_an_object_that_cannot_be_labelled_waits_and_no_othe
         )
         proxy.remove(rule)
         await harness.registry_condition("SlotsLabelled", "True", "AllLabelled")
+    for uid in shared.uids:
+        labels = [each["metadata"]["labels"] for each in (await shared.objects(uid)).values()]
+        assert [each[SLOT_LABEL] for each in labels] == [shared.slot(uid)] * 2
 
 
 # -- neighbours in the slots of another manager ------------------------------------------------------
