@@ -1,0 +1,208 @@
+"""What every kind of the manager does alike: it pauses, reconciles on request, and reports what it cannot read.
+
+One row for each kind; the columns are what a user sees. The specs of the CRDs let everything in here, so that an object
+can be stored that its controller cannot read.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from ctrlruntime.envtest.idle import idle
+from ctrlruntime.manager import Manager
+from internal.fleet.stack_builder import StackOptions
+from manager.controllers.fleet import OperatorOptions, add_operator
+from tests.rules.harness import NAMESPACE, Harness, crds, is_observed, mapping_of, verdicts
+from tests.rules.samples import samples
+from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PAUSED = "ctrlruntime.dev/paused"
+NOW = "ctrlruntime.dev/reconcile-now"
+FLEET_CONFIG = {"spec": {"targetNamespace": NAMESPACE}}
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a kind does."""
+
+    pauses: bool = True
+    """A paused object is not looked at: its status has the condition Paused alone."""
+    condition: bool = True
+    """It has the condition Paused."""
+    writes: bool = False
+    """More is written for a paused object than its status."""
+    on_request: bool = True
+    """It reports in `lastHandledReconcile` that it was reconciled."""
+    unreadable: str = "InvalidSpec"
+    """The reason of Ready=False where the spec cannot be read."""
+
+
+NOT_YET = Row(pauses=False, condition=False, on_request=False)
+WRITES = Row(pauses=False, condition=False, on_request=False, writes=True)
+ROWS = {
+    **dict.fromkeys(("TenantRegistry", "TenantTemplate", "Tenant"), Row()),
+    **dict.fromkeys(("InstanceTerraform", "InstanceKubernetes", "InstanceKubernetesPVC"), NOT_YET),
+    **dict.fromkeys(("InstanceInvariants", "UpgradeInstanceTask", "FleetRollout"), NOT_YET),
+    **dict.fromkeys(("ChangeFreeze", "ScheduledVolumeSnapshot", "StatefulJob"), NOT_YET),
+    **dict.fromkeys(("Instance", "FleetConfig", "CosmosFullNode"), WRITES),
+}
+
+
+@dataclass(slots=True)
+class Scene:
+    """Every controller of the product, and objects of each kind."""
+
+    harness: Harness
+    operator: Manager
+
+    async def put(self, kind: str, spec: dict[str, Any] | None = None, **annotations: str) -> str:
+        """Create an object of a kind; return its name."""
+        name = "fleet" if kind == "FleetConfig" else f"{kind.lower()}-{len(annotations)}"
+        mapping = mapping_of(kind)
+        sample = FLEET_CONFIG if kind == "FleetConfig" else samples()[kind][0]
+        head = {"apiVersion": mapping.gvk.api_version, "kind": kind}
+        scope = {"namespace": NAMESPACE} if mapping.namespaced else {}
+        keys = {"paused": PAUSED, "now": NOW}
+        metadata = {
+            "name": name,
+            **scope,
+            "annotations": {keys[key]: value for key, value in annotations.items()},
+        }
+        spec = sample["spec"] if spec is None else spec
+        await self.harness.client.create({**head, "metadata": metadata, "spec": spec})
+        return name
+
+    async def annotate(self, kind: str, name: str, **annotations: str | None) -> None:
+        keys = {"paused": PAUSED, "now": NOW}
+        patch = {
+            "metadata": {"annotations": {keys[key]: each for key, each in annotations.items()}}
+        }
+        mapping = mapping_of(kind)
+        place = NAMESPACE if mapping.namespaced else None
+        await self.harness.client.patch(mapping, name, patch, namespace=place)
+
+    async def live(self, kind: str, name: str) -> dict[str, Any]:
+        return await self.harness.get(mapping_of(kind), name) or {}
+
+    async def idle(self) -> None:
+        await self.harness.idle()
+        await idle(self.operator, self.harness.client)
+
+    async def paused(self, kind: str, name: str) -> str:
+        """Return the status of the condition Paused; empty: it is not there."""
+        status = (await self.live(kind, name)).get("status") or {}
+        found = [each for each in status.get("conditions") or () if each["type"] == "Paused"]
+        return found[0]["status"] if found else ""
+
+    @contextlib.asynccontextmanager
+    async def cleared(self, kind: str, name: str) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await self.harness.discard(mapping_of(kind), name)
+            await self.idle()
+
+
+def loosened(crd: dict[str, Any]) -> dict[str, Any]:
+    """Return a CRD whose spec takes everything."""
+    made = copy.deepcopy(crd)
+    for version in made["spec"]["versions"]:
+        schema = version["schema"]["openAPIV3Schema"]
+        schema.pop("x-kubernetes-validations", None)
+        anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+        schema["properties"]["spec"] = anything
+    return made
+
+
+def unreadable(kind: str) -> dict[str, Any]:
+    """Return a spec with an object where there is to be a text, a number or a list."""
+    fields = crds()[kind]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    name = next(name for name, each in fields["properties"].items() if each["type"] != "object")
+    sample = FLEET_CONFIG if kind == "FleetConfig" else samples()[kind][0]
+    return {**sample["spec"], name: {"an": "object"}}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene]:
+    async with Harness.start(tmp_path_factory.mktemp("lifecycle"), manager=False) as harness:
+        for crd in crds().values():
+            await harness.client.apply(loosened(dict(crd)), field_manager="test", force=True)
+        await harness.start_manager()
+        operator = make_manager(harness.environment.config("manager"), name="operator")
+        add_operator(operator, OperatorOptions(stack=StackOptions(image="stack:v1")))
+        async with operator.running():
+            yield Scene(harness, operator)
+
+
+async def test_every_kind_has_its_row(scene: Scene) -> None:
+    assert set(ROWS) == set(crds())
+
+
+@pytest.mark.parametrize("kind", ROWS)
+async def test_a_paused_object_gets_nothing_but_its_status_until_it_is_resumed(
+    scene: Scene, kind: str
+) -> None:
+    row, since, mapping = ROWS[kind], scene.harness.mark(), mapping_of(kind)
+    name = await scene.put(kind, paused="true")
+    async with scene.cleared(kind, name):
+        if row.condition:
+            await eventually(lambda: scene.paused(kind, name), lambda found: found == "True")
+        else:
+            await scene.harness.settled(mapping, name)
+        await scene.idle()
+        written = {each.resource for each in scene.harness.writes(since)}
+        assert (written > {f"{mapping.plural}.{mapping.gvk.group}/status"}) is row.writes, written
+        conditions = {
+            each["type"] for each in (await scene.live(kind, name))["status"]["conditions"]
+        }
+        assert (conditions == {"Paused"}) is row.pauses
+        await scene.annotate(kind, name, paused=None)
+        live = await scene.harness.settled(mapping, name)
+        assert is_observed(live), live.get("status")
+        await scene.idle()
+        assert await scene.paused(kind, name) == ("False" if row.condition else "")
+
+
+@pytest.mark.parametrize("kind", ROWS)
+async def test_an_object_is_reconciled_on_request_and_reports_generation_and_readiness(
+    scene: Scene, kind: str
+) -> None:
+    row = ROWS[kind]
+    name = await scene.put(kind, now="1")
+    async with scene.cleared(kind, name):
+        live = await scene.harness.settled(mapping_of(kind), name)
+        assert is_observed(live), live.get("status")
+        await scene.annotate(kind, name, now="2")
+        if row.on_request:
+            await eventually(
+                lambda: scene.live(kind, name),
+                lambda found: found["status"].get("lastHandledReconcile") == "2",
+            )
+        await scene.idle()
+        live = await scene.live(kind, name)
+        assert ("lastHandledReconcile" in live["status"]) is row.on_request
+        assert "Ready" in {each["type"] for each in live["status"]["conditions"]}
+
+
+@pytest.mark.parametrize("kind", ROWS)
+async def test_an_object_that_cannot_be_read_reports_the_field_and_is_left_alone(
+    scene: Scene, kind: str
+) -> None:
+    since, mapping = scene.harness.mark(), mapping_of(kind)
+    name = await scene.put(kind, unreadable(kind))
+    async with scene.cleared(kind, name):
+        live = await scene.harness.settled(mapping, name)
+        reasons = {each["reason"] for each in verdicts(live)}
+        assert reasons == {ROWS[kind].unreadable}, live.get("status")
+        await scene.idle()
+        assert {each.verb for each in scene.harness.writes(since)} <= {"patch"}
