@@ -23,6 +23,8 @@ READY: Final = "Ready"
 NOT_OBSERVED: Final = "NotObserved"
 """State of an object whose present generation no controller has reported on."""
 DELETING: Final = "Deleting"
+PAUSED: Final = "Paused"
+"""Condition of an object that an annotation keeps from being reconciled."""
 
 
 class Health(StrEnum):
@@ -110,12 +112,16 @@ def state_of(manifest: Mapping[str, Any]) -> State:
     answer = next((conditions[name] for name in rules.answers if name in conditions), None)
     words = _words(status, answer or {})
     if metadata.get("deletionTimestamp"):
-        held = conditions.get("RemovalPending") or {}
-        if held.get("status") == "True":
-            words = _words({}, held)
+        for name in ("RemovalPending", PAUSED):
+            held = conditions.get(name) or {}
+            if held.get("status") == "True":
+                words = _words({}, held)
         return State(DELETING, Health.WAITING, *words)
     phase = _of_phase(rules, status, words)
     if (answer is None and phase is None) or _is_old(metadata, status, answer or {}):
+        pause = conditions.get(PAUSED) or {}
+        if pause.get("status") == "True":  # which is why nothing was observed
+            return State(PAUSED, Health.WAITING, *_words({}, pause))
         return State(NOT_OBSERVED, Health.UNKNOWN, *words)
     found = [] if phase is None else [phase]
     if answer is not None:
@@ -190,7 +196,7 @@ def _of_others(rules: HealthRules, conditions: Mapping[str, Mapping[str, Any]]) 
 _W, _F = Health.WAITING, Health.FAILING
 _NEEDED: Final = frozenset({HUB_READY, "PermissionsGranted", "CRDsAvailable", "ApprovalsCount"})
 """Conditions of several kinds that are to be True where they are there."""
-_UNWANTED: Final = {"Paused": _W, "DeletionsHeld": _W, "RemovalPending": _W, "RolloutHalted": _F}
+_UNWANTED: Final = {PAUSED: _W, "DeletionsHeld": _W, "RemovalPending": _W, "RolloutHalted": _F}
 """Conditions of several kinds that are to be False."""
 
 CLOUD_PHASES: Final = Phases.of(

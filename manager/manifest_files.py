@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from ctrlruntime.api import Resource
 from ctrlruntime.intake import IntakeError, Limits, read_yaml_all
-from internal.tenancy.statuses import describe
+from ctrlruntime.lifecycle.status import describe
 
 LIMITS = Limits(bytes=2**26, items=2_000_000)
 """Of a file on the command line, which only its user waits for."""

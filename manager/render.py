@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.intake import IntakeError, read_yaml
+from ctrlruntime.lifecycle.status import describe
 from internal.tenancy.graph import GraphError
 from internal.tenancy.naming import IllegalName
 from internal.tenancy.preview import (
@@ -27,7 +28,6 @@ from internal.tenancy.preview import (
 from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow
-from internal.tenancy.statuses import describe
 from manager.manifest_files import LIMITS, manifests, one_of
 from manager.privilege_flags import privilege_options
 

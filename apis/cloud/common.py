@@ -347,6 +347,8 @@ class TaskStatus(ApiModel):
     """The value of the annotation that requests a retry when it was last carried out."""
     last_handled_reconcile: str = ""
     """The value of the annotation that requests a run of unchanged inputs when it was last carried out."""
+    last_handled_reconcile_now: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class Expectation(ApiModel):

@@ -206,6 +206,8 @@ class FleetRolloutStatus(ApiModel):
     """Digest of version, selector and waves: what an approval is given for."""
     conditions: Conditions = Field(default_factory=list)
     """Complete; RolloutHalted; Ready: whether the spec can be used."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class FleetRollout(

@@ -141,3 +141,5 @@ class InstanceStatus(ApiModel):
     """Which teardown was approved."""
     last_handled_retry: str = ""
     """The value of the annotation that requests a retry when it was last carried out."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""

@@ -133,3 +133,5 @@ class CosmosFullNodeStatus(ApiModel):
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; RolloutHalted with
     strategy.haltOnFailures; DeletionsHeld once deletions of disks have waited for an approval."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""

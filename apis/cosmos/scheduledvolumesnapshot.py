@@ -156,6 +156,8 @@ class ScheduledVolumeSnapshotStatus(ApiModel):
     """Failures since the last copy that became ready."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, CRDsAvailable, DeprecatedFields."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class ScheduledVolumeSnapshot(

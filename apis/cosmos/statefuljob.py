@@ -141,6 +141,8 @@ class StatefulJobStatus(ApiModel):
     """The last five, newest first."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, CRDsAvailable."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class StatefulJob(

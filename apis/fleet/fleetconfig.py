@@ -147,6 +147,8 @@ class FleetConfigStatus(ApiModel):
     """Each target namespace, failures first, then by name."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, TeardownComplete."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class FleetConfig(

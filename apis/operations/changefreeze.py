@@ -167,6 +167,8 @@ class ChangeFreezeStatus(ApiModel):
     """Objects with an exemption, and at most 64 of each system whose annotation requests one."""
     conditions: Conditions = Field(default_factory=list)
     """Active: whether it holds changes now; Ready: whether the spec can be read."""
+    last_handled_reconcile: str = ""
+    """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 
 
 class ChangeFreeze(

@@ -12,6 +12,7 @@ from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, NotFound, TransportError
 from ctrlruntime.controller import Request, Result
+from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Owner
 from internal.fleet.stack_deployer import StackDeployer
 from internal.fleet.stack_teardown import AGAIN, StackTeardown
@@ -26,7 +27,7 @@ class Entries(Protocol):
 
 @dataclass(slots=True)
 class NamespaceReconciler:
-    """One request is one namespace; none waits for another's data plane."""
+    """One request is one namespace; none waits for another's data plane. A paused FleetConfig holds all of them."""
 
     configs: Entries
     namespaces: Entries
@@ -40,7 +41,7 @@ class NamespaceReconciler:
     async def reconcile(self, request: Request) -> Result | None:
         """Raise the client's errors of the hub."""
         config = self.configs.get(NAME, namespace="")
-        if config is None:
+        if config is None or is_paused(config.annotations):
             return None
         mode = mode_of(config.typed(FleetConfig))
         if mode is None:

@@ -17,10 +17,10 @@ from apis.tenancy import ChangeProgress, TenantStatus
 from ctrlruntime.api.conditions import is_condition_true
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.lifecycle.status import PAUSED_CONDITION
 from ctrlruntime.rollout import Change, Readiness
 from internal.tenancy.labels import CHANGE
 from internal.tenancy.rollout_changes import parse_change
-from internal.tenancy.statuses import PAUSED_CONDITION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

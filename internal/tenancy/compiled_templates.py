@@ -10,6 +10,7 @@ from apis.tenancy import Hook, Tenant, TenantRegistry, TenantTemplate, TResource
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.loop_yielder import LoopYielder
+from ctrlruntime.lifecycle.status import describe
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.rollout import Strategy
 from internal.tenancy.builder import hook_resource
@@ -22,7 +23,6 @@ from internal.tenancy.recreation import check_recreation
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
 from internal.tenancy.rendering.manifests import strings
-from internal.tenancy.statuses import describe
 from internal.tenancy.template_rollouts import rollout_problems, strategy_of
 from internal.tenancy.tenants import Blueprint
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control, Desired, Owner
 from internal.approvals.counted import ApprovalView
@@ -14,7 +15,6 @@ from internal.tenancy.approvals import REGISTRY, RULES
 from internal.tenancy.missing_permissions import Grants
 from internal.tenancy.pools import WorkerPools
 from internal.tenancy.rollout import Rollouts
-from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
 
 

@@ -10,11 +10,11 @@ from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.lifecycle.status import describe
 from ctrlruntime.resources import OWNER, OWNER_UID, Owner
 from internal.tenancy.children import OWNER_INDEX
 from internal.tenancy.departures import Elsewhere
 from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, Template
-from internal.tenancy.statuses import describe
 
 REGISTRY_INDEX = "registry"
 """Index of the template informer: `namespace/registryId`."""

@@ -14,6 +14,7 @@ from ctrlruntime.api.conditions import find_condition, is_condition_true
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import requested
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
 from internal.tenancy.applier import ApplyResult
 from internal.tenancy.builder import Build
@@ -37,7 +38,6 @@ from internal.tenancy.outcome import (
 from internal.tenancy.removal import Removed
 from internal.tenancy.removal_decisions import Action, Reason
 from internal.tenancy.removal_view import pending_removals, remembered_ids, still_there
-from internal.tenancy.statuses import StatusWriter
 
 _TROUBLE = {
     State.FAILED: ("ResourceFailed", "Apply"),

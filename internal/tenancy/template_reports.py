@@ -15,6 +15,7 @@ from ctrlruntime.api.conditions import (
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import requested
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
 from internal.tenancy.compiled_templates import Verdict, problems_with, variables_of
 from internal.tenancy.deps import Clocks, TenancyRecords
@@ -26,7 +27,6 @@ from internal.tenancy.rollout_status import (
     report_rollout,
     rollout_event,
 )
-from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Counts
 
 

@@ -9,6 +9,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle import PausableReconciler, StatusWriter
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.operations.freezes import SystemFreezes
@@ -43,10 +44,11 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
             counts.enqueue(Request(entry.name), "other changes are held", after=STATUS_PERIOD)
 
     freezes.on_counts = count_again
+    patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
     reconciler = FreezeReconciler(
         store,
         freezes,
-        ObjectPatcher(manager.client, FIELD_MANAGER),
+        patcher,
         utc_now,
         FreezeMetrics.of(manager.metrics.registry),
         manager.recorder,
@@ -58,5 +60,9 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
         .explicit_permissions()
         .permission(GROUP, "changefreezes/status", "patch")
         .watches_raw(counts)
-        .build(reconciler)
+        .build(
+            PausableReconciler(
+                reconciler, store, ChangeFreeze.mapping(), StatusWriter(patcher, utc_now)
+            )
+        )
     )

@@ -45,6 +45,7 @@ from internal.cloud.instance.teardown import Teardown
 from internal.cloud.instance.walk import Walk
 from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
+from internal.cloud.pauses import INSTANCE_PAUSES, subresource_pauses
 from internal.cloud.runs import RunProvider
 from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
@@ -418,12 +419,14 @@ def _builder_of(parts: CloudParts, kind: type[Resource[Any, Any]]) -> Builder:
 def _guarded(
     parts: CloudParts, reconciler: Reconciler, kind: type[Resource[Any, Any]]
 ) -> Reconciler:
+    of_parts = subresource_pauses(parts.store_of(Instance))
     return with_error_status(
         parts.manager,
         reconciler,
         parts.store_of(kind),
         kind.mapping(),
         field_manager=FIELD_MANAGER,
+        pauses=INSTANCE_PAUSES if kind is Instance else of_parts,
     )
 
 

@@ -13,6 +13,7 @@ from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle import PausePolicy
 from ctrlruntime.queue import Request
 from internal.approvals.key import ApprovalKey
 from internal.cloud.approvals import ROLLOUT
@@ -66,7 +67,12 @@ def add_rollout_controller(
         ),
     )
     guarded = with_error_status(
-        manager, reconciler, rollouts, FleetRollout.mapping(), field_manager=FIELD_MANAGER
+        manager,
+        reconciler,
+        rollouts,
+        FleetRollout.mapping(),
+        field_manager=FIELD_MANAGER,
+        pauses=PausePolicy(),
     )
     (
         Builder(manager)

@@ -13,6 +13,7 @@ from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle import PausePolicy
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.cosmos.labels import FIELD_MANAGER
@@ -31,6 +32,7 @@ def guarded(
         kind.mapping(),
         field_manager=FIELD_MANAGER,
         clock=parts.options.clock.now,
+        pauses=PausePolicy(),
     )
 
 

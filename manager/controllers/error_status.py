@@ -1,14 +1,16 @@
-"""Reconcilers whose unexpected exceptions become a condition of the object."""
+"""What every reconciler of the manager is wrapped in: pause, reconcile-now, and a condition for what it does not expect."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 
 from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.error_status import Entries, ErrorStatus
 from ctrlruntime.controller.reconcile import Reconciler, Result
+from ctrlruntime.lifecycle import PausableReconciler, PausePolicy, StatusWriter
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 
@@ -35,8 +37,15 @@ def with_error_status(
     *,
     field_manager: str,
     clock: Callable[[], datetime] = utc_now,
+    pauses: PausePolicy | None = None,
 ) -> Reconciler:
-    """Return the reconciler with a condition for exceptions that it does not expect, and for protected namespaces."""
+    """Return the reconciler with a condition for exceptions that it does not expect, and for protected namespaces.
+
+    `pauses`: what pauses the objects; None: the reconciler sees to that itself, and to reconcile-now.
+    """
+    if pauses is not None:
+        statuses = StatusWriter(ObjectPatcher(manager.client, field_manager), clock)
+        reconciler = PausableReconciler(reconciler, entries, mapping, statuses, pauses)
     return ErrorStatus(
         reconciler=reconciler,
         entries=entries,

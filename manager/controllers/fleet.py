@@ -27,12 +27,15 @@ from ctrlruntime.controller import Builder, ControllerOptions, Request
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.predicates import (
+    annotation_changed,
+    any_of,
     entries_of,
     generation_changed,
     more_than_own_status_changed,
 )
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.generate.crd import crds_of
+from ctrlruntime.lifecycle import PausePolicy
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from internal.fleet.binding_control import BY_STACK, BindingControl, is_staying
@@ -160,6 +163,7 @@ def _add_configs(
             FleetConfig.mapping(),
             field_manager=FIELD_MANAGER,
             clock=options.clock,
+            pauses=PausePolicy(),
         )
     )
 
@@ -216,7 +220,11 @@ def _add_namespaces(
         .named("fleetnamespace")
         .for_(NAMESPACE, metadata_only=True)
         .watches(NAMESPACE, handlers.those_waiting, metadata_only=True)
-        .watches(FleetConfig, handlers.all_targets, predicates=[generation_changed])
+        .watches(
+            FleetConfig,
+            handlers.all_targets,
+            predicates=[any_of(generation_changed, annotation_changed)],
+        )
         .watches(SECRET, its_namespace, fields=ONLY)
         .watches(POD, its_namespace, labels=SELECTED, metadata_only=True)
         .watches_raw(looks)

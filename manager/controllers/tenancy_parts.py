@@ -15,6 +15,7 @@ from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import Cluster
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, Definitions, LabelledControl
@@ -34,7 +35,6 @@ from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
 from internal.tenancy.rollout import Rollouts
 from internal.tenancy.slots import UNLABELLED_INDEX, TenantSlots, is_labelled, labels_of
 from internal.tenancy.sources import Sources
-from internal.tenancy.statuses import StatusWriter
 from internal.tenancy.tally import Tally
 from internal.tenancy.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.template_revisions import (

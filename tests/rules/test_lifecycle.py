@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from apis.health import Health, state_of
 from ctrlruntime.envtest.idle import idle
 from ctrlruntime.manager import Manager
 from internal.fleet.stack_builder import StackOptions
@@ -24,7 +25,7 @@ from tests.rules.samples import samples
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.asyncio(loop_scope="module")]
 
 PAUSED = "ctrlruntime.dev/paused"
 NOW = "ctrlruntime.dev/reconcile-now"
@@ -35,26 +36,26 @@ FLEET_CONFIG = {"spec": {"targetNamespace": NAMESPACE}}
 class Row:
     """What a kind does."""
 
-    pauses: bool = True
-    """A paused object is not looked at: its status has the condition Paused alone."""
-    condition: bool = True
-    """It has the condition Paused."""
-    writes: bool = False
-    """More is written for a paused object than its status."""
-    on_request: bool = True
-    """It reports in `lastHandledReconcile` that it was reconciled."""
-    unreadable: str = "InvalidSpec"
-    """The reason of Ready=False where the spec cannot be read."""
+    observes: bool = False
+    """Its status goes on showing what there is while it is paused; else it has the condition Paused alone."""
+    handled: str = "lastHandledReconcile"
+    """The field of the status that reports a request to reconcile."""
+    writers: int = 1
+    """Controllers that report it; 0: runs that are under way are reported as well."""
 
 
-NOT_YET = Row(pauses=False, condition=False, on_request=False)
-WRITES = Row(pauses=False, condition=False, on_request=False, writes=True)
+ALIKE = Row()
+INSTANCE = Row(observes=True, writers=0)
+SUBRESOURCE = Row(observes=True, handled="lastHandledReconcileNow")
 ROWS = {
-    **dict.fromkeys(("TenantRegistry", "TenantTemplate", "Tenant"), Row()),
-    **dict.fromkeys(("InstanceTerraform", "InstanceKubernetes", "InstanceKubernetesPVC"), NOT_YET),
-    **dict.fromkeys(("InstanceInvariants", "UpgradeInstanceTask", "FleetRollout"), NOT_YET),
-    **dict.fromkeys(("ChangeFreeze", "ScheduledVolumeSnapshot", "StatefulJob"), NOT_YET),
-    **dict.fromkeys(("Instance", "FleetConfig", "CosmosFullNode"), WRITES),
+    **dict.fromkeys(("TenantRegistry", "TenantTemplate", "Tenant"), ALIKE),
+    **dict.fromkeys(("CosmosFullNode", "ScheduledVolumeSnapshot", "StatefulJob"), ALIKE),
+    **dict.fromkeys(("FleetRollout", "FleetConfig"), ALIKE),
+    "ChangeFreeze": Row(writers=3),  # one of each system
+    "Instance": INSTANCE,
+    **dict.fromkeys(("InstanceTerraform", "InstanceKubernetes"), SUBRESOURCE),
+    **dict.fromkeys(("InstanceKubernetesPVC", "InstanceInvariants"), SUBRESOURCE),
+    "UpgradeInstanceTask": SUBRESOURCE,
 }
 
 
@@ -139,7 +140,9 @@ async def scene(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Scene
             await harness.client.apply(loosened(dict(crd)), field_manager="test", force=True)
         await harness.start_manager()
         operator = make_manager(harness.environment.config("manager"), name="operator")
-        add_operator(operator, OperatorOptions(stack=StackOptions(image="stack:v1")))
+        add_operator(
+            operator, OperatorOptions(stack=StackOptions(image="stack:v1"), status_delay=0.0)
+        )
         async with operator.running():
             yield Scene(harness, operator)
 
@@ -148,61 +151,67 @@ async def test_every_kind_has_its_row(scene: Scene) -> None:
     assert set(ROWS) == set(crds())
 
 
+@pytest.mark.criterion("L-1")
 @pytest.mark.parametrize("kind", ROWS)
 async def test_a_paused_object_gets_nothing_but_its_status_until_it_is_resumed(
     scene: Scene, kind: str
 ) -> None:
-    row, since, mapping = ROWS[kind], scene.harness.mark(), mapping_of(kind)
-    name = await scene.put(kind, paused="true")
+    since, mapping = scene.harness.mark(), mapping_of(kind)
+    name = await scene.put(kind, paused="true", now="1")
     async with scene.cleared(kind, name):
-        if row.condition:
-            await eventually(lambda: scene.paused(kind, name), lambda found: found == "True")
-        else:
-            await scene.harness.settled(mapping, name)
+        await eventually(lambda: scene.paused(kind, name), lambda found: found == "True")
         await scene.idle()
         written = {each.resource for each in scene.harness.writes(since)}
-        assert (written > {f"{mapping.plural}.{mapping.gvk.group}/status"}) is row.writes, written
-        conditions = {
-            each["type"] for each in (await scene.live(kind, name))["status"]["conditions"]
-        }
-        assert (conditions == {"Paused"}) is row.pauses
+        assert written == {f"{mapping.plural}.{mapping.gvk.group}/status"}
+        live = await scene.live(kind, name)
+        conditions = {each["type"] for each in live["status"]["conditions"]}
+        assert ("Ready" in conditions) is ROWS[kind].observes
+        assert ROWS[kind].handled not in live["status"]
+        assert state_of(live).health is Health.WAITING or ROWS[kind].observes, live["status"]
+        since = scene.harness.mark()
         await scene.annotate(kind, name, paused=None)
+        await eventually(lambda: scene.paused(kind, name), lambda found: found == "False")
         live = await scene.harness.settled(mapping, name)
         assert is_observed(live), live.get("status")
         await scene.idle()
-        assert await scene.paused(kind, name) == ("False" if row.condition else "")
+        assert (await scene.live(kind, name))["status"][ROWS[kind].handled] == "1"
 
 
+@pytest.mark.criterion("L-1")
 @pytest.mark.parametrize("kind", ROWS)
-async def test_an_object_is_reconciled_on_request_and_reports_generation_and_readiness(
-    scene: Scene, kind: str
-) -> None:
-    row = ROWS[kind]
-    name = await scene.put(kind, now="1")
+async def test_an_object_is_reconciled_on_request_once(scene: Scene, kind: str) -> None:
+    name = await scene.put(kind)
     async with scene.cleared(kind, name):
         live = await scene.harness.settled(mapping_of(kind), name)
         assert is_observed(live), live.get("status")
-        await scene.annotate(kind, name, now="2")
-        if row.on_request:
-            await eventually(
-                lambda: scene.live(kind, name),
-                lambda found: found["status"].get("lastHandledReconcile") == "2",
-            )
-        await scene.idle()
-        live = await scene.live(kind, name)
-        assert ("lastHandledReconcile" in live["status"]) is row.on_request
         assert "Ready" in {each["type"] for each in live["status"]["conditions"]}
+        await scene.idle()
+        assert await scene.paused(kind, name) == ""
+        since = scene.harness.mark()
+        await scene.annotate(kind, name, now="2")
+        field = ROWS[kind].handled
+        await eventually(
+            lambda: scene.live(kind, name), lambda found: found["status"].get(field) == "2"
+        )
+        await scene.idle()
+        writes = scene.harness.writes(since)
+        assert len(writes) == ROWS[kind].writers or not ROWS[kind].writers, writes
 
 
+@pytest.mark.criterion("L-1")
 @pytest.mark.parametrize("kind", ROWS)
 async def test_an_object_that_cannot_be_read_reports_the_field_and_is_left_alone(
     scene: Scene, kind: str
 ) -> None:
     since, mapping = scene.harness.mark(), mapping_of(kind)
-    name = await scene.put(kind, unreadable(kind))
+    name = await scene.put(kind, unreadable(kind), now="3")
     async with scene.cleared(kind, name):
+        field = ROWS[kind].handled
+        await eventually(
+            lambda: scene.live(kind, name),
+            lambda found: (found.get("status") or {}).get(field) == "3",
+        )
         live = await scene.harness.settled(mapping, name)
-        reasons = {each["reason"] for each in verdicts(live)}
-        assert reasons == {ROWS[kind].unreadable}, live.get("status")
+        assert {each["reason"] for each in verdicts(live)} == {"InvalidSpec"}, live.get("status")
         await scene.idle()
         assert {each.verb for each in scene.harness.writes(since)} <= {"patch"}

@@ -591,7 +591,7 @@ CODE = Path(__file__).parent.parent.parent / "internal" / "tenancy"
 TESTS = Path(__file__).parent
 PLACES = (
     "outcome.py",
-    "statuses.py",
+    "../../ctrlruntime/lifecycle/status.py",
     "registry_status.py",
     "template_reconciler.py",
     "template_reports.py",

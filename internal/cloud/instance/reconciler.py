@@ -57,7 +57,8 @@ class InstanceReconciler:
         if self.hub is not None and self.hub.is_unknown():
             return Result(requeue_after=UNREAD)
         owner, deleting = Owner.of(entry), entry.deletion_timestamp is not None
-        if not deleting and await self.writer.protect(entry):
+        paused = is_paused(entry.annotations)
+        if not (deleting or paused) and await self.writer.protect(entry):
             return None  # the answer is in the cache and brings us back
         instance, flaw = read(entry)
         if deleting:

@@ -97,6 +97,7 @@ def summarize(
         waves=_waves(decision.target, fleet.members, strategy),
         approval_digest=approval_digest(spec),
         approvals=before.approvals,
+        last_handled_reconcile=before.last_handled_reconcile,
         conditions=list(before.conditions),
     )
     for condition in _conditions(status, decision, generation):

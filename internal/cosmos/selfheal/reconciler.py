@@ -5,6 +5,7 @@ from typing import Protocol
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.cosmos.fullnode.reading import read
@@ -37,7 +38,7 @@ class SelfHealReconciler:
         if entry is None:
             self.notes.forget(request.namespace, request.name)
             return None
-        if entry.deletion_timestamp is not None:
+        if entry.deletion_timestamp is not None or is_paused(entry.annotations):
             return None
         try:
             node_set = read(entry)

@@ -1,4 +1,6 @@
-"""Status writes: only on difference, only what differs."""
+"""Status writes: only on difference, only what differs; and what every status shows of pause and reconcile-now."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,11 +25,14 @@ from ctrlruntime.client.patches import add_zeros, difference
 from ctrlruntime.controller.annotations import PAUSED, requested
 
 PAUSED_CONDITION: Final = "Paused"
-"""Condition of all our kinds: there once the object was paused, True while it is."""
+"""Condition of every kind: there once the object was paused, True while it is."""
+
+HANDLED: Final = "lastHandledReconcile"
+"""Field of a status: the value of the annotation reconcile-now that was last handled."""
 
 
 class Status(Protocol):
-    """What the statuses of our kinds share."""
+    """What statuses share."""
 
     conditions: Conditions
 
@@ -36,7 +41,7 @@ class Status(Protocol):
 
 @dataclass(slots=True)
 class StatusWriter:
-    """Patches the status subresource of our own kinds."""
+    """Patches the status subresource of custom resources with `observedGeneration` and `conditions`."""
 
     patcher: ObjectPatcher
     clock: Callable[[], datetime]
@@ -100,14 +105,23 @@ class StatusWriter:
             }
             await self._patch(mapping, entry, after)
 
-    async def pause(self, mapping: RESTMapping, entry: Entry, *, only_of_now: str = "") -> None:
+    async def pause(
+        self,
+        mapping: RESTMapping,
+        entry: Entry,
+        *,
+        only_of_now: str = "",
+        annotation: str = PAUSED,
+        only_if_unchanged: bool = False,
+    ) -> None:
         """Say in a condition that nothing is done while the object is paused: one write, once.
 
         The condition `only_of_now` does not stay True for a generation that it was not computed for.
+        `only_if_unchanged`: as for `write`, where others write conditions of the object too.
         """
         conditions = conditions_of(entry.field("status") or {})
         message = (
-            f"The annotation {PAUSED} stops all work on this object. Remove it to go on; until "
+            f"The annotation {annotation} stops all work on this object. Remove it to go on; until "
             "then the rest of this status shows the last known state."
         )
         if entry.deletion_timestamp is not None:
@@ -118,7 +132,35 @@ class StatusWriter:
         changed = set_condition(conditions, paused, self.clock())
         changed |= self._outdate(conditions, only_of_now, "PausedByAnnotation", entry)
         if changed:
-            await self._patch(mapping, entry, {"conditions": conditions_to_wire(conditions)})
+            version = entry.resource_version if only_if_unchanged else ""
+            fields = {"conditions": conditions_to_wire(conditions)}
+            await self._patch(mapping, entry, fields, version)
+
+    async def acknowledge(
+        self, mapping: RESTMapping, entry: Entry, handled: str, field: str = HANDLED
+    ) -> bool:
+        """End the pause of an object that was worked on, and report the request to reconcile that was handled.
+
+        `handled`: the value of the annotation as the reconcile saw it; empty: there was none; `field`: of the
+        status, where it is reported. Returns whether anything was written. Raises Conflict if conditions are written and the object was changed since it was read.
+        """
+        status: Manifest = entry.field("status") or {}
+        is_paused = any(
+            each.get("type") == PAUSED_CONDITION and each.get("status") == "True"
+            for each in status.get("conditions") or ()
+        )
+        fields: Manifest = {}
+        if handled and handled != status.get(field):
+            fields[field] = handled
+        if is_paused:
+            conditions = conditions_of(status)
+            self._resume(conditions, entry)
+            fields["conditions"] = conditions_to_wire(conditions)
+        if not fields:
+            return False
+        # A list of conditions takes the place of the one that is there: others write to it too.
+        version = entry.resource_version if is_paused else ""
+        return await self._patch(mapping, entry, fields, version)
 
     def _outdate(self, conditions: Conditions, kind: str, reason: str, entry: Entry) -> bool:
         before = find_condition(conditions, kind)

@@ -1,0 +1,6 @@
+"""The life of an object: paused, reconciled on request, reported in its status."""
+
+from ctrlruntime.lifecycle.pausing import PausableReconciler, PausePolicy, pausing_annotation
+from ctrlruntime.lifecycle.status import StatusWriter
+
+__all__ = ["PausableReconciler", "PausePolicy", "StatusWriter", "pausing_annotation"]
