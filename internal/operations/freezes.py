@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event
+from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Freeze, FrozenObject, Reason, Waiting, next_edge
@@ -125,8 +125,10 @@ class SystemFreezes:
             return FIRST_PASSES
         return max(self._started + FIRST_PASSES - self.clock(), timedelta(0))
 
-    def freeze_changed(self, _event: Event) -> None:
+    def freeze_changed(self, event: Event) -> None:
         """Handle an event of the informer."""
+        if isinstance(event, DeleteEvent):
+            self._memo.forget(event.old.uid)
         self._changed.set()
 
     def object_changed(self, event: Event) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -31,7 +30,7 @@ class TenantBuilds:
     values: SensitiveValues
     targets: TargetClusters
     privileges: Privileges
-    _builds: VersionMemo[Key, tuple[str, Build, Variables]] = field(
+    _builds: VersionMemo[Key, tuple[Build, Variables]] = field(
         default_factory=lambda: VersionMemo(2000)
     )
 
@@ -49,20 +48,16 @@ class TenantBuilds:
         version: _Version = (entry.uid, entry.generation, self.values.version(tenant), served)
         known = self._builds.get(entry.key, version)
         if known is not None:
-            return placed(known[1], tenant, self.targets), known[2]
+            return placed(known[0], tenant, self.targets), known[1]
         variables = variables_of(tenant, sensitive)
         lookup = partial(any_mapping, mappings)
         made = await build(tenant, variables, self.renderer, lookup, self.privileges)
         made = explained(made, self.targets)
         unexplained = [item for item in made.resources if item.missing_kind is not None]
         if not unexplained and not any(item.transient for item in made.resources):
-            self._builds.put(entry.key, version, (entry.uid, made, variables))
+            self._builds.put(entry.key, version, (made, variables))
         return placed(made, tenant, self.targets), variables
 
-    def forget(self, request: Request) -> list[Hashable]:
-        """Forget a tenant that is gone. Return the UID with each resource's id."""
-        known = self._builds.forget((request.namespace, request.name))
-        if known is None:
-            return []
-        uid, made, _ = known
-        return [(uid, item.resource.id) for item in made.resources]
+    def forget(self, request: Request) -> None:
+        """Forget a tenant that is gone."""
+        self._builds.forget((request.namespace, request.name))

@@ -1,6 +1,6 @@
 """Reconciles one Tenant: render, apply, wait, remove what is no longer wanted, report."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -75,10 +75,10 @@ class TenantContent:
         version = (entry.uid, entry.resource_version)
         return self._read.compute(entry.key, version, lambda: entry.typed(Tenant))
 
-    def forget(self, request: Request) -> list[Hashable]:
-        """Forget a tenant that is gone. Return the UID with each resource's id."""
+    def forget(self, request: Request) -> None:
+        """Forget a tenant that is gone."""
         self._read.forget((request.namespace, request.name))
-        return self.builds.forget(request)
+        self.builds.forget(request)
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,8 +367,7 @@ class TenantReconciler:
 
     def forget(self, request: Request) -> None:
         """Forget a tenant that is gone, or another process's now."""
-        for key in self.content.forget(request):
-            self.changes.applier.timers.forget(key)
+        self.content.forget(request)
         self.changes.intents.forget(request)
         self.changes.pruning.record(request)
         self.waits.forget(request)

@@ -22,6 +22,7 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import generation_changed, more_than_own_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
+from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, LabelledControl, Owner
@@ -237,7 +238,7 @@ def _applier(parts: TenancyParts) -> Applier:
     return Applier(
         targets=parts.objects.targets,
         pools=parts.writers.pools,
-        timers=ReadinessTimers(),
+        timers=ReadinessTimers(PerUID(parts.informers.tenants.informer)),
         grants=parts.records.grants,
         privileges=parts.options.privileges,
         namespaces=lambda name: children.get(NAMESPACE, name, namespace=""),

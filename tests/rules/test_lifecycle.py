@@ -16,13 +16,16 @@ import pytest
 import pytest_asyncio
 
 from apis.health import Health, state_of
+from apis.tenancy import Tenant
 from ctrlruntime.envtest.idle import idle
+from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Manager
 from internal.fleet.stack_builder import StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from tests.rules.harness import NAMESPACE, Harness, crds, is_observed, mapping_of, verdicts
 from tests.rules.samples import samples
 from tests.support.manager_harness import make_manager
+from tests.support.memories import kept_of_gone, mentions
 from tests.support.waiting import eventually
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module")]
@@ -215,3 +218,29 @@ async def test_an_object_that_cannot_be_read_reports_the_field_and_is_left_alone
         assert {each["reason"] for each in verdicts(live)} == {"InvalidSpec"}, live.get("status")
         await scene.idle()
         assert {each.verb for each in scene.harness.writes(since)} <= {"patch"}
+
+
+@pytest.mark.criterion("L-3")
+@pytest.mark.parametrize("kind", ROWS)
+async def test_nothing_is_kept_of_an_object_that_is_gone(scene: Scene, kind: str) -> None:
+    # Paused, an Instance has no subresources, which have its name and would outlive it here.
+    paused = {"paused": "true"} if kind == "Instance" else {}
+    name, mapping = await scene.put(kind, None, **paused), mapping_of(kind)
+    async with scene.cleared(kind, name):
+        live = await scene.harness.settled(mapping, name)
+        assert is_observed(live), live.get("status")
+    uid = live["metadata"]["uid"]
+    assert mentions(uid, name) == set()
+
+
+@pytest.mark.criterion("L-3")
+async def test_what_is_kept_of_an_object_that_is_gone_is_found(scene: Scene) -> None:
+    manager = scene.harness.manager
+    assert manager is not None
+    memory = PerUID[int](manager.cache.informer(Tenant))
+    assert memory.put("of-no-tenant", 2) == 2
+    assert kept_of_gone(manager) == []
+    memory._kept["of-no-tenant"] = 1
+    found, named = kept_of_gone(manager), mentions("of-no-tenant", "x")
+    memory.forget("of-no-tenant")
+    assert (found, named) == (["of-no-tenant"], {"ctrlruntime.lifecycle.memory.PerUID"})

@@ -31,6 +31,7 @@ from ctrlruntime.envtest.idle import WITHIN, idle
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
+from tests.support.memories import kept_of_gone
 
 SILENCE = 0.5
 """Seconds without a request that count as idle for managers in other processes."""
@@ -96,9 +97,11 @@ class ManagerHarness:
         self.manager = manager
 
     async def stop_manager(self) -> None:
-        """Stop the manager in an orderly way; harmless when none runs."""
+        """Stop the manager in an orderly way; harmless when none runs. Fail if it remembers objects that are gone."""
+        kept = [] if self.manager is None else kept_of_gone(self.manager)
         await self._running.aclose()
         self.manager = None
+        assert not kept, kept
 
     async def restart_manager(self) -> None:
         """Stop the manager and start another."""

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
+from apis.tenancy import Tenant
+from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
+from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.resources.readiness import READY, Phase, assess, failed, not_ready
-from internal.tenancy.readiness import ReadinessTimers
+from internal.tenancy.readiness import ReadinessTimers, Watches
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -180,56 +185,101 @@ def test_what_is_being_deleted_is_not_ready_and_a_claim_may_wait_for_its_pod() -
 
 
 WAITING = not_ready("0 of 1 replicas are ready")
+KEY = ("uid-of-a", "web")
 
 
 @pytest.mark.criterion("READY-TIMEOUT")
 def test_the_clock_starts_with_a_new_revision_and_not_with_a_repeated_apply() -> None:
     timers = ReadinessTimers()
-    timers.applied("a", "r1", NOW)
-    assert timers.observe("a", "r1", WAITING, MINUTE, NOW)[1] == MINUTE
-    timers.applied("a", "r1", NOW + MINUTE / 2)
-    assert timers.observe("a", "r1", WAITING, MINUTE, NOW + MINUTE / 2)[1] == MINUTE / 2
-    late, again = timers.observe("a", "r1", WAITING, MINUTE, NOW + MINUTE)
+    timers.applied(KEY, "r1", NOW)
+    assert timers.observe(KEY, "r1", WAITING, MINUTE, NOW)[1] == MINUTE
+    timers.applied(KEY, "r1", NOW + MINUTE / 2)
+    assert timers.observe(KEY, "r1", WAITING, MINUTE, NOW + MINUTE / 2)[1] == MINUTE / 2
+    late, again = timers.observe(KEY, "r1", WAITING, MINUTE, NOW + MINUTE)
     assert (late.phase, again) == (Phase.FAILED, None)
     assert late.reason == "not ready within 60 s: 0 of 1 replicas are ready"
-    timers.applied("a", "r2", NOW + MINUTE)
-    assert timers.observe("a", "r2", WAITING, MINUTE, NOW + MINUTE)[1] == MINUTE
+    timers.applied(KEY, "r2", NOW + MINUTE)
+    assert timers.observe(KEY, "r2", WAITING, MINUTE, NOW + MINUTE)[1] == MINUTE
 
 
 @pytest.mark.criterion("READY-OLD-WORKLOAD")
 def test_a_healthy_old_workload_that_loses_a_pod_is_never_failed_for_it() -> None:
     timers = ReadinessTimers()
-    timers.applied("a", "r1", NOW)
-    timers.observe("a", "r1", READY, MINUTE, NOW)
+    timers.applied(KEY, "r1", NOW)
+    timers.observe(KEY, "r1", READY, MINUTE, NOW)
     months_later = NOW + timedelta(days=90)
     for elapsed in (timedelta(0), MINUTE, 60 * MINUTE):
-        assert timers.observe("a", "r1", WAITING, MINUTE, months_later + elapsed) == (WAITING, None)
+        assert timers.observe(KEY, "r1", WAITING, MINUTE, months_later + elapsed) == (WAITING, None)
     after_a_restart = ReadinessTimers()
     for elapsed in (timedelta(0), MINUTE):
         now = months_later + elapsed
-        found = after_a_restart.observe("a", "r1", WAITING, MINUTE, now, ready_before=True)
+        found = after_a_restart.observe(KEY, "r1", WAITING, MINUTE, now, ready_before=True)
         assert found == (WAITING, None)
-    recovered, _ = timers.observe("a", "r1", READY, MINUTE, months_later + MINUTE / 2)
+    recovered, _ = timers.observe(KEY, "r1", READY, MINUTE, months_later + MINUTE / 2)
     assert recovered == READY
     made_again = months_later + MINUTE
-    timers.applied("a", "r1", made_again)
-    assert timers.observe("a", "r1", WAITING, MINUTE, made_again) == (WAITING, MINUTE)
+    timers.applied(KEY, "r1", made_again)
+    assert timers.observe(KEY, "r1", WAITING, MINUTE, made_again) == (WAITING, MINUTE)
 
 
 @pytest.mark.criterion("READY-RESTART")
 def test_what_the_status_calls_failed_stays_failed_over_a_restart_until_it_is_ready() -> None:
     timers = ReadinessTimers()
-    state, _ = timers.observe("a", "r1", WAITING, MINUTE, NOW, failed_before=True)
+    state, _ = timers.observe(KEY, "r1", WAITING, MINUTE, NOW, failed_before=True)
     assert state.phase is Phase.FAILED
-    assert timers.observe("a", "r1", READY, MINUTE, NOW, failed_before=True)[0] == READY
-    state, _ = timers.observe("a", "r1", WAITING, MINUTE, NOW, failed_before=True)
+    assert timers.observe(KEY, "r1", READY, MINUTE, NOW, failed_before=True)[0] == READY
+    state, _ = timers.observe(KEY, "r1", WAITING, MINUTE, NOW, failed_before=True)
     assert state == WAITING
-    timers.forget("a")
-    assert len(timers) == 0
 
 
 @pytest.mark.criterion("READY-FAILED")
 def test_a_failure_of_the_object_itself_needs_no_timeout() -> None:
     timers = ReadinessTimers()
-    state, _ = timers.observe("a", "r1", failed("the job failed"), MINUTE, NOW)
+    state, _ = timers.observe(KEY, "r1", failed("the job failed"), MINUTE, NOW)
     assert state.reason == "the job failed"
+
+
+@pytest.mark.criterion("L-2")
+def test_clocks_go_with_their_tenant_however_many_there_are() -> None:
+    informer = FakeInformer()
+    memory = PerUID[Watches](informer)
+    timers = ReadinessTimers(memory)
+    tenants = [entry(f"uid-{number}") for number in range(5000)]
+    for each in tenants:
+        informer.there.add(each.uid)
+        timers.observe((each.uid, "web"), "r1", WAITING, MINUTE, NOW)
+    for each in tenants[1:]:
+        informer.there.discard(each.uid)
+        informer.handler(DeleteEvent(each))
+        timers.applied((each.uid, "web"), "r2", NOW)  # by a pass that ends after the event
+    assert list(memory) == ["uid-0"]
+    successor = UpdateEvent(tenants[0], entry("uid-of-another"))
+    informer.handler(successor)
+    assert len(memory) == 0
+
+
+class FakeInformer:
+    """An informer, and its own store, with the UIDs that are there."""
+
+    def __init__(self) -> None:
+        self.there: set[str] = set()
+
+    @property
+    def store(self) -> Self:
+        return self
+
+    def add_handler(self, handler: Callable[[Event], None], /) -> None:
+        self.handler = handler
+
+    def get(self, name: str, *, namespace: str) -> Entry | None:
+        raise NotImplementedError
+
+    def count(self, index: str, value: str) -> int:
+        assert index == "uid"
+        return int(value in self.there)
+
+
+def entry(uid: str) -> Entry:
+    metadata = {"name": "a", "namespace": "default", "uid": uid, "resourceVersion": "1"}
+    decoder = EntryDecoder(Tenant.gvk())
+    return decoder.decode_manifest({"apiVersion": "v1", "kind": "Tenant", "metadata": metadata})
