@@ -61,7 +61,7 @@ class StatusWriter:
         object's UID, so a successor of the same name is not written to; with `only_if_unchanged` also
         its resourceVersion, and Conflict is raised if the object was changed since.
         """
-        self._resume(after.conditions, entry)
+        self.resume(after.conditions, entry)
         same = after == before  # nearly all at a restart: to write both out costs more
         wanted = {} if same else status_fields(after)
         changed = {} if same else difference(status_fields(before), wanted)
@@ -80,21 +80,23 @@ class StatusWriter:
         *,
         also: str = "",
         only_of_now: str = "",
+        text: str = "",
     ) -> None:
         """Say in a condition, and in `also`, that the object cannot be read as its kind; nothing else is done.
 
         The condition `only_of_now` does not stay True for a generation that it was not computed for.
+        `text`: of the error; default: every place of it.
         """
         conditions, handled = (
             conditions_of(entry.field("status") or {}),
             requested(entry.annotations),
         )
-        changed, text = False, describe(error)
+        changed, text = False, text or describe(error)
         for each in filter(None, (condition, also)):
             refused = new_condition(each, "False", "InvalidSpec", text, generation=entry.generation)
             changed |= set_condition(conditions, refused, self.clock())
         changed |= self._outdate(conditions, only_of_now, "InvalidSpec", entry)
-        changed |= self._resume(conditions, entry)
+        changed |= self.resume(conditions, entry)
         status: Manifest = entry.field("status") or {}
         changed |= status.get("observedGeneration") != entry.generation
         if changed or handled != status.get("lastHandledReconcile", ""):
@@ -154,7 +156,7 @@ class StatusWriter:
             fields[field] = handled
         if is_paused:
             conditions = conditions_of(status)
-            self._resume(conditions, entry)
+            self.resume(conditions, entry)
             fields["conditions"] = conditions_to_wire(conditions)
         if not fields:
             return False
@@ -175,7 +177,8 @@ class StatusWriter:
             self.clock(),
         )
 
-    def _resume(self, conditions: Conditions, entry: Entry) -> bool:
+    def resume(self, conditions: Conditions, entry: Entry) -> bool:
+        """End the condition Paused, if it is there. Return whether that changed anything."""
         paused = find_condition(conditions, PAUSED_CONDITION)
         if paused is None or paused.status != "True":
             return False

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 from prometheus_client import CollectorRegistry, Gauge
 
 from apis.operations import FrozenSystem
+from ctrlruntime.queue import Request
 
 
 class FreezeMetrics:
@@ -41,8 +42,9 @@ class FreezeMetrics:
         self.active.labels(name).set(active)
         self.held.labels(name, system.value).set(held)
 
-    def forget(self, name: str) -> None:
+    def forget(self, request: Request) -> None:
         """Drop the series of a freeze that is gone."""
+        name = request.name
         systems = self._systems.pop(name, set())
         if systems:
             self.active.remove(name)

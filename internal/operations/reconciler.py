@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Protocol
+from typing import Final
 
 from pydantic import ValidationError
 
-from apis.operations import ChangeFreeze, ChangeFreezeStatus, Exemption
+from apis.operations import ChangeFreeze, Exemption
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.events import EventRecorder
-from ctrlruntime.queue import Request
+from ctrlruntime.lifecycle import Lifecycle, ObjectPass
 from ctrlruntime.rollout import Freeze
 from internal.operations.exemptions import exemption_events, exemption_statuses
 from internal.operations.freezes import SystemFreezes
@@ -22,48 +20,44 @@ from internal.operations.metrics import FreezeMetrics
 from internal.operations.status import freeze_status, held_count
 
 ACTION: Final = "Freeze"
-
-
-class Entries(Protocol):
-    """The freezes as the cache has them."""
-
-    def get(self, name: str, *, namespace: str) -> Entry | None: ...
+UNREADABLE: Final = "All changes are held, because this cannot be read"
 
 
 @dataclass(slots=True)
 class FreezeReconciler:
-    """Writes the status of freezes for one system; managers of other systems add their counts."""
+    """Computes the status of freezes for one system; managers of other systems add their counts."""
 
-    entries: Entries
     freezes: SystemFreezes
-    patcher: ObjectPatcher
     clock: Callable[[], datetime]
     metrics: FreezeMetrics
-    recorder: EventRecorder
 
-    async def reconcile(self, request: Request) -> Result | None:
-        """Make one pass. Raises the client's errors."""
-        entry = self.entries.get(request.name, namespace="")
-        if entry is None:
-            self.metrics.forget(request.name)
-            return None
-        now, freeze = self.clock(), self.freezes.freeze(entry)
-        before, granted, problem = _read(entry)
+    @property
+    def lifecycle(self) -> Lifecycle[ChangeFreeze]:
+        """Return the life of freezes. One that cannot be read holds all changes, and its status shows why."""
+        return Lifecycle(
+            ChangeFreeze, reconcile=self.reconcile, unreadable=_bare, memory=[self.metrics]
+        )
+
+    async def reconcile(self, found: ChangeFreeze, this: ObjectPass) -> Result | None:
+        """Make one pass."""
+        before, now, freeze = found.status, this.now, self.freezes.freeze(this.entry)
+        granted = [] if this.problem else found.spec.exempt
+        problem = f"{UNREADABLE}: {this.problem}" if this.problem else ""
         system, count = self.freezes.system, self.freezes.held_by(freeze)
         incomplete = self.freezes.incomplete_for()
         if incomplete:  # what an earlier manager counted stays for as long
             count = max(count, held_count(before, system))
         held = {system: count}
-        after = freeze_status(before, freeze, held, entry.generation, now, problem=problem)
+        after = freeze_status(before, freeze, held, this.entry.generation, now, problem=problem)
         after.exemptions = exemption_statuses(
             before.exemptions, granted, self._requested(freeze, now), system, now
         )
         self.metrics.record(
-            request.name, system, held_count(after, system), active=freeze.is_active(now)
+            freeze.name, system, held_count(after, system), active=freeze.is_active(now)
         )
-        if await self.patcher.write_status(ChangeFreeze.mapping(), entry, before, after):
-            for reason, note in exemption_events(before.exemptions, after.exemptions):
-                self.recorder.event(entry, "Normal", reason, ACTION, note)
+        for reason, note in exemption_events(before.exemptions, after.exemptions):
+            this.event("Normal", reason, ACTION, note)
+        found.status = after
         edge = freeze.next_edge(now)
         waits = [edge - self.clock()] if edge is not None else []
         waits += [incomplete] if incomplete else []
@@ -76,17 +70,10 @@ class FreezeReconciler:
         return self.freezes.requests.of(freeze, self.freezes.system)
 
 
-def _read(entry: Entry) -> tuple[ChangeFreezeStatus, list[Exemption], str]:
-    """Return the status, the exemptions of the spec, and why the spec cannot be read; empty if it can."""
-    try:
-        freeze = entry.typed(ChangeFreeze)
-        return freeze.status, freeze.spec.exempt, ""
-    except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False, include_context=False)
-        places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
-    problem = f"All changes are held, because this cannot be read: {'; '.join(places)}"
+def _bare(entry: Entry) -> ChangeFreeze:
+    """Return a freeze whose spec cannot be read, with its status if that can."""
     manifest = {**entry.decode(), "spec": {"reason": "unknown"}}
     try:
-        return ChangeFreeze.from_manifest(manifest).status, [], problem
+        return ChangeFreeze.from_manifest(manifest)
     except ValidationError:
-        return ChangeFreezeStatus(), [], problem
+        return ChangeFreeze.from_manifest({**manifest, "status": {}})

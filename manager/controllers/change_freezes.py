@@ -4,12 +4,10 @@ from typing import Final
 
 from apis.operations import GROUP, ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
-from ctrlruntime.lifecycle import PausableReconciler, StatusWriter
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.operations.freezes import SystemFreezes
@@ -44,14 +42,9 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
             counts.enqueue(Request(entry.name), "other changes are held", after=STATUS_PERIOD)
 
     freezes.on_counts = count_again
-    patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
-    reconciler = FreezeReconciler(
-        store,
-        freezes,
-        patcher,
-        utc_now,
-        FreezeMetrics.of(manager.metrics.registry),
-        manager.recorder,
+    metrics = FreezeMetrics.of(manager.metrics.registry)
+    reconciler = FreezeReconciler(freezes, utc_now, metrics).lifecycle.reconciler(
+        manager, informer=handle.informer, field_manager=FIELD_MANAGER
     )
     (
         Builder(manager)
@@ -60,9 +53,5 @@ def _add_controller(manager: Manager, freezes: SystemFreezes, handle: InformerHa
         .explicit_permissions()
         .permission(GROUP, "changefreezes/status", "patch")
         .watches_raw(counts)
-        .build(
-            PausableReconciler(
-                reconciler, store, ChangeFreeze.mapping(), StatusWriter(patcher, utc_now)
-            )
-        )
+        .build(reconciler)
     )

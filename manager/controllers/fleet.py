@@ -35,7 +35,6 @@ from ctrlruntime.controller.predicates import (
 )
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.generate.crd import crds_of
-from ctrlruntime.lifecycle import PausePolicy
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from internal.fleet.binding_control import BY_STACK, BindingControl, is_staying
@@ -59,7 +58,6 @@ from internal.fleet.stack_control import POD, StackControl
 from internal.fleet.stack_deployer import StackDeployer
 from internal.fleet.stack_teardown import StackTeardown
 from internal.fleet.targets import KnownTargets
-from manager.controllers.error_status import with_error_status
 from manager.controllers.orphan_record import CONFIG_MAP, HELD
 from manager.kinds import PLANE_KINDS
 
@@ -131,14 +129,10 @@ class Closing:
 def _add_configs(
     manager: Manager, options: OperatorOptions, known: KnownTargets, changes: RequestSource
 ) -> None:
-    store = manager.cache.informer(FleetConfig).store
     reconciler = ConfigReconciler(
-        configs=store,
         namespaces=manager.cache.informer(NAMESPACE).store,
         known=known,
-        patcher=ObjectPatcher(manager.client, FIELD_MANAGER),
         metrics=FleetMetrics(manager.metrics.registry),
-        clock=options.clock,
         orphans_held=lambda: orphans_held(manager.cache.entries(CONFIG_MAP)),
     )
 
@@ -156,15 +150,7 @@ def _add_configs(
         .permission(GROUP, "fleetconfigs/status", "patch")
     )
     builder.build(
-        with_error_status(
-            manager,
-            reconciler,
-            store,
-            FleetConfig.mapping(),
-            field_manager=FIELD_MANAGER,
-            clock=options.clock,
-            pauses=PausePolicy(),
-        )
+        reconciler.lifecycle.reconciler(manager, field_manager=FIELD_MANAGER, clock=options.clock)
     )
 
 
