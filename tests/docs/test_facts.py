@@ -27,6 +27,7 @@ from ctrlruntime.envtest.command import main as envtest_main
 from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
+from ctrlruntime.lifecycle import status as statuses
 from ctrlruntime.resources import readiness
 from ctrlruntime.resources.applied_fields import FIELDS as APPLIED_FIELDS
 from ctrlruntime.resources.builder_changes import INPUTS
@@ -55,7 +56,6 @@ from internal.tenancy import (
     rollout_status,
     rows,
     slots,
-    statuses,
     template_reconciler,
     template_reports,
     write_back,
