@@ -174,11 +174,3 @@ def _level(name: str) -> int:
     if name.upper() not in levels:
         raise ValueError(f"log level {name!r} is not one of debug, info, warning, error")
     return levels[name.upper()]
-
-
-def default_logger() -> FilteringBoundLogger:
-    """Return structlog's, where a program has configured it, else one that writes JSON to standard error."""
-    if structlog.is_configured():
-        configured: FilteringBoundLogger = structlog.get_logger()
-        return configured
-    return make_logger()

@@ -93,7 +93,10 @@ def labelled_condition(unlabelled: int, total: int) -> Condition:
         "label the others one after the other, and reconcile them then; the log of a manager has what is refused."
     )
     return new_condition(
-        SLOTS_LABELLED, not unlabelled, "AllLabelled" if not unlabelled else "LabelsMissing", message
+        SLOTS_LABELLED,
+        not unlabelled,
+        "AllLabelled" if not unlabelled else "LabelsMissing",
+        message,
     )
 
 
