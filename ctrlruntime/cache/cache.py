@@ -1,6 +1,5 @@
 """Declared informers, and reads from their stores."""
 
-import asyncio
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeAlias, TypeVar, overload
@@ -37,10 +36,10 @@ from ctrlruntime.cache.options import CacheOptions, KindCacheOptions
 from ctrlruntime.cache.reading import Query
 from ctrlruntime.cache.redeclaration import Redeclaration, RestartNeeded
 from ctrlruntime.cache.reflector import ServerFeatures
+from ctrlruntime.cache.selection import both_labels
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.cache.uses import Declared, InformerHandle, InformerUses, Use
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 
@@ -375,27 +374,12 @@ class Cache:
         raises; call it again then, or `drop_slots`.
         """
         self._slots |= slots  # declarations that come meanwhile begin with them
-        await asyncio.gather(*(self._take(use, slots) for use in self._uses.of_slots()))
+        await self._uses.take_slots(slots)
 
     async def drop_slots(self, slots: frozenset[int]) -> None:
         """Forget the objects of slots, without delete events, and watch them no more."""
         self._slots -= slots
-        moves = [use.informer.moves for use in self._uses.of_slots()]
-        for each in moves:
-            each.let_go(slots)
-        await asyncio.gather(*(each.drop(slots) for each in moves))
-
-    async def _take(self, use: Use, slots: frozenset[int]) -> None:
-        try:
-            await use.informer.moves.take(slots)
-        except APIError as error:
-            if not use.optional:
-                raise
-            self._log.error(
-                "slots of an optional kind cannot be listed; they are left out",
-                kind=str(use.informer.gvk),
-                error=str(error),
-            )
+        await self._uses.drop_slots(slots)
 
     # -- life ------------------------------------------------------------------------------
 
@@ -443,11 +427,7 @@ class Cache:
 
     def declared(self) -> dict[RESTMapping, bool]:
         """Return the declared kinds, and for each whether every declaration keeps metadata only."""
-        kinds: dict[RESTMapping, bool] = {}
-        for informer in self._uses:
-            mapping = informer.mapping
-            kinds[mapping] = kinds.get(mapping, True) and informer.metadata_only
-        return kinds
+        return self._uses.declared()
 
     def unsynced(self) -> dict[GroupVersionKind, Exception | None]:
         """Return the kinds that keep `synced` False, and the last error of each."""
@@ -544,7 +524,7 @@ class Cache:
                 namespaces = inherited if namespaces is None else namespaces
         return Selection(
             namespaces=None if namespaces is None else frozenset(namespaces),
-            labels=_both(
+            labels=both_labels(
                 None if own.unselected else self.options.labels,
                 label_text(own.labels if labels is None else labels),
             ),
@@ -607,12 +587,6 @@ class Cache:
     def _check_full(self, kind: KindRef, metadata_only: bool) -> None:
         if not metadata_only and self.metadata_only(kind):
             raise OnlyMetadata(gvk_of(kind))
-
-
-def _both(general: str | None, own: str) -> str:
-    """Return a label selector that demands both."""
-    demanded = [each for each in (general, own) if each]
-    return ",".join(demanded) if demanded else own
 
 
 def _view(entry: Entry, kind: KindRef, metadata_only: bool) -> Resource[Any, Any] | Manifest:

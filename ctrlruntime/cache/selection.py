@@ -61,3 +61,9 @@ class Selection:
             return all((field_value(manifest, f.path) == f.value) != f.negated for f in fields)
 
         return matches
+
+
+def both_labels(general: str | None, own: str) -> str:
+    """Return a label selector that demands both."""
+    demanded = [each for each in (general, own) if each]
+    return ",".join(demanded) if demanded else own

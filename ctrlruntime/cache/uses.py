@@ -8,9 +8,10 @@ from typing import TypeAlias
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.errors import CacheSyncTimeout
 from ctrlruntime.cache.informer import Informer, Selection
+from ctrlruntime.client.errors import APIError
 
 Declared: TypeAlias = tuple[GroupVersionKind, Selection]
 
@@ -69,8 +70,38 @@ class InformerUses:
     def __iter__(self) -> Iterator[Informer]:
         return (use.informer for use in self._uses.values())
 
-    def of_slots(self) -> list[Use]:
-        """Return the uses of sharded informers."""
+    def declared(self) -> dict[RESTMapping, bool]:
+        """Return the kinds, and for each whether every declaration keeps metadata only."""
+        kinds: dict[RESTMapping, bool] = {}
+        for informer in self:
+            mapping = informer.mapping
+            kinds[mapping] = kinds.get(mapping, True) and informer.metadata_only
+        return kinds
+
+    async def take_slots(self, slots: frozenset[int]) -> None:
+        """Add slots to the sharded informers; see `Cache.take_slots`."""
+        await asyncio.gather(*(self._take(use, slots) for use in self._of_slots()))
+
+    async def drop_slots(self, slots: frozenset[int]) -> None:
+        """Forget the objects of slots; see `Cache.drop_slots`."""
+        moves = [use.informer.moves for use in self._of_slots()]
+        for each in moves:
+            each.let_go(slots)
+        await asyncio.gather(*(each.drop(slots) for each in moves))
+
+    async def _take(self, use: Use, slots: frozenset[int]) -> None:
+        try:
+            await use.informer.moves.take(slots)
+        except APIError as error:
+            if not use.optional:
+                raise
+            self._log.error(
+                "slots of an optional kind cannot be listed; they are left out",
+                kind=str(use.informer.gvk),
+                error=str(error),
+            )
+
+    def _of_slots(self) -> list[Use]:
         return [use for use in self._uses.values() if use.informer.selection.sharded]
 
     def find(self, declared: Declared) -> Use | None:

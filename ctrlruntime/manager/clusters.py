@@ -127,6 +127,15 @@ def unsynced_kinds(clusters: Iterable[Cluster]) -> list[str]:
     ]
 
 
+def failed_kinds(clusters: Iterable[Cluster]) -> list[str]:
+    """Return the kinds whose informer keeps failing, each with its last error."""
+    return [
+        f"{each.name + ': ' if each.name else ''}{kind}: {error}"
+        for each in clusters
+        for kind, error in each.cache.failed().items()
+    ]
+
+
 def missing_kinds(clusters: Iterable[Cluster]) -> str:
     """Return which kinds are waited for because a server does not have them; nothing where there are none."""
     missing = [

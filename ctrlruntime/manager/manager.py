@@ -24,7 +24,7 @@ from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission, combine, of_declared
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.events.recorder import EVENT
-from ctrlruntime.manager.clusters import Clusters, missing_kinds, unsynced_kinds
+from ctrlruntime.manager.clusters import Clusters, failed_kinds, missing_kinds, unsynced_kinds
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.health import Check, CheckFailed
 from ctrlruntime.manager.http_message import HTTPHandler
@@ -587,12 +587,7 @@ class Manager:
 
         Clusters that are not required are left out: a new process would stop all the others.
         """
-        failed = [
-            f"{each.name + ': ' if each.name else ''}{kind}: {error}"
-            for each in [self.cluster, *self._clusters.required()]
-            for kind, error in each.cache.failed().items()
-        ]
-        if failed:
+        if failed := failed_kinds([self.cluster, *self._clusters.required()]):
             raise InformersFailed("; ".join(failed))
 
     def _check_new(self) -> None:
