@@ -77,6 +77,10 @@ class ReadinessTimers:
         else:
             watch.was_ready = False
 
+    def forget(self, uid: str) -> None:
+        """Forget a tenant that another process works on from now on: its clocks stand still here."""
+        self._memory.forget(uid)
+
     def _watch(self, key: ResourceKey) -> _Watch | None:
         watches = self._memory.get(key[0])
         return None if watches is None else watches.get(key[1])

@@ -367,6 +367,9 @@ class TenantReconciler:
 
     def forget(self, request: Request) -> None:
         """Forget a tenant that is gone, or another process's now."""
+        entry = self.stores.tenants.get(request.name, namespace=request.namespace)
+        if entry is not None:  # of one that is gone, the event of its deletion has cleared them
+            self.changes.applier.timers.forget(entry.uid)
         self.content.forget(request)
         self.changes.intents.forget(request)
         self.changes.pruning.record(request)
