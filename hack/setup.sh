@@ -129,11 +129,16 @@ make_environment() {
   "$found" -m venv --clear --without-pip "$venv"
 }
 
-# install_command: `manager`, as documents and messages name it.
+# install_command NAME MODULE: the programs, as documents and messages name them.
 install_command() {
-  printf '#!/bin/sh\nexec "$(dirname "$0")/python" -m manager "$@"\n' >"$venv/bin/manager.$$"
-  chmod 755 "$venv/bin/manager.$$"
-  mv "$venv/bin/manager.$$" "$venv/bin/manager"
+  printf '#!/bin/sh\nexec "$(dirname "$0")/python" -m %s "$@"\n' "$2" >"$venv/bin/$1.$$"
+  chmod 755 "$venv/bin/$1.$$"
+  mv "$venv/bin/$1.$$" "$venv/bin/$1"
+}
+
+install_commands() {
+  install_command manager manager
+  install_command ctrlruntime ctrlruntime.cli
 }
 
 main() {
@@ -142,7 +147,7 @@ main() {
   trap explain EXIT
   want=$(sha256sum "$lock" | cut -d' ' -f1)
   if [ -f "$stamp" ] && [ "$(cat "$stamp")" = "$want" ] && [ -x "$venv/bin/python" ]; then
-    [ -x "$venv/bin/manager" ] || install_command
+    [ -x "$venv/bin/ctrlruntime" ] || install_commands
     return
   fi
   # One that was interrupted is not even told apart from the system's own.
@@ -165,7 +170,7 @@ main() {
   find "$kept" -mindepth 1 -maxdepth 1 -mtime +60 -exec rm -rf {} +
   # The checkout itself is importable, as an editable install would make it.
   pwd >"$(python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/ctrlruntime-checkout.pth"
-  install_command
+  install_commands
   echo "$want" >"$stamp"
 }
 
