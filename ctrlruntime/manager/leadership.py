@@ -8,7 +8,7 @@ a loss: see :meth:`Leadership.fence`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -62,10 +62,18 @@ class Leadership:
         *,
         clock: Callable[[], float] = boottime,
         make_lock: MakeLock | None = None,
+        together: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """``make_lock``: in the place of that of the Lease that the options name."""
+        """Use ``make_lock`` in the place of that of the Lease that the options name.
+
+        ``together``: namespaces and names of Leases that are held as well, with others who hold them so, beside
+        ``leader_election_shared_id``.
+        """
         self._clock = clock
         self._make_lock = make_lock or self._lease
+        self._together = list(together)
+        if options.leader_election_shared_id:
+            self._together.append((lease_namespace(options), options.leader_election_shared_id))
         self._config = config
         self._options = options
         self._metrics = metrics
@@ -156,9 +164,9 @@ class Leadership:
         options = self._options
         lock = self._lock = self._make_lock(client, options.leader_election_id)
         written: LeaderLock = lock
-        if options.leader_election_shared_id:
-            together = self._lease(client, options.leader_election_shared_id)
-            written = SharingLock(lock, together, options.election, self._clock)
+        for namespace, name in self._together:
+            shared = self._lease(client, name, namespace)
+            written = SharingLock(written, shared, options.election, self._clock)
         self._elector = LeaderElector(
             written,
             self._options.leader_election_identity or default_identity(),
@@ -171,12 +179,12 @@ class Leadership:
         )
         await self._run(self._elector, lambda: thread.orphaned)
 
-    def _lease(self, client: Client, name: str) -> LeaseLock:
+    def _lease(self, client: Client, name: str, namespace: str = "") -> LeaseLock:
         options = self._options
         return LeaseLock(
             client,
             name,
-            namespace=lease_namespace(options),
+            namespace=namespace or lease_namespace(options),
             labels=options.leader_election_labels,
         )
 

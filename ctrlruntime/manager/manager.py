@@ -42,7 +42,7 @@ from ctrlruntime.manager.runnables import (
     group_of,
 )
 from ctrlruntime.manager.running import outlast, run_in_background
-from ctrlruntime.manager.sharding import SHARD_VERBS, make_shards
+from ctrlruntime.manager.sharding import SHARD_VERBS, leader_options, make_shards
 from ctrlruntime.manager.signals import mark_graceful, stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
 from ctrlruntime.manager.watchdog import GCTuner, LoopWatchdog
@@ -545,8 +545,7 @@ class Manager:
         return self.cluster.connect(fence if self.options.fenced else None)
 
     async def _end_cluster(self, cluster: Cluster) -> None:
-        timeout = self.options.graceful_shutdown_timeout
-        grace = timeout if timeout >= 0 else None
+        grace = timeout if (timeout := self.options.graceful_shutdown_timeout) >= 0 else None
         try:
             await asyncio.gather(
                 *(each.disengage(cluster.name, grace) for each in self._controllers)
@@ -561,14 +560,16 @@ class Manager:
             self._leadership.event_fence()
 
     def _make_leadership(self) -> Leadership:
+        options, together = leader_options(self.options)
         leadership = Leadership(
             self.config,
-            self.options,
+            options,
             self.metrics,
             self.recorder,
             self.logger,
             self._lead,
             self._fail,
+            together=together,
         )
         self._endpoints.add_check("leader-election", leadership.check)
         return leadership

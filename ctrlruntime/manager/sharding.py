@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
 from ctrlruntime.cache.cache import Cache
@@ -11,6 +12,7 @@ from ctrlruntime.clock import boottime
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.leadership import Leadership
+from ctrlruntime.manager.options import lease_namespace
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -25,6 +27,27 @@ if TYPE_CHECKING:
 
 SHARD_VERBS = ("create", "delete", "get", "list", "update", "watch")
 """What members do with the Leases of their group."""
+
+
+def leader_options(options: ManagerOptions) -> tuple[ManagerOptions, Sequence[tuple[str, str]]]:
+    """Return the options by which the leader is elected, and the Leases that it holds together with others.
+
+    Members elect their leader by a Lease of their own, and all of them, the leader too, hold that of a manager without
+    slots: it would work on every object, so it never leads beside a member, nor does a member begin beside it.
+    """
+    if options.sharding is None:
+        return options, ()
+    name = options.leader_election_id
+    alone = replace(options, leader_election_id=f"{name}-shards", leader_election_shared_id="")
+    return alone, held_together(options)
+
+
+def held_together(options: ManagerOptions) -> Sequence[tuple[str, str]]:
+    """Return namespace and name of the Leases that members hold together: those of managers that work alone."""
+    if not options.leader_election:
+        return ()
+    names = (options.leader_election_id, options.leader_election_shared_id)
+    return [(lease_namespace(options), name) for name in names if name]
 
 
 class ShardedHost(Protocol):
@@ -67,6 +90,7 @@ def make_shards(
         recorder=manager.recorder,
         logger=manager.logger,
         failed=failed,
+        together=held_together(manager.options),
         leads=leads,
     )
     shards = Shards(options, deps)

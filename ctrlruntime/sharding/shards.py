@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
 
@@ -69,6 +69,8 @@ class ShardDeps:
     logger: FilteringBoundLogger
     failed: Callable[[Exception], None]
     """Receives what ends the process: MembershipLost, SlotsTaken, EpochWentBack, ServerRestored and others."""
+    together: Sequence[tuple[str, str]] = ()
+    """Leases of managers that work alone, by namespace and name: held by all members together, so that none works beside one."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process is the elected leader now, who assigns slots."""
     clock: Callable[[], float] = boottime
@@ -168,6 +170,7 @@ class Shards:
             self._fail,
             clock=self._clock,
             make_lock=self._lock,
+            together=deps.together,
         )
 
     def _lock(self, client: Client, name: str) -> LeaseLock:

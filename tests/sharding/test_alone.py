@@ -1,0 +1,66 @@
+"""A manager without slots works on every object: it never leads beside members, nor does a member work beside it."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from ctrlruntime.client.config import Config
+from ctrlruntime.manager import ElectionOptions, Manager
+from ctrlruntime.sharding import ALL_SLOTS, ShardingOptions
+from tests.support.manager_harness import make_manager
+from tests.support.waiting import eventually
+
+QUICK = ElectionOptions(lease_duration=2.0, renew_deadline=1.5, retry_period=0.1)
+pytestmark = pytest.mark.criterion("SH-26")
+
+
+def manager(config: Config, member: str = "", slots: frozenset[int] | None = None) -> Manager:
+    """A manager of one installation: alone, or a member."""
+    sharding = ShardingOptions(group="test", member=member, slots=slots, settle=0.0)
+    return make_manager(
+        config,
+        leader_election=True,
+        leader_election_id="tests",
+        leader_election_namespace="default",
+        election=QUICK,
+        graceful_shutdown_timeout=5.0,
+        sharding=sharding if member else None,
+    )
+
+
+async def test_no_member_works_beside_a_manager_that_leads_alone(config: Config) -> None:
+    """Seconds: the Lease of the one is waited for, for longer than it lasts."""
+    async with asyncio.timeout(60):
+        member = manager(config, "one", slots=ALL_SLOTS)
+        assert member.shards is not None
+        async with manager(config).running():
+            running = asyncio.create_task(member.start())
+            await asyncio.sleep(QUICK.lease_duration * 1.5)
+            assert not member.shards.held
+            assert not member.elected.is_set()
+        await eventually(
+            lambda: member.shards and member.shards.held, lambda held: held == ALL_SLOTS
+        )
+        await ended(running)
+
+
+async def test_a_manager_that_works_alone_does_not_lead_beside_a_member(config: Config) -> None:
+    """Seconds: the Lease that members hold together is not given back but runs out."""
+    async with asyncio.timeout(60):
+        alone = manager(config)
+        async with manager(config, "one").running() as member:
+            await eventually(
+                lambda: member.shards and member.shards.held, lambda held: held == ALL_SLOTS
+            )
+            running = asyncio.create_task(alone.start())
+            await asyncio.sleep(QUICK.lease_duration * 1.5)
+            assert not alone.elected.is_set()
+        await alone.elected.wait()
+        await ended(running)
+
+
+async def ended(running: asyncio.Task[None]) -> None:
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
