@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,6 +59,8 @@ _TEXTS: Final = frozenset(
 _IN_NAMES: Final = "!#$&'*+.^`|~"
 """Characters beside letters, digits, ``-`` and ``_`` that the name of a header field may have."""
 _FLAG: Final = "insecure-skip-tls-verify"
+_HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]+(/.*)?")
+"""A server without a scheme: host, port and path."""
 _AUTHORITIES: Final = ("certificate-authority-data", "certificate-authority")
 
 
@@ -233,12 +236,12 @@ def _server(cluster: _Named) -> str:
         raise ConfigError(
             f"{cluster.where} has {authorities[0]} and {_FLAG}, which contradict each other: remove one"
         )
-    if "://" not in server:
+    if "://" not in server and _HOST.fullmatch(server):
         server = f"{'https' if authorities or body.get(_FLAG) else 'http'}://{server}"
     try:
         Endpoint.parse(server)
     except ValueError as error:
-        raise ConfigError(f"server of {cluster.where}: {error}") from None
+        raise ConfigError(f"the server of {cluster.where} is no URL: {error}") from None
     return server
 
 

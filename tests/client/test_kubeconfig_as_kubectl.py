@@ -109,6 +109,7 @@ async def test_a_server_without_a_scheme_gets_one(
         ({}, {"proxy-url": "socks5://proxy:1080"}, "proxy-url of cluster 'c'.*SOCKS"),
         ({}, {**CA, "insecure-skip-tls-verify": True}, "contradict each other"),
         ({}, {"server": "ftp://x"}, "server of cluster 'c'"),
+        ({}, {"server": "not a url"}, "server of cluster 'c'.*not the URL"),
     ],
 )
 async def test_what_cannot_be_used_is_refused_when_it_is_read(
