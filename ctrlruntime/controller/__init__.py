@@ -11,9 +11,11 @@ from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
 from ctrlruntime.controller.error_status import ErrorStatus
 from ctrlruntime.controller.finalizers import FinalizeResult, Finalizers
 from ctrlruntime.controller.handlers import enqueue_map_func, enqueue_object, enqueue_owner
+from ctrlruntime.controller.object_change import ObjectChange
 from ctrlruntime.controller.object_reconciler import ObjectReconciler, as_reconciler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.reconcile import (
+    BlockingReconciler,
     ReconcileContext,
     ReconcileError,
     Reconciler,
@@ -35,6 +37,7 @@ from ctrlruntime.queue import Request
 
 __all__ = [
     "AggregateError",
+    "BlockingReconciler",
     "Builder",
     "BuilderError",
     "Channel",
@@ -47,6 +50,7 @@ __all__ = [
     "FuncSource",
     "InformerSource",
     "KindSource",
+    "ObjectChange",
     "ObjectReconciler",
     "ReconcileContext",
     "ReconcileError",

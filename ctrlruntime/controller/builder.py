@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
-
-from structlog.typing import FilteringBoundLogger
+from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import KindRef, TypedKindRef, gvk_of, mapping_of
@@ -23,14 +21,15 @@ from ctrlruntime.controller.cluster_controllers import (
     DropGoneCluster,
 )
 from ctrlruntime.controller.controller import Controller
+from ctrlruntime.controller.controller_host import ControllerHost
 from ctrlruntime.controller.event_dispatch import Handler
 from ctrlruntime.controller.handlers import enqueue_object, enqueue_owner, planned_mapping
-from ctrlruntime.controller.loop_yielder import LoopYielder
-from ctrlruntime.controller.metrics import ControllerMetrics
+from ctrlruntime.controller.last_reconciled import LastReconciled
+from ctrlruntime.controller.object_timer import ObjectTimer, check_interval
 from ctrlruntime.controller.options import ControllerOptions, Settings, merged
 from ctrlruntime.controller.predicates import Predicate
 from ctrlruntime.controller.reconcile import (
-    FuncReconciler,
+    BlockingReconciler,
     ReconcileFunc,
     Reconciler,
     check_reconciler,
@@ -39,9 +38,8 @@ from ctrlruntime.controller.refresh_unconfirmed import RefreshUnconfirmed
 from ctrlruntime.controller.slot_gate import SlotGate, SlotOf, slot_of_request
 from ctrlruntime.controller.slot_labels import WITHOUT_SLOT, SlotLabels, reporting_mislabelled
 from ctrlruntime.controller.sources import KindSource, Source
-from ctrlruntime.queue import PriorityQueue, QueueCore, Request, RequestT
-from ctrlruntime.sharding.ownership import SlotOwnership
-from ctrlruntime.tracing import Tracing
+from ctrlruntime.controller.threads import as_asynchronous
+from ctrlruntime.queue import PriorityQueue, Request, RequestT
 
 if TYPE_CHECKING:
     from ctrlruntime.cache.cache import Cache
@@ -49,40 +47,6 @@ if TYPE_CHECKING:
     from ctrlruntime.client.selectors import FieldSelector, LabelSelector
 
 Indexes = Mapping[str, IndexFn[KindT]]
-
-
-class MetricsRegistry(Protocol):
-    """Where a controller's series live."""
-
-    def controller(self, name: str, workers: int, cluster: str = "") -> ControllerMetrics: ...
-
-    def watch_queue(self, name: str, queue: QueueCore[Any], cluster: str = "") -> None: ...
-
-    def unwatch_queue(self, name: str, queue: QueueCore[Any], cluster: str) -> None: ...
-
-
-class ControllerHost(Protocol):
-    """What a builder needs of a manager."""
-
-    @property
-    def cache(self) -> Cache: ...
-    @property
-    def controller_defaults(self) -> ControllerOptions: ...
-    @property
-    def controller_metrics(self) -> MetricsRegistry: ...
-    @property
-    def logger(self) -> FilteringBoundLogger: ...
-    @property
-    def tracing(self) -> Tracing: ...
-    @property
-    def pace(self) -> LoopYielder: ...
-    @property
-    def shards(self) -> SlotOwnership | None: ...
-    def claim_controller_name(self, name: str) -> None: ...
-    def prepare_controller(
-        self, name: str, settings: Settings, reconciler: Reconciler[Any]
-    ) -> tuple[Settings, Reconciler[Any]]: ...
-    def add(self, runnable: Controller[Any], /) -> None: ...
 
 
 class BuilderError(ValueError):
@@ -136,6 +100,8 @@ class Builder(Generic[RequestT]):
         self._derived: list[permissions.Permission] = []
         self._permissions: list[permissions.Permission] = []
         self._declares_writes = False
+        self._every: float | None = None
+        self._keep_old = False
         self._name = ""
         self._options = ControllerOptions()
         self._built = False
@@ -155,15 +121,24 @@ class Builder(Generic[RequestT]):
         transform: Transform[KindT] | None = None,
         optional: bool = False,
         cluster: ClusterRef = ClusterSet.LOCAL,
+        every: float | None = None,
+        keep_old: bool = False,
     ) -> Builder[Request]:
         """Set the primary kind: its objects are what is reconciled. Only once.
 
         A kind named by its text, as "apps/v1/Deployment" or "Deployment.v1.apps", or by a GroupVersionKind,
         has plain manifests as objects. If it is not built in, discovery resolves it at the start; until
         then its plural, which RBAC is generated from, is assumed to be regular.
+
+        ``every``: seconds after which an object that is there is reconciled again if nothing led to a pass
+        before, less up to a tenth of them, after failures too. ``keep_old`` has `ReconcileContext.change` compare
+        with the object of the last successful pass of this process.
         """
         if self._primary is not None:
             raise BuilderError("for_() was called twice: a controller has one primary kind")
+        if every is not None:
+            check_interval(every)
+        self._every, self._keep_old = every, keep_old
         self._primary_mapping = planned_mapping(kind)
         options = {
             "metadata_only": metadata_only,
@@ -299,11 +274,13 @@ class Builder(Generic[RequestT]):
         return self
 
     def build(
-        self, reconciler: Reconciler[RequestT] | ReconcileFunc[RequestT]
+        self,
+        reconciler: Reconciler[RequestT] | BlockingReconciler[RequestT] | ReconcileFunc[RequestT],
     ) -> Controller[RequestT]:
         """Make the controller, declare its kinds to the cache and add it to the manager.
 
-        ``reconciler`` has a coroutine method ``reconcile`` or is a coroutine function itself.
+        ``reconciler`` has a method ``reconcile`` or is a function itself: a coroutine function, or a plain one,
+        which runs in a thread.
         Raises BuilderError when parts are missing or do not fit.
         """
         name = self._check()
@@ -316,11 +293,10 @@ class Builder(Generic[RequestT]):
             settings = self._of_every_member(name, settings)
         if not settings.skip_name_validation:
             manager.claim_controller_name(name)
-        if not isinstance(reconciler, Reconciler):
-            reconciler = FuncReconciler(reconciler)
-        settings, reconciler = manager.prepare_controller(name, settings, reconciler)
+        made = as_asynchronous(reconciler)
+        settings, made = manager.prepare_controller(name, settings, made)
         build = self._build_single if self._is_single() else self._build_multicluster
-        controller = build(name, reconciler, settings)
+        controller = build(name, made, settings)
         manager.controller_metrics.watch_queue(name, controller.queue.core)
         manager.add(controller)
         self._built = True
@@ -332,11 +308,12 @@ class Builder(Generic[RequestT]):
         self, name: str, reconciler: Reconciler[RequestT], settings: Settings
     ) -> Controller[RequestT]:
         cache = self._manager.cache
+        sources = self._make_sources(cache, LOCAL_NAME, settings.cache_sync_timeout)
         return Controller(
             name,
-            self._refreshing(reconciler, cache, LOCAL_NAME),
-            sources=self._make_sources(cache, LOCAL_NAME, settings.cache_sync_timeout)
-            + self._sources,
+            self._of_objects(reconciler, cache, LOCAL_NAME, sources),
+            sources=[*sources, *self._sources],
+            timer=self._timer(LOCAL_NAME, sources),
             permissions=self._needed(),
             primary=None if self._primary is None else self._primary.kind,
             gate=self._gate(),
@@ -401,10 +378,12 @@ class Builder(Generic[RequestT]):
                 "logger": manager.logger.bind(cluster=cluster.name),
                 "metrics": metrics.controller(name, settings.workers, cluster.name),
             }
+            sources = self._make_sources(cluster.cache, cluster.name, None)
             made: ClusterController[RequestT] = ClusterController(
                 name,
-                self._refreshing(reconciler, cluster.cache, cluster.name),
-                sources=self._make_sources(cluster.cache, cluster.name, None),
+                self._of_objects(reconciler, cluster.cache, cluster.name, sources),
+                sources=sources,
+                timer=self._timer(cluster.name, sources),
                 queue=queue(cluster.name),
                 gate=self._gate(),
                 **here,
@@ -417,11 +396,12 @@ class Builder(Generic[RequestT]):
             part,
             on_end=lambda cluster, ended: metrics.unwatch_queue(name, ended.core, cluster),
         )
+        sources = self._make_sources(manager.cache, LOCAL_NAME, settings.cache_sync_timeout)
         controller: Controller[RequestT] = Controller(
             name,
-            self._refreshing(reconciler, manager.cache, LOCAL_NAME),
-            sources=self._make_sources(manager.cache, LOCAL_NAME, settings.cache_sync_timeout)
-            + self._sources,
+            self._of_objects(reconciler, manager.cache, LOCAL_NAME, sources),
+            sources=[*sources, *self._sources],
+            timer=self._timer(LOCAL_NAME, sources),
             permissions=self._needed(),
             primary=None if self._primary is None else self._primary.kind,
             queue=queue(LOCAL_NAME),
@@ -444,18 +424,37 @@ class Builder(Generic[RequestT]):
             "pace": manager.pace,
         }
 
-    def _refreshing(
-        self, reconciler: Reconciler[RequestT], cache: Cache, cluster: str
+    def _of_objects(
+        self,
+        reconciler: Reconciler[RequestT],
+        cache: Cache,
+        cluster: str,
+        sources: Sequence[KindSource],
     ) -> Reconciler[RequestT]:
-        """Have unconfirmed writes of the primary kind read back first, where it is watched."""
+        """Wrap the reconciler in what it has of the primary kind's objects, where that kind is watched.
+
+        Unconfirmed writes are read back first; then what was remembered of the object is compared.
+        """
         mapping = self._primary_mapping
         if self._primary is None or mapping is None or not includes(self._primary.cluster, cluster):
             return reconciler
         of_primary = cast("Reconciler[Request]", reconciler)  # for_() takes no other
+        if self._keep_old:
+            of_primary = LastReconciled(of_primary, sources[0].entry_of, cluster=cluster)
         return cast(
             "Reconciler[RequestT]",
             RefreshUnconfirmed(of_primary, cache, mapping, cluster=cluster),
         )
+
+    def _timer(self, cluster: str, sources: Sequence[KindSource]) -> ObjectTimer | None:
+        """Return the timer of the primary kind's objects in a cluster, whose source is the first."""
+        if (
+            self._every is None
+            or self._primary is None
+            or not includes(self._primary.cluster, cluster)
+        ):
+            return None
+        return ObjectTimer(self._every, sources[0].entry_of)
 
     def _clusters(self) -> list[ClusterRef]:
         """Return the clusters of each watch."""
@@ -549,8 +548,10 @@ class Builder(Generic[RequestT]):
             mapping=lambda: cache.informer(kind).mapping,  # as discovery has it by then
         )
 
-    def _make_sources(self, cache: Cache, cluster: str, sync_timeout: float | None) -> list[Source]:
-        """Declare the kinds that are watched in a cluster to its cache."""
+    def _make_sources(
+        self, cache: Cache, cluster: str, sync_timeout: float | None
+    ) -> list[KindSource]:
+        """Declare the kinds that are watched in a cluster to its cache; the primary one is the first."""
         watches = [self._primary] if self._primary is not None else []
         divides = self._is_sharded and not self._cached_whole
         if watches and self._slot_of is slot_of_request and divides:

@@ -14,11 +14,13 @@ from ctrlruntime.api.resource import KindRef
 from ctrlruntime.controller.event_dispatch import EventDispatcher
 from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.metrics import ControllerMetrics, NoMetrics
+from ctrlruntime.controller.object_timer import ObjectTimer
 from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission
-from ctrlruntime.controller.reconcile import Reconciler, check_reconciler
+from ctrlruntime.controller.reconcile import BlockingReconciler, Reconciler, check_reconciler
 from ctrlruntime.controller.slot_gate import SlotGate
 from ctrlruntime.controller.sources import Source
+from ctrlruntime.controller.threads import as_asynchronous
 from ctrlruntime.controller.worker import Worker
 from ctrlruntime.queue import PriorityQueue, QueueShutDown, RequestT
 from ctrlruntime.side_by_side import all_to_end
@@ -57,7 +59,7 @@ class Controller(Generic[RequestT]):
     def __init__(
         self,
         name: str,
-        reconciler: Reconciler[RequestT],
+        reconciler: Reconciler[RequestT] | BlockingReconciler[RequestT],
         *,
         settings: Settings | None = None,
         kind: GroupKind | None = None,
@@ -71,6 +73,7 @@ class Controller(Generic[RequestT]):
         queue: PriorityQueue[RequestT] | None = None,
         clusters: Parts | None = None,
         gate: SlotGate[RequestT] | None = None,
+        timer: ObjectTimer | None = None,
     ) -> None:
         """`clusters`: its parts in engaged clusters, for a controller that selects any. `gate`: of a sharded one."""
         if not name:
@@ -101,7 +104,7 @@ class Controller(Generic[RequestT]):
         self._permissions = tuple(permissions)
         self._pace = pace if pace is not None else LoopYielder()
         self._intake = EventDispatcher(self.queue, self.logger, tracing, metrics)
-        self._worker = self._new_worker(kind, reconciler, metrics, tracing)
+        self._worker = self._new_worker(kind, as_asynchronous(reconciler), metrics, tracing, timer)
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
         self._syncing: asyncio.Task[None] | None = None
@@ -121,6 +124,7 @@ class Controller(Generic[RequestT]):
         reconciler: Reconciler[RequestT],
         metrics: ControllerMetrics,
         tracing: Tracing,
+        timer: ObjectTimer | None,
     ) -> Worker:
         return Worker(
             self.name,
@@ -132,6 +136,7 @@ class Controller(Generic[RequestT]):
             self.logger,
             tracing,
             slot_of=None if self._gate is None else self._gate.slot_of,
+            timer=timer,
         )
 
     @property

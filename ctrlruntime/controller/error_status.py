@@ -25,6 +25,7 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.protected_namespaces import NamespaceProtected, ProtectedNamespaces
 from ctrlruntime.controller.reconcile import ReconcileError, Reconciler, Result, TerminalError
+from ctrlruntime.controller.threads import as_asynchronous
 from ctrlruntime.queue import Request
 
 REASON: Final = "ReconcileError"
@@ -62,6 +63,10 @@ class ErrorStatus:
     protected: ProtectedNamespaces = field(default_factory=ProtectedNamespaces)
     cluster: str = ""
     """The cluster of `entries` and `client`: failures of another one's requests are raised on only."""
+
+    def __post_init__(self) -> None:
+        """Have a plain method run in a thread."""
+        object.__setattr__(self, "reconciler", as_asynchronous(self.reconciler))
 
     async def reconcile(self, request: Request) -> Result | None:
         """Reconcile. Raises what the reconciler raises."""

@@ -9,13 +9,19 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
-from ctrlruntime.controller.reconcile import Reconciler, Result, check_reconciler
+from ctrlruntime.controller.reconcile import (
+    AsyncReconcileFunc,
+    Reconciler,
+    Result,
+    check_reconciler,
+)
+from ctrlruntime.controller.threads import as_asynchronous
 from ctrlruntime.queue import Request
 
 ObjectT = TypeVar("ObjectT", bound=Resource[Any, Any])
 AnyObjectT_contra = TypeVar("AnyObjectT_contra", contravariant=True)
 
-ObjectReconcileFunc = Callable[[AnyObjectT_contra], Awaitable[Result | None]]
+ObjectReconcileFunc = Callable[[AnyObjectT_contra], Awaitable[Result | None] | Result | None]
 
 
 @runtime_checkable
@@ -42,7 +48,7 @@ def as_reconciler(
     reconciler: ObjectReconciler[Manifest] | ObjectReconcileFunc[Manifest],
 ) -> Reconciler: ...
 def as_reconciler(client: ClientOf, kind: KindRef, reconciler: Any) -> Reconciler:
-    """Make a reconciler of one that takes the object, or a coroutine function of it.
+    """Make a reconciler of one that takes the object, or a function of it; a plain one runs in a thread.
 
     The object is read by ``client``: ``manager.client`` reads from the cache. A controller for several
     clusters passes ``manager.client_of``, a function of the name of the request's cluster. If there is none, the
@@ -50,13 +56,11 @@ def as_reconciler(client: ClientOf, kind: KindRef, reconciler: Any) -> Reconcile
     Other errors of the read fail the reconcile. Raises TypeError for what cannot reconcile.
     """
     check_reconciler(reconciler)
-    is_object = isinstance(reconciler, ObjectReconciler)
-    func: ObjectReconcileFunc[Any] = reconciler.reconcile if is_object else reconciler
-    return _ByObject(client, kind, func)
+    return _ByObject(client, kind, as_asynchronous(reconciler).reconcile)
 
 
 class _ByObject:
-    def __init__(self, client: ClientOf, kind: KindRef, func: ObjectReconcileFunc[Any]) -> None:
+    def __init__(self, client: ClientOf, kind: KindRef, func: AsyncReconcileFunc[Any]) -> None:
         self._client = client
         self._kind = cast("GroupVersionKind", kind)  # or any other KindRef
         self._func = func

@@ -14,7 +14,10 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 from typing_extensions import TypeVar
 
+from ctrlruntime.api.resource import TypedKindRef
+from ctrlruntime.cache.entry import KindT
 from ctrlruntime.clock import new_uid
+from ctrlruntime.controller.object_change import ObjectChange, Versions
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.queue import Request, RequestT
 
@@ -81,6 +84,13 @@ class Reconciler(Protocol[RequestT_contra]):
     async def reconcile(self, request: RequestT_contra, /) -> Result | None: ...
 
 
+@runtime_checkable
+class BlockingReconciler(Protocol[RequestT_contra]):
+    """Like a `Reconciler`, with a plain method, which runs in a thread: see `ThreadReconciler`."""
+
+    def reconcile(self, request: RequestT_contra, /) -> Result | None: ...
+
+
 def check_reconciler(reconciler: object) -> None:
     """Raise TypeError, naming the fix, for what cannot reconcile a request."""
     if inspect.isclass(reconciler):
@@ -91,14 +101,11 @@ def check_reconciler(reconciler: object) -> None:
     if not callable(method):
         raise TypeError(
             f"a controller needs a reconciler, not {reconciler!r}: pass a coroutine function of one "
-            "request, or an object with such a method `reconcile`"
+            "request, a plain function (it runs in a thread), or an object with such a method `reconcile`"
         )
     name = getattr(method, "__qualname__", repr(method))
-    if not _is_asynchronous(method):
-        raise TypeError(
-            f"{name} is not a coroutine function: write `async def`, or mark a function that returns "
-            "an awaitable by inspect.markcoroutinefunction"
-        )
+    if inspect.isasyncgenfunction(method) or inspect.isgeneratorfunction(method):
+        raise TypeError(f"{name} is a generator: return None or a Result, and yield nothing")
     try:
         inspect.signature(method).bind(None)
     except TypeError as error:
@@ -109,7 +116,8 @@ def check_reconciler(reconciler: object) -> None:
         return  # a callable without a signature, as some built in C are
 
 
-def _is_asynchronous(fn: Callable[..., object]) -> bool:
+def is_asynchronous(fn: Callable[..., object]) -> bool:
+    """Whether a callable is a coroutine function, or marked as one, also within partials and wrappers."""
     unwrapped = inspect.unwrap(fn)
     while isinstance(unwrapped, functools.partial):
         unwrapped = inspect.unwrap(unwrapped.func)
@@ -125,13 +133,15 @@ def _show(value: object) -> str:
     return f"an object of type {type(value).__name__}"
 
 
-ReconcileFunc = Callable[[RequestT], Awaitable[Result | None]]
+AsyncReconcileFunc = Callable[[RequestT], Awaitable[Result | None]]
+ReconcileFunc = AsyncReconcileFunc[RequestT] | Callable[[RequestT], Result | None]
+"""A plain function runs in a thread."""
 
 
 class FuncReconciler(Generic[RequestT]):
     """A plain coroutine function as a reconciler."""
 
-    def __init__(self, func: ReconcileFunc[RequestT]) -> None:
+    def __init__(self, func: AsyncReconcileFunc[RequestT]) -> None:
         self.reconcile = cast("Callable[[RequestT], Coroutine[Any, Any, Result | None]]", func)
         """The function itself: no coroutine around it."""
 
@@ -156,6 +166,24 @@ class ReconcileContext:
     _logger: FilteringBoundLogger | None = field(
         default=None, init=False, repr=False, compare=False
     )
+
+    _versions: Versions | None = field(default=None, init=False, repr=False, compare=False)
+
+    def change(self, kind: TypedKindRef[KindT]) -> ObjectChange[KindT]:
+        """Return the object as the last successful reconcile found it, as this one does, and what differs.
+
+        ``kind`` is the one given to `for_`, where ``keep_old=True`` has it kept. Raises LookupError without that, or for
+        another kind.
+        """
+        if self._versions is None:
+            raise LookupError(
+                f"controller {self.controller!r} keeps no former objects: pass keep_old=True to for_()"
+            )
+        return self._versions.read_as(kind)
+
+    def show(self, versions: Versions) -> None:
+        """Set what `change` returns."""
+        object.__setattr__(self, "_versions", versions)
 
     @property
     def reconcile_id(self) -> str:

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ctrlruntime.api.resource import TypedKindRef
-from ctrlruntime.cache.entry import KindT
+from ctrlruntime.cache.entry import Entry, KindT
 from ctrlruntime.cache.events import Event, GenericEvent
 from ctrlruntime.cache.store import IndexFn
 from ctrlruntime.client.errors import INSTALL
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.controller.event_dispatch import EventDispatcher, Handler
 from ctrlruntime.controller.predicates import Predicate
-from ctrlruntime.queue import PriorityQueue
+from ctrlruntime.queue import PriorityQueue, Request
 
 if TYPE_CHECKING:
     from ctrlruntime.cache.cache import Cache
@@ -93,6 +93,10 @@ class KindSource:
 
     def __str__(self) -> str:
         return f"kind source {self._handle.informer.mapping.gvk}"
+
+    def entry_of(self, request: Request) -> Entry | None:
+        """Return the object of a request, of this source's cluster and selection, as the cache has it."""
+        return self._handle.informer.store.get(request.name, namespace=request.namespace)
 
     @property
     def unsynced_reason(self) -> str:

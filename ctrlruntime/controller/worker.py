@@ -10,8 +10,10 @@ from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.clock import perf
+from ctrlruntime.controller.event_dispatch import LOW_PRIORITY
 from ctrlruntime.controller.last_errors import LastErrors
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
+from ctrlruntime.controller.object_timer import ObjectTimer
 from ctrlruntime.controller.options import Settings
 from ctrlruntime.controller.reconcile import (
     InvalidResult,
@@ -78,6 +80,7 @@ class Worker:
         tracing: Tracing,
         *,
         slot_of: Callable[[Any], int] | None = None,
+        timer: ObjectTimer | None = None,
     ) -> None:
         """`slot_of` returns the slot of a request, of a sharded controller."""
         self._slot_of = slot_of
@@ -89,6 +92,7 @@ class Worker:
         self._metrics = metrics
         self._logger = logger
         self._tracing = tracing
+        self._timer = timer
         self._tracebacks = Tracebacks()
         self._errors = LastErrors(controller)
 
@@ -102,6 +106,9 @@ class Worker:
         Raises only what must stop the controller: cancellation, and a bug in the reconciler when
         recovery is off.
         """
+        if self._timer is not None and self._timer.is_over(item):
+            self._queue.forget(item.request)
+            return
         run = self._begin(item)
         token = _current.set(run)
         slot = current_slot.set(None if self._slot_of is None else self._slot_of(item.request))
@@ -183,7 +190,9 @@ class Worker:
     def _settled(self, item: Item[Any], run: ReconcileContext, ended: _Ended) -> Outcome:
         """Settle an item. Where that fails, which no reconciler should be able to make happen, it runs again."""
         try:
-            return self._settle(item, run, ended)
+            outcome = self._settle(item, run, ended)
+            self._wait_for_timer(item.request)
+            return outcome
         except Exception:
             run.logger.exception("The result of a reconcile could not be settled; it runs again")
             self._metrics.failed(terminal=False)
@@ -208,6 +217,18 @@ class Worker:
             scheduled=True,
         )
         return "requeue_after"
+
+    def _wait_for_timer(self, request: Hashable) -> None:
+        if self._timer is None or not isinstance(request, Request):
+            return
+        if (after := self._timer.next_pass(request)) is not None:
+            self._queue.add(
+                request,
+                after=after,
+                priority=LOW_PRIORITY,
+                reason=self._timer.reason,
+                scheduled=True,
+            )
 
     def _fail(self, item: Item[Any], run: ReconcileContext, error: Exception) -> None:
         terminal = isinstance(error, TerminalError)

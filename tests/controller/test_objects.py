@@ -133,12 +133,13 @@ async def test_a_not_found_of_the_reconciler_itself_is_its_failure(api_config: C
         assert [await failed.next(), await failed.next()] == ["a", "a"]  # it was retried
 
 
-def test_an_object_reconciler_that_is_no_coroutine_function_is_refused() -> None:
-    def reconcile(obj: Shop) -> None: ...
+def test_an_object_reconciler_that_is_a_generator_is_refused() -> None:
+    def reconcile(obj: Shop) -> Iterable[Shop]:
+        yield obj
 
     wrong: Any = reconcile
     client: Any = None
-    with pytest.raises(TypeError, match="write `async def`"):
+    with pytest.raises(TypeError, match="is a generator"):
         as_reconciler(client, Shop, wrong)
 
 

@@ -53,6 +53,16 @@ LEADER = """
     run(main())
 """
 
+_START, _END = LEADER.index("        async def reconcile"), LEADER.index("        Builder(manager)")
+LEADER_OF_THREADS = (
+    LEADER[:_START].replace("import asyncio,", "import asyncio, time,")
+    + """        def reconcile(request):
+            print("reconciling", flush=True)
+            time.sleep(seconds)
+"""
+    + LEADER[_END:]
+)
+
 PLAIN = """
     import asyncio
     from ctrlruntime.manager import run
@@ -156,6 +166,22 @@ async def test_the_lease_of_a_reconcile_that_left_a_thread_runs_out(
             process.send_signal(signal.SIGTERM)
             assert await line(process) == "cancelled"
             assert await process.wait() == 0
+            kept = await client.get(LEASE, "tests", namespace="default")
+    assert kept["spec"]["holderIdentity"]
+
+
+@pytest.mark.criterion("D-33")
+@pytest.mark.parametrize("grace", [0, 0.3])
+async def test_the_lease_of_a_plain_reconciler_that_works_runs_out(
+    config: Config, grace: float
+) -> None:
+    """The pass lasts as long as its thread, so the grace period ends with it at work: status 1, if there was one."""
+    async with asyncio.timeout(LONG), Client.connect(config) as client:
+        await client.create(config_map("one"))
+        async with program(LEADER_OF_THREADS, config.host, 2, grace) as process:
+            assert await line(process) == "reconciling"
+            process.send_signal(signal.SIGTERM)
+            assert await process.wait() == (1 if grace else 0)
             kept = await client.get(LEASE, "tests", namespace="default")
     assert kept["spec"]["holderIdentity"]
 
