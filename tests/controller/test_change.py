@@ -105,22 +105,24 @@ async def test_another_object_of_the_name_has_no_old_and_bookkeeping_is_no_diffe
     async def note() -> None:
         shown.append(reconcile_context().change(CONFIG_MAP))
 
-    request, script = Request("a", namespace="default"), Script(*[note] * 4)
-    subject = controller(LastReconciled(script, there.get))
+    request, script = Request("a", namespace="default"), Script(*[note] * 5)
+    subject = controller(LastReconciled(script, lambda request: there.get(request)))
     async with running(subject):
         for count, found in enumerate(
             [
                 entry("a", resourceVersion="1"),
                 entry("a", resourceVersion="2", generation=2),
                 entry("a", "2"),
+                None,
+                None,
             ]
         ):
-            there[request] = found
+            there = {} if found is None else {request: found}
             subject.queue.add(request)
             await script.until(count + 1)
             await asyncio.sleep(1)
-    assert [each.old is None for each in shown] == [True, False, True]
-    assert [each.diff for each in shown] == [(), (), ()]
+    assert [each.old is None for each in shown] == [True, False, True, False, True]
+    assert {each.diff for each in shown} == {()}
 
 
 @pytest.mark.looptime

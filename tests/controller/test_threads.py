@@ -122,9 +122,11 @@ async def test_a_pass_that_is_cancelled_before_it_has_a_thread_calls_nothing() -
     waiting = asyncio.create_task(ThreadReconciler(lambda _: called.set()).reconcile(A))
     await asyncio.sleep(0)
     waiting.cancel()
-    await asyncio.wait([waiting], timeout=LIMIT)
-    assert waiting.cancelled()
-    free.set()
+    try:
+        await asyncio.wait([waiting], timeout=LIMIT)
+        assert waiting.cancelled()
+    finally:
+        free.set()
     await asyncio.gather(*pool)
     await asyncio.to_thread(called.is_set)  # what was queued before it has run
     assert not called.is_set()

@@ -90,6 +90,8 @@ async def test_it_ends_with_the_object_also_where_its_deletion_led_to_no_pass() 
         assert subject.ready_in() is None
         subject.queue.add(A, reason="deleted")
         await script.until(4)
+        await settled()
+        assert subject.ready_in() is None
 
 
 @pytest.mark.parametrize("wrong", [0, -1, float("nan"), float("inf"), True, "60"], ids=repr)
