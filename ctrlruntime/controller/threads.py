@@ -62,14 +62,14 @@ class ThreadReconciler:
         ended = work.result()
         if ended.error is not None:
             raise ended.error
-        return cast("Result | None", self._checked(ended.answer))
+        return cast("Result | None", ended.answer)
 
     def _call(self, subject: object, begun: threading.Lock) -> _Ended:
         """Return what the function raises as well: a future refuses some exceptions, as StopIteration."""
         if not begun.acquire(blocking=False):
             return _Ended()
         try:
-            return _Ended(self._func(subject))
+            return _Ended(self._checked(self._func(subject)))
         except BaseException as error:  # noqa: BLE001 - raised again in the pass
             return _Ended(error=error)
 
