@@ -152,7 +152,7 @@ async def test_a_reconciler_that_cannot_be_called_is_refused(
     ],
     ids=["def", "object", "callable", "wrapped", "partial", "bound", "plain", "plain object"],
 )
-async def test_what_can_be_called_is_taken(reconciler: ReconcileFunc[Request]) -> None:
+async def test_what_can_be_awaited_is_taken(reconciler: ReconcileFunc[Request]) -> None:
     Builder(make_manager(UNREACHABLE)).for_(CONFIG_MAP).build(reconciler)
 
 
