@@ -186,7 +186,6 @@ async def test_a_generator_is_refused(wrong: Callable[[Request], Any]) -> None:
 
 
 async def test_a_function_of_the_object_writes_through_the_loop_of_the_manager() -> None:
-    """Waits for the written object, at most 10 s."""
     async with Environment() as environment:
         manager = make_manager(environment.config("manager"))
         loop = asyncio.get_running_loop()
@@ -208,4 +207,4 @@ async def test_a_function_of_the_object_writes_through_the_loop_of_the_manager()
 
         async with manager.running():
             await client.create(config_map("a"))
-            await eventually_holds(written)
+            assert await eventually_holds(written)
