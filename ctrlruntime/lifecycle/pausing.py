@@ -15,6 +15,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, Conflict, TransportError
 from ctrlruntime.controller.annotations import PAUSED, is_paused, requested
 from ctrlruntime.controller.reconcile import Reconciler, Result
+from ctrlruntime.controller.threads import as_asynchronous
 from ctrlruntime.lifecycle.status import HANDLED, StatusWriter
 from ctrlruntime.queue import Request
 
@@ -65,6 +66,10 @@ class PausableReconciler:
     mapping: RESTMapping
     statuses: StatusWriter
     policy: PausePolicy = field(default_factory=PausePolicy)
+
+    def __post_init__(self) -> None:
+        """Have a plain method run in a thread."""
+        object.__setattr__(self, "reconciler", as_asynchronous(self.reconciler))
 
     async def reconcile(self, request: Request) -> Result | None:
         """Reconcile, unless the object is paused. Raises what the reconciler raises, and the client's errors."""
