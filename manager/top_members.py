@@ -40,7 +40,9 @@ async def read_members(
     except (Forbidden, NotFound):
         return []
     kind = Tenant.gvk().kind
-    counts = Counter(slot_of(each.namespace, each.name) for each in found if each.kind == kind)
+    counts = Counter(
+        slot_of(each.name, namespace=each.namespace) for each in found if each.kind == kind
+    )
     groups: dict[str, list[dict[str, Any]]] = {}
     for lease in leases:
         member, namespace = member_of(lease), lease["metadata"]["namespace"]

@@ -163,7 +163,7 @@ class Kubeconfig:
         if proxy_url:
             check_proxy(proxy_url, f"proxy-url of {cluster.where}")
         return Context(
-            server=_server(cluster),
+            server=_server(cluster, foreign=self.foreign),
             ca_data=_data_or_file(cluster, "certificate-authority"),
             ca_file=_ca_file(cluster),
             verify=not cluster.body.get(_FLAG, False),
@@ -226,8 +226,11 @@ def check_proxy(url: str, where: str) -> None:
         ) from None
 
 
-def _server(cluster: _Named) -> str:
-    """Return the URL of the server; without a scheme it is https where the entry speaks of TLS, as for kubectl."""
+def _server(cluster: _Named, *, foreign: bool) -> str:
+    """Return the URL of the server; without a scheme it is https where the entry speaks of TLS, as for kubectl.
+
+    One that came over the network has to have its scheme: credentials are never sent by plain http for a lack of it.
+    """
     server, body = str(cluster.body.get("server") or ""), cluster.body
     if not server:
         raise ConfigError(f"{cluster.where} has no server")
@@ -236,7 +239,7 @@ def _server(cluster: _Named) -> str:
         raise ConfigError(
             f"{cluster.where} has {authorities[0]} and {_FLAG}, which contradict each other: remove one"
         )
-    if "://" not in server and _HOST.fullmatch(server):
+    if not foreign and "://" not in server and _HOST.fullmatch(server):
         server = f"{'https' if authorities or body.get(_FLAG) else 'http'}://{server}"
     try:
         Endpoint.parse(server)

@@ -19,7 +19,7 @@ def slot_of_request(request: Hashable) -> int:
         raise TypeError(
             f"the slot of {request!r} is not known: pass sharded(slot=...) a function that returns it"
         )
-    return slot_of(request.namespace, request.name)
+    return slot_of(request.name, namespace=request.namespace)
 
 
 class SlotGate(Generic[RequestT]):

@@ -34,7 +34,7 @@ def reporting_mislabelled(logger: FilteringBoundLogger, kind: RESTMapping) -> Pr
         entry = entry_of(event)
         if entry is None or isinstance(event, DeleteEvent):
             return True
-        found, wanted = slot_of_labels(entry.labels), slot_of(entry.namespace, entry.name)
+        found, wanted = slot_of_labels(entry.labels), slot_of(entry.name, namespace=entry.namespace)
         if found is not None and found != wanted:
             logger.warning(
                 "The label of an object names another slot than it is of: it is left alone",

@@ -111,7 +111,7 @@ class Worker:
             return
         run = self._begin(item)
         token = _current.set(run)
-        slot = current_slot.set(None if self._slot_of is None else self._slot_of(item.request))
+        slot = None if self._slot_of is None else current_slot.set(self._slot_of(item.request))
         self._metrics.active(+1)
         started = perf()
         outcome: Outcome = "error"
@@ -123,7 +123,8 @@ class Worker:
         finally:
             self._metrics.active(-1)
             self._metrics.reconciled(outcome, perf() - started)
-            current_slot.reset(slot)
+            if slot is not None:
+                current_slot.reset(slot)
             _current.reset(token)
 
     async def _traced(self, item: Item[Any], run: ReconcileContext) -> Outcome:

@@ -202,7 +202,7 @@ async def _situation(
     state: Resource[Any, Any] | Manifest | None,
 ) -> list[str]:
     last = None if state is None else _manifest(state)
-    return await situation(client, gvk_of(kind).kind, name, namespace, last)
+    return await situation(client, gvk_of(kind).kind, name, namespace=namespace, last=last)
 
 
 def _lines(texts: list[str]) -> str:

@@ -20,7 +20,7 @@ MOST: Final = 5
 
 
 async def situation(
-    client: Client, kind: str, name: str, namespace: str | None, last: Manifest | None
+    client: Client, kind: str, name: str, *, namespace: str | None, last: Manifest | None
 ) -> list[str]:
     """Return lines with its conditions, its events, and the last errors of controllers in this process."""
     return [

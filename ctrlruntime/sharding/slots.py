@@ -22,7 +22,7 @@ class BadSlots(ValueError):
     """A text that names no slots; the message has one to write instead."""
 
 
-def slot_of(namespace: str, name: str) -> int:
+def slot_of(name: str, *, namespace: str) -> int:
     """Return the slot of a root object; the namespace is empty for one of the whole cluster."""
     return hashlib.blake2b(f"{namespace}/{name}".encode()).digest()[0] >> 2
 

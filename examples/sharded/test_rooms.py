@@ -15,7 +15,7 @@ async def test_a_room_without_a_slot_gets_its_label_and_its_plate(
     await run_manager(setup, Room, options=options)
     head = {"metadata": {"name": "blue", "namespace": namespace}}
     await envtest_client.create(Room.from_manifest({**head, "spec": {"guests": 2}}))
-    labels = {SLOT_LABEL: str(slot_of(namespace, "blue"))}
+    labels = {SLOT_LABEL: str(slot_of("blue", namespace=namespace))}
     expected = {"metadata": {"labels": labels}, "data": {"guests": "2"}}
     await eventually(envtest_client, CONFIG_MAP, "blue", expected, namespace=namespace)
     await eventually(

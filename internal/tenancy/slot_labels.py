@@ -73,7 +73,9 @@ class SlotLabels:
         request = Request(tenant.name, namespace=tenant.namespace)
         if request in self._behind:
             return False
-        if slot_of(tenant.namespace, tenant.name) in self._looked and self._is_complete(tenant):
+        if slot_of(tenant.name, namespace=tenant.namespace) in self._looked and self._is_complete(
+            tenant
+        ):
             return True
         self._wanted.set()
         return False
@@ -114,13 +116,13 @@ class SlotLabels:
         own: Tenants = {
             Request(each.name, namespace=each.namespace): each
             for each in self.tenants.list()
-            if slot_of(each.namespace, each.name) in held
+            if slot_of(each.name, namespace=each.namespace) in held
         }
         new = held - self._looked
         concerned = {
             request: entry
             for request, entry in own.items()
-            if slot_of(request.namespace, request.name) in new
+            if slot_of(request.name, namespace=request.namespace) in new
             or request in self._behind
             or not self._is_complete(entry)
         }
@@ -158,7 +160,7 @@ class SlotLabels:
         if FINALIZER not in entry.finalizers:
             return frozenset()  # nothing was made for it yet
         if is_labelled(entry) and not (
-            tenant in self._behind or slot_of(tenant.namespace, tenant.name) in new
+            tenant in self._behind or slot_of(tenant.name, namespace=tenant.namespace) in new
         ):
             return frozenset()
         return _kinds_of(entry)
@@ -196,7 +198,7 @@ class SlotLabels:
         patch = {
             "metadata": {"uid": entry.uid, "labels": slot_labels(tenant.namespace, tenant.name)}
         }
-        slot = current_slot.set(slot_of(tenant.namespace, tenant.name))
+        slot = current_slot.set(slot_of(tenant.name, namespace=tenant.namespace))
         try:
             await target.patcher.client.patch(
                 mapping,

@@ -44,7 +44,7 @@ class TenantSlots:
 
     def holds(self, tenant: Request) -> bool:
         """Whether this process works on a tenant now."""
-        return slot_of(tenant.namespace, tenant.name) in self.ownership.held
+        return slot_of(tenant.name, namespace=tenant.namespace) in self.ownership.held
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class SlotConditions:
 
 def slot_labels(namespace: str, tenant: str) -> dict[str, str]:
     """Return the label of a tenant's slot, for the tenant and all that it has."""
-    return {SLOT_LABEL: str(slot_of(namespace, tenant))}
+    return {SLOT_LABEL: str(slot_of(tenant, namespace=namespace))}
 
 
 def labels_of(desired: Desired, owner: Owner) -> Mapping[str, str]:
@@ -80,7 +80,7 @@ def labels_of(desired: Desired, owner: Owner) -> Mapping[str, str]:
 
 def is_labelled(tenant: Entry) -> bool:
     """Whether a tenant has the label of its slot: then all that it has got it before."""
-    return slot_of_labels(tenant.labels) == slot_of(tenant.namespace, tenant.name)
+    return slot_of_labels(tenant.labels) == slot_of(tenant.name, namespace=tenant.namespace)
 
 
 def labelled_condition(unlabelled: int, total: int) -> Condition:

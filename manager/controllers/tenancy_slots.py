@@ -36,7 +36,7 @@ class OwnTenants:
 
     async def reconcile(self, request: Request) -> Result | None:
         """Reconcile a tenant of this process whose objects its caches have; others wait, or are another's."""
-        slot = slot_of(request.namespace, request.name)
+        slot = slot_of(request.name, namespace=request.namespace)
         entry = self.tenants.get(request.name, namespace=request.namespace)
         if not self.slots.holds(request):
             return None
@@ -64,7 +64,7 @@ class OwnTenants:
             self._ended.clear()
             await self._ended.wait()
         for entry in self.tenants.list():
-            if slot_of(entry.namespace, entry.name) in slots:
+            if slot_of(entry.name, namespace=entry.namespace) in slots:
                 self.forget(Request(entry.name, namespace=entry.namespace))
 
 
@@ -76,7 +76,7 @@ def wrong_labels(logger: FilteringBoundLogger) -> Callable[[RESTMapping, Event],
         tenant, label = owning_tenant(entry), slot_of_labels(entry.labels)
         if tenant is None or isinstance(event, DeleteEvent):
             return
-        slot = slot_of(tenant.namespace, tenant.name)
+        slot = slot_of(tenant.name, namespace=tenant.namespace)
         if label not in {None, slot}:
             place = f"{entry.namespace}/{entry.name}"
             logger.warning(

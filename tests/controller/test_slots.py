@@ -33,7 +33,9 @@ TWO: Final = frozenset({2})
 
 def name_in(slot: int, number: int = 0) -> str:
     """Return the name of an object of a slot."""
-    found = (name for name in map("o{}".format, count()) if slot_of(NAMESPACE, name) == slot)
+    found = (
+        name for name in map("o{}".format, count()) if slot_of(name, namespace=NAMESPACE) == slot
+    )
     return [next(found) for _ in range(number + 1)][number]
 
 

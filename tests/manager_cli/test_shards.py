@@ -68,7 +68,7 @@ async def test_top_shows_members_their_slots_and_tenants_and_what_none_has() -> 
         names = [f"t{number}" for number in range(20)]
         found = [_tenant(name) for name in names]
         rows = await read_members(client, found, now)
-    first = sum(slot_of("default", name) < 32 for name in names)
+    first = sum(slot_of(name, namespace="default") < 32 for name in names)
     assert [(each["member"], each["slots"], each["tenants"]) for each in rows] == [
         ("a", "0-31", first),
         (NO_OWNER, "32-63", 20 - first),

@@ -553,7 +553,7 @@ KEYS_OF: list[int] = [1] * SLOTS
 
 def count_keys(keys: int) -> None:
     """Count the keys of each slot."""
-    counted = Counter(slot_of("shop", f"customer-{number}") for number in range(keys))
+    counted = Counter(slot_of(f"customer-{number}", namespace="shop") for number in range(keys))
     KEYS_OF[:] = [counted[slot] for slot in range(SLOTS)]
 
 

@@ -174,7 +174,7 @@ async def test_each_room_is_the_work_of_one_whoever_comes_or_goes(hotel: Hotel) 
     await hotel.shown(2)
     owners = await hotel.assignment()
     assert hotel.writers(since) == {
-        name: [owners.slots[slot_of(hotel.namespace, name)].owner] for name in ROOMS
+        name: [owners.slots[slot_of(name, namespace=hotel.namespace)].owner] for name in ROOMS
     }
 
     since = hotel.mark()

@@ -127,5 +127,5 @@ def kind_of(entry: LogEntry) -> str:
 def named(slots: frozenset[int], namespace: str, suffix: str, count: int) -> list[str]:
     """Return uids of rows whose tenants are in these slots."""
     found = (f"u{number}" for number in range(10_000))
-    there = (each for each in found if slot_of(namespace, f"{each}{suffix}") in slots)
+    there = (each for each in found if slot_of(f"{each}{suffix}", namespace=namespace) in slots)
     return [next(there) for _ in range(count)]

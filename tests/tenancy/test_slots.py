@@ -61,7 +61,7 @@ class Shared:
         return [f"{uid}-app" for uid in self.uids]
 
     def slot(self, uid: str) -> str:
-        return str(slot_of(self.harness.namespace, f"{uid}-app"))
+        return str(slot_of(f"{uid}-app", namespace=self.harness.namespace))
 
     async def objects(self, uid: str) -> dict[str, dict[str, Any]]:
         """Return all that a tenant has, and itself."""
