@@ -87,7 +87,7 @@ class ScopeSink:
 
     def observe(self, entry: Entry, *, deleted: bool) -> None:
         self._touched()
-        if self._slots is not None and not self._is_wanted(self._slots, entry):
+        if self._slots is not None and not self._is_wanted(self._slots, entry, deleted):
             return
         event = self._overlay.observe(self._scope, entry, deleted=deleted)
         if not deleted:
@@ -95,7 +95,7 @@ class ScopeSink:
         if event is not None:
             self._emit(event)
 
-    def _is_wanted(self, slots: SlotWatch, entry: Entry) -> bool:
+    def _is_wanted(self, slots: SlotWatch, entry: Entry, deleted: bool) -> bool:
         """Whether an event is to be taken in: not if it belongs to another process.
 
         What repeats another event may bring nothing back; of an object that is known its version decides. An object
@@ -106,6 +106,8 @@ class ScopeSink:
         if known is not None and not slots.admits(slot_of_labels(known.labels)):
             self._overlay.drop([known.key])
             known = None
+        if deleted and known is not None and _has_moved(known, entry):
+            return False
         if slots.admits(slot):
             return known is not None or not slots.is_repeated(slot, version(entry))
         if known is not None:
@@ -117,3 +119,13 @@ class ScopeSink:
     def bookmark(self, resource_version: str) -> None:
         self._touched()
         self._overlay.bookmark(self._scope, resource_version)
+
+
+def _has_moved(known: Entry, gone: Entry) -> bool:
+    """Whether a DELETED is the end of an object in its former slot, and the list of a slot that came had it in its new one.
+
+    A relabelled object leaves the selector of the watch with the version of the very change, and with its former labels.
+    That of a real deletion is later than all that is known.
+    """
+    moved = slot_of_labels(known.labels) != slot_of_labels(gone.labels)
+    return moved and version(known) >= version(gone) > 0

@@ -293,6 +293,32 @@ async def test_what_a_server_sends_of_other_slots_is_left_alone(peer: Peer) -> N
         await cache.stop()
 
 
+@pytest.mark.criterion("SH-12")
+async def test_what_leaves_a_slot_stays_in_the_one_whose_list_had_it(peer: Peer) -> None:
+    """The watch reports a relabelled object as DELETED, with its former slot and the version that the list has already."""
+    left = event("DELETED", scripted("moved", 12, "0"))
+    after = event("ADDED", scripted("after", 13, "0"))
+    peer.answers = [
+        says(page(10)),
+        streams(then=peer.released.wait),
+        says(page(12, scripted("moved", 12, "1"))),
+        streams(left + b"\n" + after + b"\n", then=peer.released.wait),
+    ]
+    async with Client.connect(Config(host=peer.url)) as client:
+        cache = Cache(client, IN_PAGES)
+        mirror = Mirror()
+        informer = cache.declare(CONFIG_MAP).informer
+        informer.add_handler(mirror)
+        await cache.start()
+        await cache.wait_synced(10.0)
+        await cache.take_slots(slots(0, 1))
+        await eventually(lambda: ("CreateEvent", "after") in mirror.events)
+        assert {entry.name for entry in informer.store} == {"moved", "after"}
+        assert ("DeleteEvent", "moved") not in mirror.events
+        peer.released.set()
+        await cache.stop()
+
+
 def test_the_next_watch_begins_at_the_oldest_version_and_repeats_nothing() -> None:
     watch = SlotWatch()
     watch.slots = watch.watched = slots(0)

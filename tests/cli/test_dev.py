@@ -65,9 +65,9 @@ BROKEN = {
     "setup": ("def setup(manager): raise KeyError('x')", "KeyError: 'x'"),
     "no setup": ("del setup", "has no function setup: write `def setup(manager: Manager)"),
     "async setup": ("async def setup(manager): 1 / 0", "ZeroDivisionError"),
-    "synchronous": (
-        "def setup(manager): Builder(manager).for_(CONFIG_MAP).build(print)",
-        "async def",
+    "generator": (
+        "def setup(manager):\n    def pages(request): yield\n    Builder(manager).for_(CONFIG_MAP).build(pages)",
+        "is a generator",
     ),
     "kind": ("class X(Resource[ApiModel, ApiModel], group='x', version='v1'): pass", "DNS name"),
     "index": (

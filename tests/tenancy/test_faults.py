@@ -270,7 +270,7 @@ async def test_own_writes_that_are_seen_late_are_not_repeated(
 async def test_a_fleet_is_driven_by_answers_where_no_event_comes(
     harness: TenancyHarness, calm_unordered: Ending, resource: str
 ) -> None:
-    """Told alone: an answer that comes after a later event of another fleet, by the same watch, is old news.
+    """Run alone: an answer that comes after a later event of the same watch, or a bookmark, is old news.
 
     Only a proxy drops one event and delivers the next.
     """
@@ -278,7 +278,8 @@ async def test_a_fleet_is_driven_by_answers_where_no_event_comes(
     story.lost_after = LOST
     lost = Match(user="manager", resource=resource, namespace=story.fleet.namespace)
     rule = harness.environment.proxy.add(DropEvents(), lost, times=None)
-    with removing(harness, rule):
+    bookmarks = harness.environment.proxy.add(DropEvents(types=("BOOKMARK",)), STREAMS, times=None)
+    with removing(harness, rule), removing(harness, bookmarks):
         ending = await story.run_scenario()
     await list_again(harness)
     assert rule.fired
