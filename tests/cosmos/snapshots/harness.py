@@ -21,6 +21,7 @@ from ctrlruntime.api.resource import KindRef
 from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually, eventually_gone
+from ctrlruntime.envtest.idle import idle
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -282,15 +283,12 @@ class SnapshotsHarness(ManagerHarness):
         )
 
     async def restored(self) -> None:
-        """Wait until no Pod is to be down."""
-        await eventually(
-            self.client,
-            CosmosFullNode,
-            SET,
-            lambda found: not found.status.scheduled_snapshot_status,
-            namespace=NAMESPACE,
-            timeout=PATIENCE,
-        )
+        """No Pod is to be down once manager, driver and manager have nothing left to do, in this order."""
+        assert self.csi is not None
+        await self.idle()
+        await idle(self.csi.manager, self.client, timeout=PATIENCE)
+        await self.idle()
+        assert await self.paused() == []
 
     async def snapshots(self) -> list[str]:
         found = await self.client.list(SNAPSHOT, NAMESPACE)
