@@ -107,7 +107,7 @@ class Worker:
         recovery is off.
         """
         if self._timer is not None and self._timer.is_over(item):
-            self._drop(item)
+            self._queue.forget(item.request)
             return
         run = self._begin(item)
         token = _current.set(run)
@@ -126,10 +126,6 @@ class Worker:
             if slot is not None:
                 current_slot.reset(slot)
             _current.reset(token)
-
-    def _drop(self, item: Item[Any]) -> None:
-        over = item.request
-        self._queue.forget(over)
 
     async def _traced(self, item: Item[Any], run: ReconcileContext) -> Outcome:
         """Settle within the span too: a retry continues the trace of the reconcile that failed."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +17,9 @@ RECORD = Path(__file__).parent / "caught.json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defect:
-    """`old` is a line of `file`, without its indentation; `new` what it becomes. `test` names where to
-    look for tests marked with `id`: a file, a class, a function, one set of parameters."""
+    """`old` is a line of `file`, without its indentation; `new` what it becomes. `function` is where the line is,
+    as in `Worker._fail`, if the file has more than one that reads so. `test` names where to look for tests
+    marked with `id`: a file, a class, a function, one set of parameters."""
 
     id: str
     says: str
@@ -25,6 +27,7 @@ class Defect:
     old: str
     new: str
     test: str
+    function: str = ""
 
     @property
     def key(self) -> str:
@@ -34,12 +37,26 @@ class Defect:
     def apply(self, text: str) -> str:
         """Return the file with the defect. Raises ValueError if the line is not there exactly once."""
         lines = text.splitlines(keepends=True)
-        places = [index for index, line in enumerate(lines) if line.strip() == self.old]
+        within = range(len(lines)) if not self.function else lines_of(self.function, text)
+        places = [index for index in within if lines[index].strip() == self.old]
         if len(places) != 1:
-            raise ValueError(f"{self.file} has {len(places)} lines that read {self.old!r}, not one")
+            where = f"{self.function} in {self.file}" if self.function else self.file
+            raise ValueError(f"{where} has {len(places)} lines that read {self.old!r}, not one")
         line = lines[places[0]]
         lines[places[0]] = line.replace(self.old, self.new)
         return "".join(lines)
+
+
+def lines_of(function: str, text: str) -> range:
+    """Return the lines, from 0, of a function or class such as `Worker._fail`; none if there is no such one."""
+    body: Sequence[ast.AST] = ast.parse(text).body
+    found = range(0)
+    for name in function.split("."):
+        node = next((each for each in body if getattr(each, "name", "") == name), None)
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return range(0)
+        body, found = node.body, range(node.lineno - 1, node.end_lineno or node.lineno)
+    return found
 
 
 def is_named(node: str, test: str) -> bool:

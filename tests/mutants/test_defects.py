@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,16 @@ def test_a_line_that_is_gone_is_an_error() -> None:
     for text in ("", "a = 1\na = 1\n", "a = 10\n"):
         with pytest.raises(ValueError, match="not one"):
             defect.apply(text)
+
+
+def test_a_function_tells_lines_apart_that_read_the_same() -> None:
+    text = "class A:\n    def f(self):\n        a = 1\n    def g(self):\n        a = 1\ndef f():\n    a = 1\n"
+    defect = partial(
+        Defect, id="XX-01", says="", file="x.py", old="a = 1", new="b = 2", test="t.py"
+    )
+    for function, line in (("A.f", 2), ("A.g", 4), ("f", 6)):
+        changed = defect(function=function).apply(text).splitlines()
+        assert [index for index, each in enumerate(changed) if "b = 2" in each] == [line]
+    for function in ("A", "A.h", "B.f", ""):
+        with pytest.raises(ValueError, match="not one"):
+            defect(function=function).apply(text)
