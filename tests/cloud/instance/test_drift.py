@@ -215,13 +215,10 @@ async def runs(harness: InstanceHarness) -> int:
 
 
 async def drift_events(harness: InstanceHarness) -> list[str]:
-    """The notes of the events, once there is one."""
-
-    async def notes() -> list[str]:
-        found = await harness.client.list(EVENT, NAMESPACE)
-        return [each["note"] for each in found if each["reason"] == "Drifted"]
-
-    return await eventually(notes)
+    """The notes of the events, once nothing is left to do that could notice a drift."""
+    await harness.idle(4 * WAIT)
+    found = await harness.client.list(EVENT, NAMESPACE)
+    return [each["note"] for each in found if each["reason"] == "Drifted"]
 
 
 @pytest.mark.criterion("ISSUE15-8-DRIFT")
@@ -230,11 +227,10 @@ async def test_a_deleted_config_map_of_an_instance_is_noticed_and_repaired(
 ) -> None:
     async with deployed(tmp_path, config_map("web", a="1"), config_map("db", b="2")) as harness:
         await harness.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
+        assert await drift_events(harness) == [f"ConfigMap {NAMESPACE}/web was deleted."]
         await restored(harness, "web", a="1")
         assert await data_of(harness, "db") == {"b": "2"}
         await harness.phase("Ready")
-
-        assert await drift_events(harness) == [f"ConfigMap {NAMESPACE}/web was deleted."]
         await eventually_holds(lambda: is_ready(harness), timeout=TIMEOUT)
         assert await runs(harness) == 2
 
@@ -279,8 +275,8 @@ async def test_what_was_deleted_while_no_manager_ran_is_repaired(tmp_path: Path)
         await harness.stop_manager()
         await harness.client.delete(CONFIG_MAP, "web", namespace=NAMESPACE)
         await harness.start_manager()
-        await restored(harness, "web", a="1")
         assert await drift_events(harness) == [f"ConfigMap {NAMESPACE}/web was deleted."]
+        await restored(harness, "web", a="1")
 
 
 async def test_replicas_and_jobs_that_are_gone_are_no_drift(tmp_path: Path) -> None:
