@@ -1,5 +1,6 @@
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
+PACKAGES := ctrlruntime apis internal manager benchmarks tests
 ROWS ?= 1000
 SETS ?= 100
 N ?= 5000
@@ -63,7 +64,7 @@ lint: setup ## Style and layering
 	@.venv/bin/lint-imports
 
 types: setup ## Type check, strict
-	@.venv/bin/mypy --cache-dir $(CACHE)/mypy ctrlruntime apis internal manager benchmarks tests
+	@.venv/bin/mypy --cache-dir $(CACHE)/mypy $(PACKAGES)
 
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
@@ -80,7 +81,9 @@ pytest: setup ## The tests without the other checks (installs MariaDB, PostgreSQ
 	@hack/chromium.sh
 	@hack/kubectl.sh
 	@# One process compiles what otherwise all workers would, each for itself, at the same moment.
-	@.venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
+	@test -e .run/compiled && [ $$(find $(PACKAGES) -name '*.py' -newer .run/compiled | wc -l) -lt 50 ] \
+	    || .venv/bin/pytest --collect-only -qq $(PYTEST_ARGS) >/dev/null || true
+	@mkdir -p .run && touch .run/compiled
 	@.venv/bin/pytest -n $(WORKERS) --dist loadgroup --tests $(TESTS) $(if $(filter all,$(TESTS)),--release all) $(PYTEST_ARGS)
 
 envtest-assets: setup ## Provision a real API server: from the cache, else the newest official build

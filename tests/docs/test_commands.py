@@ -10,6 +10,7 @@ import filecmp
 import inspect
 import os
 import shutil
+import socket
 import sqlite3
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -36,6 +37,7 @@ from ctrlruntime.envtest import Environment, User, administrator
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.merge.patches import merge_patch
 from ctrlruntime.envtest.process import ChildProcess
+from internal.cosmos.fullnode.ports import RPC
 from tests.docs.blocks import OUTPUT, PICTURES, ROOT, RUNNABLE, Block, blocks, documents, runnable
 from tests.docs.terminal import Terminal
 from tests.envtest.kubectl.binaries import provisioned
@@ -234,6 +236,16 @@ async def a_manager_with_one_tenant(run: Run) -> None:
         raise AssertionError(f"{error}\n{manager.log_tail()}") from error
 
 
+async def chain_port_is_free(_run: Run) -> None:
+    """Fail at once where a program that a killed run left behind has the port: the chain would wait for its answers."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("0.0.0.0", RPC))
+        except OSError as error:
+            pytest.fail(f"port {RPC}: {error.strerror}; end what has it: ss -ltnp 'sport = :{RPC}'")
+
+
 DEMO = in_another_terminal(until="tenants are ready")
 DOCUMENTS: dict[str, Document] = {
     "README.md": Document(
@@ -281,6 +293,7 @@ DOCUMENTS: dict[str, Document] = {
             *(shell,) * 5,
         ),
         checkout=True,
+        before=chain_port_is_free,
     ),
     "docs/tutorials/fleet-rollout.md": Document(
         steps=(DEMO, shell, saved_as("release.yaml"), *(shell,) * 4), checkout=True
@@ -430,7 +443,6 @@ OF_TENANTS = {"docs/tutorials/first-tenant.md"}
 
 
 @pytest.mark.slow
-@pytest.mark.xdist_group("documents")
 @pytest.mark.parametrize(
     "document",
     [

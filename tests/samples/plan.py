@@ -32,6 +32,7 @@ class Proof:
     is in the sample, the first one included (0: none); with `each_file` the count starts again in each file. `ci`: what
     TESTS=ci runs of it, a `fifth` in rotation, `all`, or with `chosen` the scenarios of real_server.toml, which
     the sample is taken of as well. With `of_systems` it runs besides those whose ID names a system that changed.
+    It runs all where the path of a file that changed begins like one of `changed`.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Proof:
     each_file: bool = True
     ci: Literal["fifth", "all", "chosen"] = "fifth"
     of_systems: bool = False
+    changed: tuple[str, ...] = ()
 
     def includes(self, test: Collected) -> bool:
         """Return whether a test belongs to this proof."""
@@ -77,6 +79,8 @@ class Choice:
             return False
         if proof.ci != "fifth" or test.id.partition("::")[0] in self.commit.changed:
             return True
+        if any(path.startswith(proof.changed) for path in self.commit.changed):
+            return True
         if proof.of_systems and any(system in test.id for system in self.commit.systems):
             return True
         return fifth_of(test.id) == self.commit.fifth
@@ -95,7 +99,11 @@ class Selection:
 def proofs() -> tuple[Proof, ...]:
     """Return the plan, in the order of its file: a test belongs to the first proof that includes it."""
     entries = tomllib.loads(PLAN.read_text())["proof"]
-    return tuple(Proof(**{**entry, "tests": tuple(entry["tests"])}) for entry in entries)
+    lists = ("tests", "changed")
+    return tuple(
+        Proof(**{**entry, **{name: tuple(entry.get(name, ())) for name in lists}})
+        for entry in entries
+    )
 
 
 @cache

@@ -82,6 +82,17 @@ def test_ci_runs_all_of_a_proof_that_is_to_run_whole_and_of_a_file_that_changed(
     ), "a sample stays small whatever changed"
 
 
+def test_ci_runs_all_of_a_proof_where_what_it_is_about_changed() -> None:
+    tests = [Collected(f"tests/a.py::test[{n}]") for n in range(40)]
+    proof = replace(DEFECTS, changed=("ctrlruntime/envtest/",))
+    assert select(tests, [proof], in_ci(0, "ctrlruntime/envtest/x.py")).left_out == {}
+    for choice in (
+        in_ci(0, "docs/envtest/x.py"),
+        Choice(in_ci(0, "ctrlruntime/envtest/x.py").commit),
+    ):
+        assert select(tests, [proof], choice).left_out["defects"] > 20
+
+
 def test_of_the_systems_on_a_real_server_only_chosen_scenarios_run_before_everything() -> None:
     tests = [
         Collected(f"tests/s{file}.py::test_{n}", on_server=True) for file in "xy" for n in "abc"
@@ -121,6 +132,7 @@ def test_the_plan_names_what_exists_and_keeps_some_of_each() -> None:
     for proof in proofs():
         assert proof.one_in == 0 or proof.one_in >= 2
         assert proof.ci in ("fifth", "all", "chosen")
+        assert all((ROOT / path).exists() for path in proof.changed), proof.name
         for prefix in proof.tests:
             path, _, name = prefix.partition("::")
             assert (ROOT / path).exists(), prefix
