@@ -51,7 +51,7 @@ def main(
         sys.exit(0 if changed else "no such defects")
     started = time.monotonic()
     results = []
-    for result in _results(wanted, workers):
+    for result in _results(wanted, min(workers, len(wanted))):
         click.echo(_row(result))
         results.append(result)
     caught = {result.defect.key: result.test for result in results if result.caught}

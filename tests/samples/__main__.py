@@ -33,7 +33,7 @@ WORKERS = 4
     "--since",
     help="Compare with this commit (default: the last one, or with nothing changed the one before).",
 )
-@click.option("--seconds", default=60.0, show_default=True, help="Of tests, on two cores.")
+@click.option("--seconds", default=40.0, show_default=True, help="Of tests, on two cores.")
 @click.option("--list", "only_list", is_flag=True, help="Print the files of tests, run nothing.")
 def main(since: str | None, seconds: float, only_list: bool) -> None:
     changed = _changed(since)
