@@ -236,14 +236,20 @@ async def a_manager_with_one_tenant(run: Run) -> None:
         raise AssertionError(f"{error}\n{manager.log_tail()}") from error
 
 
-async def chain_port_is_free(_run: Run) -> None:
-    """Fail at once where a program that a killed run left behind has the port: the chain would wait for its answers."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("0.0.0.0", RPC))
-        except OSError as error:
-            pytest.fail(f"port {RPC}: {error.strerror}; end what has it: ss -ltnp 'sport = :{RPC}'")
+def port_is_free(port: int) -> Meanwhile:
+    """Fail at once where a program that a killed run left behind has a port: the document would wait for its answers."""
+
+    async def look(_run: Run) -> None:
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("0.0.0.0", port))
+            except OSError as error:
+                pytest.fail(
+                    f"port {port}: {error.strerror}; end what `ss -ltnp | grep :{port}` shows"
+                )
+
+    return look
 
 
 DEMO = in_another_terminal(until="tenants are ready")
@@ -293,7 +299,7 @@ DOCUMENTS: dict[str, Document] = {
             *(shell,) * 5,
         ),
         checkout=True,
-        before=chain_port_is_free,
+        before=port_is_free(RPC),
     ),
     "docs/tutorials/fleet-rollout.md": Document(
         steps=(DEMO, shell, saved_as("release.yaml"), *(shell,) * 4), checkout=True
@@ -436,6 +442,15 @@ def test_every_block_has_an_entry(document: str) -> None:
     found = runnable(document)
     listing = "\n".join(map(str, found))
     assert len(steps) == len(found), f"{len(steps)} entries in DOCUMENTS for:\n{listing}"
+
+
+async def test_a_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
+    run = Run(tmp_path, Terminal(tmp_path, {}), AsyncExitStack())
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+        with pytest.raises(pytest.fail.Exception, match=f"port {port}: Address already in use"):
+            await port_is_free(port)(run)
+    await port_is_free(port)(run)
 
 
 OF_TENANTS = {"docs/tutorials/first-tenant.md"}
