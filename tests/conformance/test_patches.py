@@ -113,16 +113,6 @@ async def test_apply_answers_metadata_only_on_request(api: Api) -> None:
     assert (status, made["kind"], "data" in made) == (201, "PartialObjectMetadata", False)
 
 
-@pytest.mark.custom
-async def test_apply_of_status_is_its_own_manager_entry(api: Api, widgets: str) -> None:
-    await api.apply(f"{widgets}/w", widget("w"))
-    status = {**widget("w"), "spec": None, "status": {"phase": "p"}}
-    del status["spec"]
-    after = await api.apply(f"{widgets}/w/status", status)
-    entries = after["metadata"]["managedFields"]
-    assert [entry.get("subresource", "") for entry in entries] == ["", "status"]
-
-
 async def test_a_foreign_change_takes_the_field_away(api: Api) -> None:
     path = f"{api.configmaps}/a"
     await api.apply(path, configmap("a", {"a": "1", "b": "1"}))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from pathlib import Path
-
 import pytest
 
 from apis.cloud import Instance, UpgradePolicy
@@ -14,12 +11,6 @@ from internal.cloud.version_policy import version_problem
 from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance
 
 pytestmark = pytest.mark.criterion("G-C5")
-
-
-@pytest.fixture
-async def harness(tmp_path: Path) -> AsyncIterator[InstanceHarness]:
-    async with InstanceHarness.start(tmp_path) as made:
-        yield made
 
 
 @pytest.mark.parametrize(

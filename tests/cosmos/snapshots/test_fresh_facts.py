@@ -132,28 +132,3 @@ def test_other_facts_of_the_old_subject_change_no_effect(stops: bool) -> None:
             schedule.do(effect)
         schedule.cluster.settle()
     assert changes >= 2
-
-
-def test_a_hot_copy_carries_the_height_of_its_node() -> None:
-    schedule = Schedule(Cluster(heights={PODS[0]: 101}), spec(deletePod=False))
-    schedule.look()
-    schedule.cluster.pass_time(minutes=10)
-    schedule.look()
-    [made] = [each for each in schedule.did if isinstance(each, Create)]
-    assert (made.claim, made.height) == (f"pvc-{SET}-0", 101)
-
-
-def test_after_a_copy_that_failed_each_next_time_has_one() -> None:
-    schedule = Schedule(Cluster(), spec(**HOURLY))
-    schedule.look()
-    for hour in range(1, 5):
-        schedule.cluster.pass_time(hours=1)
-        schedule.look()
-        schedule.cluster.copies[schedule.cluster.made[-1]].error = "quota exceeded"
-        schedule.look()
-        assert schedule.cluster.made == [
-            f"nightly-20260101{each:02}00" for each in range(1, hour + 1)
-        ]
-        last = schedule.status.last_snapshot
-        assert last is not None
-        assert "deleted" not in last.failed

@@ -200,32 +200,14 @@ def test_merge_patch_follows_the_examples_of_its_rfc() -> None:
         assert merge_patch(doc, patch) == result
 
 
-def test_json_patch_operations_and_refusals() -> None:
-    doc = {"a": {"b": [1, 2]}, "c~/": 1}
-    assert json_patch(doc, [{"op": "add", "path": "/a/b/1", "value": 9}])["a"]["b"] == [1, 9, 2]
-    assert json_patch(doc, [{"op": "add", "path": "/a/b/-", "value": 9}])["a"]["b"] == [1, 2, 9]
-    assert json_patch(doc, [{"op": "move", "from": "/a/b", "path": "/d"}])["d"] == [1, 2]
-    assert json_patch(doc, [{"op": "copy", "from": "/a", "path": "/d"}])["d"] == {"b": [1, 2]}
-    assert json_patch(doc, [{"op": "remove", "path": "/c~0~1"}]) == {"a": {"b": [1, 2]}}
+def test_json_patch_tells_true_from_1_and_changes_no_document() -> None:
+    """All other operations and refusals: tests/conformance/test_patches.py, on both servers."""
+    doc = {"a": {"b": [1, 2]}}
     assert json_patch(doc, [{"op": "test", "path": "/a/b/0", "value": 1.0}]) == doc
-    # An absent member counts as null, and is added by `replace`.
-    assert json_patch(doc, [{"op": "replace", "path": "/x", "value": 1}])["x"] == 1
-    assert json_patch(doc, [{"op": "copy", "from": "/x", "path": "/y"}])["y"] is None
-    assert json_patch(doc, [{"op": "test", "path": "/x", "value": None}]) == doc
-    assert doc == {"a": {"b": [1, 2]}, "c~/": 1}
-    for op in (
-        {"op": "test", "path": "/a/b/0", "value": True},
-        {"op": "remove", "path": "/x"},
-        {"op": "replace", "path": "/x/y", "value": 1},
-        {"op": "test", "path": "/x/y", "value": None},
-        {"op": "move", "from": "/x", "path": "/y"},
-        {"op": "add", "path": "", "value": {}},
-        {"op": "add", "path": "/x/y", "value": 1},
-        {"op": "add", "path": "/a/b/7", "value": 1},
-    ):
-        with pytest.raises(PatchError) as caught:
-            json_patch(doc, [op])
-        assert (caught.value.code, caught.value.reason) == (422, "Invalid")
+    assert json_patch(doc, [{"op": "add", "path": "/a/b/-", "value": 9}])["a"]["b"] == [1, 2, 9]
+    assert doc == {"a": {"b": [1, 2]}}
+    with pytest.raises(PatchError):
+        json_patch(doc, [{"op": "test", "path": "/a/b/0", "value": True}])
     with pytest.raises(PatchError, match="unsupported operation") as refused:
         json_patch(doc, [{"op": "frob", "path": "/x"}])
     assert refused.value.code == 400
