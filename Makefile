@@ -69,6 +69,7 @@ types: setup ## Type check, strict
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check
 	@$(PY) -m tests.docs.reference --check
+	@$(PY) -m hack.signatures --check
 	@hack/install-yaml.sh --check
 
 # API servers, etcd and kubectl look for garbage less often: a tenth of their time.
@@ -159,6 +160,7 @@ docs: setup ## Build the documentation site, strictly, into dist/site
 generate manifests: setup ## Write config/, dist/install.yaml, the dashboards and the tables of docs/packages from code
 	@$(PY) -m manager manifests
 	@$(PY) -m tests.docs.reference
+	@$(PY) -m hack.signatures
 	@$(PY) -m hack.dashboards
 	@hack/install-yaml.sh
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import venv
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docs.blocks import runnable
+from tests.docs.blocks import ROOT, runnable
 from tests.docs.terminal import Terminal
 from tests.wheel.installed import fresh
 
@@ -74,6 +75,24 @@ def test_its_tests_pass_on_a_real_server(project: Project) -> None:
     Assets().find()  # without one the test is skipped
     done = project.run("python", "-m", "pytest", CTRLRUNTIME_ENVTEST_BACKEND="kube-apiserver")
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.criterion("D-41")
+def test_its_types_hold_under_pyright_strict(project: Project) -> None:
+    """And a field that the kind does not have is found. mypy runs with `make test` of the page."""
+    settings = {"typeCheckingMode": "strict", "include": ["shop", "tests"]}
+    environment = {"venvPath": str(project.prefix.parent), "venv": project.prefix.name}
+    (project.folder / "pyrightconfig.json").write_text(json.dumps(settings | environment))
+    command = [str(ROOT / "hack" / "pyright.sh")]
+    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    own = project.folder / "shop" / "controllers" / "website.py"
+    text = own.read_text()
+    own.write_text(text.replace("obj.spec.replicas", "obj.spec.replica"))
+    done = subprocess.run(command, cwd=project.folder, capture_output=True, text=True)
+    own.write_text(text)
+    assert done.returncode == 1
+    assert 'attribute "replica"' in done.stdout
 
 
 @pytest.mark.criterion("D-5")
