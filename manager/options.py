@@ -14,10 +14,10 @@ from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.served_run import ServedRun
-from manager.systems import SYSTEMS
 
+SYSTEMS = ("tenancy", "cloud", "cosmos")
+"""Names of the systems, in the order in which they are added."""
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
-
 SHARD_GROUP = "manager"
 """Names the managers that share the tenants; the Leases of their slots begin with it."""
 

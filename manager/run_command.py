@@ -16,7 +16,7 @@ from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
 from manager.cosmos_flags import cosmos_options, take_cosmos_options
 from manager.flags import check_allowed_addresses
 from manager.health_check_flags import health_check_options, take_health_check_options
-from manager.options import LEADER_ELECTION_ID, RunOptions
+from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
 from manager.privilege_flags import (
     default_account_option,
@@ -32,7 +32,6 @@ from manager.serving_flags import (
 )
 from manager.shard_flags import check_shards, shard_options
 from manager.stack_flags import BY_DEFAULT, check_stack, stack_options
-from manager.systems import SYSTEMS
 from manager.test_environment import check_test_environment
 
 _PATH = click.Path(path_type=Path)

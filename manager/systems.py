@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -58,6 +58,8 @@ def _cosmos() -> AddSystem:
     return add
 
 
-_LOADERS: Final = {"tenancy": _tenancy, "cloud": _cloud, "cosmos": _cosmos}
-SYSTEMS: Final = tuple(_LOADERS)
-"""Names of the systems."""
+_LOADERS: Final[Mapping[str, Callable[[], AddSystem]]] = {
+    "tenancy": _tenancy,
+    "cloud": _cloud,
+    "cosmos": _cosmos,
+}

@@ -27,10 +27,11 @@ from ctrlruntime.resources.desired import Desired, PatchStrategy
 from ctrlruntime.resources.revision import revision
 from internal.tenancy.expansion import expand, render_exactly
 from internal.tenancy.graph import MOST_RESOURCES, Graph, dependencies_of, load
-from internal.tenancy.ignore_fields import IgnoreFieldError, drift_paths
+from internal.tenancy.ignore_fields import drift_paths
 from internal.tenancy.labels import HOOK, RESOURCE_ID, SKIP_HOOKS
 from internal.tenancy.missing_permissions import Grant
 from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name, entry_id
+from internal.tenancy.path_errors import IgnoreFieldError
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
 from internal.tenancy.privileges import Privileges, Refused
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine

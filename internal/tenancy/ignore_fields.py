@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ctrlruntime.json import Json
+from internal.tenancy.path_errors import IgnoreFieldError
 
 if TYPE_CHECKING:
     from jsonpath import CompoundJSONPath, JSONPath
@@ -31,10 +32,6 @@ MATCH_KEYS = (
 
 _FORBIDDEN = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 _ABSENT: Any = object()
-
-
-class IgnoreFieldError(ValueError):
-    """An entry of `ignoreFields` is not a JSONPath, or not one that is supported."""
 
 
 def check(paths: Iterable[str]) -> list[str]:

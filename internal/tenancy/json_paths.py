@@ -22,9 +22,9 @@ from jsonpath.filter import (
 from jsonpath.segments import JSONPathRecursiveDescentSegment
 from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter, KeysSelector
 
-from internal.tenancy.ignore_fields import IgnoreFieldError
+from internal.tenancy.path_errors import IgnoreFieldError, ReadyWhenError
 
-__all__ = ["LONGEST_PATH", "JSONPathError", "ReadyWhenError", "compiled", "compiled_check"]
+__all__ = ["LONGEST_PATH", "JSONPathError", "compiled", "compiled_check"]
 
 LONGEST_PATH: Final = 512
 """Characters of one path."""
@@ -41,10 +41,6 @@ _FIXES: Final = (
     ("filter expression literals", "compare a field with it"),
 )
 """What to do about an error of the parser, by a part of its message."""
-
-
-class ReadyWhenError(ValueError):
-    """A path of `readyWhen` is not a JSONPath, or not one that is supported."""
 
 
 @lru_cache(maxsize=512)

@@ -10,6 +10,7 @@ from apis.tenancy import ReadyCheck
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources.readiness import EXISTENCE, READY, Readiness, not_ready
+from internal.tenancy.path_errors import ReadyWhenError
 
 MOST_MATCHES: Final = 100
 """Values that one path may select; more of them are not ready."""
@@ -32,7 +33,7 @@ def _problem(check: ReadyCheck) -> str:
         return _uncompiled(check.cel)
     if check.json_path is None or check.cel is not None:
         return "readyWhen: an entry has jsonPath, with or without value, or else cel alone"
-    from internal.tenancy.json_paths import ReadyWhenError, compiled_check
+    from internal.tenancy.json_paths import compiled_check  # few templates have such paths
 
     try:
         compiled_check(check.json_path)

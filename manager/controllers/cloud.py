@@ -72,7 +72,7 @@ from manager.controllers.cloud_watches import (
     outputs_changed,
 )
 from manager.controllers.error_status import with_error_status
-from manager.controllers.runs import make_provider
+from manager.controllers.runs import make_provider, plugin_of
 from manager.controllers.task_settings import SettingsFile
 from manager.controllers.terraform_types import types_file
 
@@ -358,7 +358,7 @@ def _add_subresource_controller(
         parts.objects.watch(
             builder, CONFIG_MAP, name_holder_changed(parts.store_of(item.kind)), labels=INSTANCE
         )
-    for group, plural, verbs in parts.options.runs.permissions():
+    for group, plural, verbs in plugin_of(parts.options.runs.provider).permissions:
         builder.permission(group, plural, *verbs)
     if item.kind is InstanceKubernetes:
         for group, plural in WORKLOAD_KINDS:

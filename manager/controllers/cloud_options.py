@@ -14,7 +14,6 @@ from internal.cloud.pace import Pace
 from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
-    from ctrlruntime.controller.permissions import Permission
     from internal.cloud.subresource import Subresource
     from internal.cloud.tasks.task import TaskDefinition
 
@@ -66,12 +65,6 @@ class RunsOptions:
         allowed = {wire.ALLOWED: ",".join(self.allowed_environment)}
         named = allowed if self.allowed_environment else {}
         return {**outbound_addresses.allowed_environment(), **self.environment, **named}
-
-    def permissions(self) -> Sequence[Permission]:
-        """Rights in the cluster that the provider needs, besides Secrets."""
-        from manager.controllers.runs import plugin_of
-
-        return plugin_of(self.provider).permissions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

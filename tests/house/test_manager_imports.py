@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from manager.cli import COMMANDS
-from manager.systems import SYSTEMS
+from manager.options import SYSTEMS
 
 pytestmark = pytest.mark.criterion("PF-3")
 

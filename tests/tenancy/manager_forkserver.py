@@ -28,8 +28,9 @@ from typing import Any
 from ctrlruntime.api.model import ApiModel
 from ctrlruntime.envtest.process import ChildProcess, die_with
 from ctrlruntime.fast_imports import fast_imports
+from manager.options import SYSTEMS
 from manager.program import main
-from manager.systems import SYSTEMS, load_systems
+from manager.systems import load_systems
 
 MANAGER = "manager.cli:main"
 PROGRAM = "tests.tenancy.manager_forkserver:program"

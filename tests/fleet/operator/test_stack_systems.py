@@ -8,8 +8,8 @@ from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from manager.operator import operator
 from manager.operator_run import system_arguments
+from manager.options import SYSTEMS
 from manager.stack_flags import SUPPORTED
-from manager.systems import SYSTEMS
 
 
 def systems_of(*chosen: str) -> dict[str, list[str]]:

@@ -10,7 +10,7 @@ import pytest
 from apis.fleet.labels import LEASE, PLANE_NAMESPACE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
-from manager.systems import SYSTEMS
+from manager.options import SYSTEMS
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
