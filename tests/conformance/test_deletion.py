@@ -159,19 +159,16 @@ async def test_foreground_waits_for_blocking_dependents(api: Api) -> None:
     await api.gone(f"{api.configmaps}/owner")
 
 
-async def test_orphans_lose_the_reference(api: Api) -> None:
+@pytest.mark.parametrize(
+    "body", [{"propagationPolicy": "Orphan"}, {"orphanDependents": True}], ids=["policy", "old"]
+)
+async def test_orphans_lose_the_reference(api: Api, body: dict[str, object]) -> None:
     owner = await api.create(api.configmaps, configmap("owner"))
     await api.create(api.configmaps, owned("child", owner))
-    await api.call("DELETE", f"{api.configmaps}/owner", {"propagationPolicy": "Orphan"})
+    await api.call("DELETE", f"{api.configmaps}/owner", body)
     await api.gone(f"{api.configmaps}/owner")
     child = await api.get(f"{api.configmaps}/child")
     assert "ownerReferences" not in child["metadata"]
-
-
-async def test_bad_propagation_is_refused(api: Api) -> None:
-    await api.create(api.configmaps, configmap("a"))
-    code, _, _ = await api.fails("DELETE", f"{api.configmaps}/a", {"propagationPolicy": "No"})
-    assert code == 422
 
 
 async def test_namespaces_take_their_contents_along(api: Api, widgets: str) -> None:
@@ -370,16 +367,6 @@ async def test_owners_that_do_not_block_are_not_waited_for(api: Api) -> None:
     await api.until(path, lambda found: found["metadata"].get("deletionTimestamp"))
     await api.merge(path, {"metadata": {"finalizers": None}})
     await api.gone(path)
-
-
-async def test_orphans_by_finalizer(api: Api) -> None:
-    """The old orphanDependents, and a finalizer set by hand."""
-    owner = await api.create(api.configmaps, configmap("owner"))
-    await api.create(api.configmaps, owned("child", owner))
-    await api.call("DELETE", f"{api.configmaps}/owner", {"orphanDependents": True})
-    await api.gone(f"{api.configmaps}/owner")
-    child = await api.get(f"{api.configmaps}/child")
-    assert "ownerReferences" not in child["metadata"]
 
 
 async def test_an_owner_made_anew_is_another(api: Api) -> None:

@@ -73,12 +73,7 @@ async def test_bad_label_selectors_are_refused(api: Api, selector: str) -> None:
     assert (await api.fails("GET", path))[:2] == (400, "BadRequest")
 
 
-async def test_field_selectors(api: Api, fruit: str) -> None:
-    assert await names(api, f"{fruit}?fieldSelector=metadata.name=date") == ["date"]
-    assert await names(api, f"{fruit}?fieldSelector=metadata.name!=date,metadata.name!=apple") == [
-        "banana",
-        "cherry",
-    ]
+async def test_field_selectors(api: Api) -> None:
     pods = api.path("v1", "pods")
     await api.create(pods, pod("a"))
     bound = pod("b")
@@ -147,16 +142,6 @@ async def test_items_of_builtin_kinds_do_not_repeat_their_type(
     assert "kind" not in listed["items"][0]
     await api.create(widgets, widget("w"))
     assert (await api.get(widgets))["items"][0]["kind"] == "Widget"
-
-
-async def test_metadata_only(api: Api, fruit: str) -> None:
-    _, listed, _ = await api.send("GET", fruit, Accept=PARTIAL)
-    assert listed["kind"] == "PartialObjectMetadataList"
-    assert listed["items"][0]["kind"] == "PartialObjectMetadata"
-    assert "data" not in listed["items"][0]
-    accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-    _, one, _ = await api.send("GET", f"{fruit}/date", Accept=accept)
-    assert (one["kind"], one["metadata"]["name"]) == ("PartialObjectMetadata", "date")
 
 
 async def test_forms_that_are_not_served_are_406(api: Api) -> None:

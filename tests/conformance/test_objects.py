@@ -254,13 +254,6 @@ async def test_invalid_deployments_name_every_cause(api: Api) -> None:
     }
 
 
-async def test_health_and_version(api: Api) -> None:
-    for path in ("/healthz", "/readyz", "/livez"):
-        status, body, _ = await api.send("GET", path)
-        assert (status, body) == (200, b"ok")
-    assert (await api.get("/version"))["major"] == "1"
-
-
 async def test_plain_discovery(api: Api, widgets: str) -> None:
     groups = {group["name"] for group in (await api.get("/apis"))["groups"]}
     assert {"apps", "batch", GROUP, "rbac.authorization.k8s.io"} <= groups

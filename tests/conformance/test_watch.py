@@ -115,20 +115,6 @@ async def test_bookmarks_carry_the_newest_version(api: Api) -> None:
     assert event["object"]["kind"] == "Secret"
 
 
-@pytest.mark.since("initial events")
-async def test_initial_events_end_with_a_bookmark(api: Api) -> None:
-    for name in ("a", "b"):
-        await api.create(api.secrets, secret(name))
-    query = "sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true"
-    async with api.watch(f"{api.secrets}?watch=1&{query}") as stream:
-        assert await stream.take(2) == [("ADDED", "a"), ("ADDED", "b")]
-        end = await stream.next()
-    assert end["type"] == "BOOKMARK"
-    assert end["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}
-    code, _, message = await api.fails("GET", f"{api.secrets}?watch=1&sendInitialEvents=true")
-    assert (code, "resourceVersionMatch" in message) == (422, True)
-
-
 async def test_metadata_only_watch(api: Api) -> None:
     accept = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
     async with api.watch(f"{api.secrets}?watch=1", Accept=accept) as stream:
