@@ -15,9 +15,9 @@ from apis.cloud.common import Phase
 from apis.cloud.fleetrollout import FleetRolloutPhase
 from apis.cosmos.fullnode_status import FullNodePhase
 from apis.cosmos.scheduledvolumesnapshot import SnapshotPhase
-from apis.hub_condition import HUB_READY
 from apis.operations.changefreeze import ChangeFreezePhase
 from apis.tenancy.rollout import RolloutPhase
+from ctrlruntime.lifecycle.remote import HUB_READY
 
 READY: Final = "Ready"
 NOT_OBSERVED: Final = "NotObserved"

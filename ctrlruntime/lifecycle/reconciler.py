@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 from pydantic import ValidationError
 
 from ctrlruntime.api.conditions import find_condition, new_condition, set_condition
+from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
@@ -27,6 +28,8 @@ from ctrlruntime.controller.error_status import ErrorStatus, unreadable
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.lifecycle.pausing import Entries, PausableReconciler, PausePolicy
+from ctrlruntime.lifecycle.reading import without_spec
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote, report_hub
 from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
 
@@ -61,6 +64,16 @@ class Host(Protocol):
     def options(self) -> HostOptions: ...
 
 
+@dataclass(slots=True, kw_only=True)
+class Writes:
+    """What a pass writes with, and where it looks its object up."""
+
+    mapping: RESTMapping
+    entries: Entries
+    statuses: StatusWriter
+    recorder: EventRecorder
+
+
 @dataclass(slots=True)
 class ObjectPass:
     """One reconcile of one object, besides the object itself."""
@@ -68,9 +81,17 @@ class ObjectPass:
     entry: Entry
     """The object as the cache has it."""
     now: datetime
+    before: Any
+    """The status that is stored."""
+    writes: Writes
     problem: str = ""
     """Which fields of the object cannot be read; empty: it is readable."""
     events: list[tuple[EventType, str, str, str]] = field(default_factory=list)
+
+    @property
+    def request(self) -> Request:
+        """The object's name, as controllers are called with it."""
+        return Request(self.entry.name, namespace=self.entry.namespace)
 
     def event(self, kind: EventType, reason: str, action: str, note: str) -> None:
         """Record an event once the status is written, and none if nothing of it changed."""
@@ -83,18 +104,83 @@ class ObjectPass:
         condition = new_condition(READY, ready, reason, message, generation=self.entry.generation)
         set_condition(obj.status.conditions, condition, self.now)
 
+    def set_remote(
+        self, obj: Resource[Any, Any], *troubles: ClusterTrouble, used: bool = False
+    ) -> None:
+        """Set the condition of the other cluster in the status, if it was there before or it is `used`."""
+        conditions = obj.status.conditions
+        report_hub(conditions, troubles, self.entry.generation, self.now, used=used)
+
+    async def record(self, obj: Resource[Any, Any]) -> bool:
+        """Write the status before what it announces is done. Return whether that changed it.
+
+        Without it the status is written once, after the function.
+        """
+        written = await self.write(obj)
+        if written:
+            self.before = obj.status.model_copy(deep=True)
+        return written
+
+    def reread(self) -> bool:
+        """Have what was written since in `entry`. Return False if the object is gone, or another than was read."""
+        request, entry = self.request, self.entry
+        found = self.writes.entries.get(request.name, namespace=request.namespace)
+        if found is None or (found.uid, found.generation) != (entry.uid, entry.generation):
+            return False
+        self.entry = found
+        return True
+
+    async def write(self, obj: Resource[Any, Any]) -> bool:
+        """Write the status for the last time in this pass."""
+        after, entry = obj.status, self.entry
+        after.observed_generation = entry.generation
+        statuses, mapping = self.writes.statuses, self.writes.mapping
+        statuses.resume(after.conditions, entry)
+        written = await statuses.patcher.write_status(mapping, entry, self.before, after)
+        if written:
+            for each in self.events:
+                self.writes.recorder.event(entry, *each)
+            self.events = []
+        return written
+
+    async def set_finalizer(self, finalizer: str, there: bool) -> None:
+        """Put a finalizer on the object, or take it off."""
+        patcher, mapping = self.writes.statuses.patcher, self.writes.mapping
+        change = patcher.add_finalizer if there else patcher.remove_finalizer
+        await change(mapping, self.entry, finalizer)
+
 
 Work = Callable[[KindT, ObjectPass], Awaitable[Result | None]]
 """Gets a copy of the object of its own: what it changes in its status is written."""
+Loss = Callable[[KindT, ObjectPass, ClusterTrouble], None]
+
+
+def lose_remote(obj: Resource[Any, Any], this: ObjectPass, trouble: ClusterTrouble) -> None:
+    """Have the status show that nothing is decided while the other cluster is unknown."""
+    this.set_ready(obj, False, trouble.reason, trouble.message)
+    this.set_remote(obj, trouble, used=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnRemote(Generic[KindT]):
+    """What an object has is in another cluster: nothing is decided while that is unknown."""
+
+    remote: Remote
+    unread: float = 3.0
+    """Seconds until the next look while it has not been read yet."""
+    retry: float = 30.0
+    """The same while it does not answer."""
+    lost: Loss[KindT] = lose_remote
+    """Have the status show that it does not answer."""
 
 
 class Lifecycle(Generic[KindT]):
     """Look up, pause, read, finalizer, then the functions of one kind; and one writer of its status.
 
-    An object that is gone is forgotten by `memory`. A paused one keeps everything, and its deletion waits. One that
-    cannot be read has `Ready` at False with the reason InvalidSpec, and keeps its finalizer. The status has
-    `observedGeneration`, `conditions` and `lastHandledReconcile`; its difference is written after the function, with
-    `Ready` at True unless the function set it for this generation. A status as it should be costs no write.
+    An object that is gone is forgotten by `memory`, then `gone` is called. A paused one keeps everything, and its
+    deletion waits. One that cannot be read has `Ready` at False with the reason InvalidSpec, and keeps its finalizer.
+    The status has `observedGeneration`, `conditions` and `lastHandledReconcile`; its difference is written after the
+    function, with `Ready` at True unless the function set it for this generation. A status as it should be costs no write.
     """
 
     def __init__(
@@ -104,14 +190,19 @@ class Lifecycle(Generic[KindT]):
         reconcile: Work[KindT],
         tear_down: Work[KindT] | None = None,
         finalizer: str = "",
+        until_deleted: bool = False,
         pause: PausePolicy | None = None,
-        unreadable: Callable[[Entry], KindT] | None = None,
+        unreadable: Work[KindT] | None = None,
+        remote: OnRemote[KindT] | None = None,
+        gone: Callable[[Request], Awaitable[None]] | None = None,
         memory: Sequence[Forgets] = (),
     ) -> None:
         """Raise ValueError for a finalizer without `tear_down`, or the other way round.
 
         `tear_down` is called for a deleted object until it returns None; then the finalizer is removed.
-        `unreadable` returns what is reconciled in place of an object that cannot be read.
+        `until_deleted`: without one, nothing is done for an object from its deletion on.
+        `unreadable` is called for an object that cannot be read, with its status and without its spec, in place of
+        `reconcile`; `tear_down` too gets it that way then.
         """
         if bool(finalizer) != (tear_down is not None):
             raise ValueError(f"{kind.__name__}: give finalizer and tear_down together, or neither")
@@ -119,8 +210,11 @@ class Lifecycle(Generic[KindT]):
         self.work = reconcile
         self.tear_down = tear_down
         self.finalizer = finalizer
+        self.until_deleted = until_deleted
         self.pause = pause or PausePolicy()
         self.unreadable = unreadable
+        self.remote = remote
+        self.gone = gone
         self.memory = tuple(memory)
 
     def reconciler(
@@ -136,7 +230,10 @@ class Lifecycle(Generic[KindT]):
         name = field_manager or mapping.gvk.kind.lower()
         store = (informer or manager.cache.declare(self.kind).informer).store
         statuses = StatusWriter(ObjectPatcher(manager.client, name), clock)
-        passes = _Passes(self, store, statuses, manager.recorder, clock)
+        writes = Writes(
+            mapping=mapping, entries=store, statuses=statuses, recorder=manager.recorder
+        )
+        passes = _Passes(self, writes, clock)
         pausable = PausableReconciler(passes, store, mapping, statuses, self.pause)
         protected = manager.options.protected
         return ErrorStatus(
@@ -147,69 +244,81 @@ class Lifecycle(Generic[KindT]):
 @dataclass(frozen=True, slots=True)
 class _Passes(Generic[KindT]):
     life: Lifecycle[KindT]
-    entries: Entries
-    statuses: StatusWriter
-    recorder: EventRecorder
+    writes: Writes
     clock: Callable[[], datetime]
 
     async def reconcile(self, request: Request) -> Result | None:
         """Make one pass. Raises what the functions raise, and the client's errors."""
         life = self.life
-        entry = self.entries.get(request.name, namespace=request.namespace)
+        entry = self.writes.entries.get(request.name, namespace=request.namespace)
         if entry is None:
             for each in life.memory:
                 each.forget(request)
+            if life.gone is not None:
+                await life.gone(request)
             return None
-        if life.pause.leaves_alone(entry):
+        deleted = entry.deletion_timestamp is not None
+        if life.pause.leaves_alone(entry) or (deleted and life.until_deleted):
             return None
-        this = ObjectPass(entry, self.clock())
+        if deleted and life.tear_down is not None and life.finalizer not in entry.finalizers:
+            return None
+        this = ObjectPass(entry, self.clock(), None, self.writes)
+        on = life.remote
+        if on is not None and not on.remote.is_usable():
+            return await self._wait(on, this)
         obj = await self._read(entry, this)
         if obj is None:
             return None
-        if life.tear_down is None:
-            return await self._run(life.work, obj, this)
-        if entry.deletion_timestamp is not None:
+        if deleted and life.tear_down is not None:
             return await self._leave(life.tear_down, obj, this)
-        if life.finalizer not in entry.finalizers:
-            await self.statuses.patcher.add_finalizer(life.kind.mapping(), entry, life.finalizer)
+        if life.finalizer and life.finalizer not in entry.finalizers:
+            await this.set_finalizer(life.finalizer, there=True)
             return None  # the answer is in the cache and brings us back
-        return await self._run(life.work, obj, this)
+        work = life.unreadable if this.problem and life.unreadable is not None else life.work
+        return await self._run(work, obj, this)
 
     async def _read(self, entry: Entry, this: ObjectPass) -> KindT | None:
+        """Return the object, without its spec if that cannot be read; None: that is reported, and all there is to do."""
+        life = self.life
         try:
-            return entry.typed(self.life.kind)
+            return entry.typed(life.kind)
         except ValidationError as error:
             this.problem = unreadable(error)
-            if self.life.unreadable is not None:
-                return self.life.unreadable(entry)
-            mapping = self.life.kind.mapping()
-            await self.statuses.refuse(mapping, entry, READY, error, text=this.problem)
+            if life.unreadable is not None:
+                return without_spec(entry, life.kind)
+            await self.writes.statuses.refuse(
+                self.writes.mapping, entry, READY, error, text=this.problem
+            )
             return None
+
+    async def _wait(self, on: OnRemote[KindT], this: ObjectPass) -> Result:
+        """Report that nothing is decided while the other cluster is unknown."""
+        trouble, entry = on.remote.trouble(), this.entry
+        if trouble is None:
+            return Result(requeue_after=on.unread)
+        obj = without_spec(entry, self.life.kind)
+        this.before = obj.status.model_copy(deep=True)
+        on.lost(obj, this, trouble)
+        await this.write(obj)
+        return Result(requeue_after=on.retry)
 
     async def _leave(self, tear_down: Work[KindT], obj: KindT, this: ObjectPass) -> Result | None:
         """Take an object apart; let it go once nothing is left."""
-        if self.life.finalizer not in this.entry.finalizers:
-            return None
         left = await self._run(tear_down, obj, this)
         if left is None:
-            patcher, mapping = self.statuses.patcher, self.life.kind.mapping()
-            await patcher.remove_finalizer(mapping, this.entry, self.life.finalizer)
+            await this.set_finalizer(self.life.finalizer, there=False)
         return left
 
     async def _run(self, work: Work[KindT], obj: KindT, this: ObjectPass) -> Result | None:
-        before = obj.status.model_copy(deep=True)
+        this.before = obj.status.model_copy(deep=True)
         result = await work(obj, this)
         after, entry = obj.status, this.entry
-        after.observed_generation = entry.generation
-        after.last_handled_reconcile = requested(entry.annotations) or before.last_handled_reconcile
+        handled = requested(entry.annotations) or after.last_handled_reconcile
+        after.last_handled_reconcile = handled
         ready = find_condition(after.conditions, READY)
         if ready is None or ready.observed_generation != entry.generation:
             self._conclude(obj, this)
-        self.statuses.resume(after.conditions, entry)
-        mapping = self.life.kind.mapping()
-        if await self.statuses.patcher.write_status(mapping, entry, before, after):
-            for each in this.events:
-                self.recorder.event(entry, *each)
+        await this.write(obj)
         return result
 
     def _conclude(self, obj: KindT, this: ObjectPass) -> None:

@@ -5,16 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.gate import Cause
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.resources import Action, Control, Desired, Owner
 from internal.cloud.labels import INSTANCE
-from internal.hub.view import HubView
 
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 PREFIX: Final = "cloud-instance-"
@@ -45,7 +44,7 @@ class HubInstances:
     What runs make outside, such as workspaces, is named by namespace and name alone.
     """
 
-    hub: HubView
+    hub: Remote
     control: Control
     """Writes what instances own on the hub."""
     period: float

@@ -8,11 +8,11 @@ from typing import Any, Final, Generic, TypeVar
 from pydantic import ValidationError
 
 from apis.cloud import Instance, Phase, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
-from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Resource, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, Definitions
 from ctrlruntime.resources.revision import REVISION

@@ -7,10 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from pydantic import ValidationError
-
 from apis.operations import ChangeFreeze, Exemption
-from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.lifecycle import Lifecycle, ObjectPass
 from ctrlruntime.rollout import Freeze
@@ -35,7 +32,7 @@ class FreezeReconciler:
     def lifecycle(self) -> Lifecycle[ChangeFreeze]:
         """Return the life of freezes. One that cannot be read holds all changes, and its status shows why."""
         return Lifecycle(
-            ChangeFreeze, reconcile=self.reconcile, unreadable=_bare, memory=[self.metrics]
+            ChangeFreeze, reconcile=self.reconcile, unreadable=self.reconcile, memory=[self.metrics]
         )
 
     async def reconcile(self, found: ChangeFreeze, this: ObjectPass) -> Result | None:
@@ -68,12 +65,3 @@ class FreezeReconciler:
         if freeze.until is not None and now >= freeze.until:
             return []
         return self.freezes.requests.of(freeze, self.freezes.system)
-
-
-def _bare(entry: Entry) -> ChangeFreeze:
-    """Return a freeze whose spec cannot be read, with its status if that can."""
-    manifest = {**entry.decode(), "spec": {"reason": "unknown"}}
-    try:
-        return ChangeFreeze.from_manifest(manifest)
-    except ValidationError:
-        return ChangeFreeze.from_manifest({**manifest, "status": {}})

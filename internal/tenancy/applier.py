@@ -7,7 +7,6 @@ from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
-from apis.hub_condition import ClusterTrouble
 from apis.tenancy import OnImmutable, Tenant, TResource
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
@@ -16,6 +15,7 @@ from ctrlruntime.cache.errors import OutsideCache
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError, Invalid, NotFound, TooManyRequests, TransportError
 from ctrlruntime.gate import Cause
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import (
     OWNER,

@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.gate import Cause, Hold
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.resources import Owner, Ownership
 from internal.tenancy.graph import load
 from internal.tenancy.labels import HOOK, RESOURCE_ID

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from apis.hub_condition import report_hub
 from apis.tenancy import Tenant, TenantStatus
 from ctrlruntime.api.conditions import find_condition, is_condition_true
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import requested
 from ctrlruntime.events import EventRecorder
+from ctrlruntime.lifecycle.remote import report_hub
 from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
 from internal.tenancy.applier import ApplyResult

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.resources import Control, Desired, ObjectKey, Owner
 from internal.tenancy.children import ChildKinds
 from internal.tenancy.naming import LOCAL

@@ -14,6 +14,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.lifecycle.owner_index import uid_index
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Definitions
 from internal.cloud import workload_drift
@@ -27,7 +28,6 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver.writes import SECRET
 from internal.cloud.tasks.settings import LiveDefinitions
 from internal.cloud.terraform_types import TerraformTypes
-from internal.hub.owner_index import uid_index
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.object_cluster import ObjectCluster
 from manager.controllers.task_settings import read_settings

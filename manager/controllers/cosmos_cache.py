@@ -5,10 +5,10 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
+from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
-from internal.hub.owner_index import OF_OWNER
 from manager.controllers.cosmos_parts import POD, CosmosParts
 
 NAME = "cosmoscache"

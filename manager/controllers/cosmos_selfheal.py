@@ -13,6 +13,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from internal.cosmos.cache.cosmos_cache import CosmosCache
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
@@ -20,7 +21,6 @@ from internal.cosmos.selfheal.heights import HeightHealing
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.selfheal.reconciler import SelfHealReconciler
 from internal.cosmos.workload.claims import StorageClasses
-from internal.hub.owner_index import OF_OWNER
 from manager.controllers.cosmos_parts import CosmosParts
 from manager.controllers.error_status import UnprotectedOnly
 

@@ -17,6 +17,7 @@ from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle.owner_index import recorded_owner
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, OWNER_UID
 from ctrlruntime.resources.kept_metadata import KeptMetadata
@@ -37,7 +38,6 @@ from internal.cosmos.snapshots.naming import schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
-from internal.hub.owner_index import recorded_owner
 from manager.controllers.cosmos_parts import POD, SELECTED, CosmosParts
 from manager.controllers.cosmos_wiring import (
     absence_of,

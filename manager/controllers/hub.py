@@ -6,13 +6,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from apis.fleet.labels import DATA_PLANE
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.cache.cache import CacheOptions
 from ctrlruntime.cache.informer import InformerOptions
 from ctrlruntime.cache.options import KindCacheOptions
 from ctrlruntime.client.config import Config
 from ctrlruntime.cluster import Cluster, ClusterOptions
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Desired, ObjectKey
 from internal.fleet.hub import GRACE, PROBE_PERIOD, HubMonitor, HubTrouble, explain

@@ -17,17 +17,17 @@ from ctrlruntime.cluster import Cluster, ClusterRef, ClusterSet
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.handlers import MapFunc, enqueue_map_func
 from ctrlruntime.controller.predicates import Predicate
-from ctrlruntime.manager import Manager
-from ctrlruntime.queue import Request
-from ctrlruntime.resources import Control, RemoteControl, RemotePlacement
-from internal.hub.owner_index import (
+from ctrlruntime.lifecycle.owner_index import (
     OF_OWNER,
     owner_index,
     recorded_owner,
     recorded_owner_index,
     uid_index,
 )
-from internal.hub.view import HubView
+from ctrlruntime.lifecycle.remote import Remote
+from ctrlruntime.manager import Manager
+from ctrlruntime.queue import Request
+from ctrlruntime.resources import Control, RemoteControl, RemotePlacement
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
@@ -90,12 +90,12 @@ class ObjectCluster:
             return None
         return RemotePlacement(owner_cluster=hub.data_plane, labels=hub.labels)
 
-    def view(self) -> HubView | None:
+    def view(self) -> Remote | None:
         """Return the hub as reconcilers see it; None: there is none."""
         hub = self._hub
         if hub is None:
             return None
-        return HubView(
+        return Remote(
             explain=hub.explain, unreachable=hub.unreachable, informers=lambda: self._informers
         )
 

@@ -16,8 +16,7 @@ from tests.docs.blocks import ROOT, table, words
 PAGE = "docs/conditions.md"
 MODULES = {
     "cloud conditions": (
-        "apis/hub_condition.py",
-        "internal/hub/view.py",
+        "ctrlruntime/lifecycle/remote.py",
         "internal/cloud/hub_instances.py",
         "internal/cloud/taskdriver/summary.py",
         "internal/cloud/taskdriver/plan_approval.py",
@@ -26,8 +25,7 @@ MODULES = {
         "internal/cloud/subresource_reconciler.py",
     ),
     "cosmos conditions": (
-        "apis/hub_condition.py",
-        "internal/hub/view.py",
+        "ctrlruntime/lifecycle/remote.py",
         "internal/cosmos/fullnode/phase.py",
         "internal/cosmos/fullnode/status.py",
         "internal/cosmos/snapshots/conditions.py",
@@ -73,7 +71,13 @@ def test_every_type_and_reason_in_the_code_is_on_the_page(header: str) -> None:
 def test_every_reason_on_the_page_is_in_the_code(header: str) -> None:
     sources = "".join(
         path.read_text()
-        for folder in ("apis", "internal", "manager", "ctrlruntime/manager")
+        for folder in (
+            "apis",
+            "internal",
+            "manager",
+            "ctrlruntime/manager",
+            "ctrlruntime/lifecycle",
+        )
         for path in (ROOT / folder).rglob("*.py")
     )
     listed = {word for row in table(PAGE, header) for cell in row[1:] for word in words(cell)}

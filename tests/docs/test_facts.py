@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from apis import hub_condition, tenancy
+from apis import tenancy
 from ctrlruntime import resources
 from ctrlruntime.controller import annotations as annotation_keys
 from ctrlruntime.envtest import Environment, fixtures
@@ -27,6 +27,7 @@ from ctrlruntime.envtest.command import main as envtest_main
 from ctrlruntime.envtest.environment import BACKENDS
 from ctrlruntime.envtest.nodes import kinds as node_kinds
 from ctrlruntime.envtest.proxy import Action
+from ctrlruntime.lifecycle import remote
 from ctrlruntime.lifecycle import status as statuses
 from ctrlruntime.resources import readiness
 from ctrlruntime.resources.applied_fields import FIELDS as APPLIED_FIELDS
@@ -288,7 +289,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    hub_condition, applier, hub, state_writer, write_back, source_limits, approvals_reconciler, slots,
+    remote, applier, hub, state_writer, write_back, source_limits, approvals_reconciler, slots,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}

@@ -16,7 +16,7 @@ SYSTEMS = {
     "internal/cloud": {"Instance", "Instance subresource"},
     "internal/cosmos": {"CosmosFullNode", "ScheduledVolumeSnapshot", "StatefulJob"},
     "internal/fleet": {"FleetConfig", "Data plane"},
-    "internal/hub": {"Data plane"},
+    "ctrlruntime/lifecycle": {"Data plane"},
     "manager": {"FleetConfig", "Data plane", "CustomResourceDefinition", "Command"},
 }
 

@@ -4,9 +4,9 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from apis.cloud import Instance
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from internal.cloud.hub_instances import HubInstances

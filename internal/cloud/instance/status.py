@@ -14,11 +14,11 @@ from apis.cloud import (
     Waiting,
     WaitingReason,
 )
-from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.api.omit_empty import status_fields
 from ctrlruntime.intake import DOCUMENT, read_json
+from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from internal.cloud.change_holds import is_held, waits_for_people
 from internal.cloud.hub_instances import CONFLICTED
 from internal.cloud.instance.held_runs import held_child, held_conditions

@@ -20,10 +20,10 @@ from apis.cloud import (
     WaitingReason,
 )
 from apis.cloud import Waiting as TaskWaiting
-from apis.hub_condition import report_hub
 from apis.references import SecretKeyRef
 from ctrlruntime.api import Resource
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle.remote import report_hub
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import waits_for_people
 from internal.cloud.concurrency import Claim, Denial

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.controller.aggregate_error import AggregateError, TransientError
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from internal.cosmos.fullnode.events import Note
 from internal.cosmos.invalid import InvalidSpec, is_refused
 

@@ -7,6 +7,8 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.lifecycle.departure import delete_owned, release_owned
+from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from ctrlruntime.resources import (
     OWNER,
     Action,
@@ -21,8 +23,6 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.labels import FIELD_MANAGER
-from internal.hub.owner_index import OF_OWNER
-from internal.hub.removal import delete_owned, release_owned
 
 
 @dataclass(frozen=True, slots=True)

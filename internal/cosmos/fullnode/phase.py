@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apis.cosmos import CosmosFullNode, FullNodePhase, RolloutStatus, SyncInfo
-from apis.hub_condition import hub_condition
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import find_condition, shorten
+from ctrlruntime.lifecycle.remote import hub_condition
 from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.metadata import named

@@ -6,12 +6,12 @@ from functools import partial
 from typing import Protocol
 
 from apis.cosmos import BuilderChanges, CosmosFullNode
-from apis.hub_condition import ClusterTrouble
 from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.gate import Hold
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
@@ -37,7 +37,6 @@ from internal.cosmos.fullnode.status import (
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls, Outcome
 from internal.cosmos.times import Times
-from internal.hub.view import HubView
 
 
 class NodeSets(Protocol):
@@ -55,7 +54,7 @@ class NodeSetReads:
     """What the nodes last reported."""
     snapshots_served: Callable[[], bool]
     """Whether the cluster serves VolumeSnapshots."""
-    hub: HubView | None = None
+    hub: Remote | None = None
     """Where objects are, if not in the cluster of their set."""
 
     def said(self, request: Request) -> list[Observation]:

@@ -10,9 +10,9 @@ from datetime import datetime
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
-from apis.hub_condition import HUB_READY, ClusterTrouble, hub_condition
 from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
+from ctrlruntime.lifecycle.remote import HUB_READY, ClusterTrouble, hub_condition
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING

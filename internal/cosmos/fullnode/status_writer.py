@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
-from apis.hub_condition import ClusterTrouble
 from apis.waiting import changes_waiting
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Hold
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Waiting
 from internal.cosmos.fullnode import events

@@ -3,9 +3,9 @@
 from datetime import datetime
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
-from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, remove_condition, set_condition
 from ctrlruntime.api.conditions import Conditions
+from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.machine import is_stuck
 

@@ -16,6 +16,7 @@ from apis.cosmos import (
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.gate import Cause, Permit
+from ctrlruntime.lifecycle.remote import Remote
 from ctrlruntime.resources import Control, Owner
 from ctrlruntime.resources.ownership import Ownership
 from ctrlruntime.schedule import BadSchedule, Schedule, parse
@@ -31,7 +32,6 @@ from internal.cosmos.snapshots.retention import Kept
 from internal.cosmos.snapshots.snapshot_builder import source_label
 from internal.cosmos.volumesnapshots import error_of, is_ready, made_at, status_of, taken_at
 from internal.cosmos.workload.rollout import compute_rollout
-from internal.hub.view import HubView
 
 PAUSES: Final = "pauses"
 """Index of sets of nodes: the keys that nodes of theirs are down for."""
@@ -90,7 +90,7 @@ class World:
     """Claims of nodes."""
     lacks_class: Callable[[str], Awaitable[bool]]
     """Whether it is certain that the server has no VolumeSnapshotClass of a name."""
-    hub: HubView | None = None
+    hub: Remote | None = None
     """Where Pods and snapshots are, if not in the cluster of the schedules."""
 
     async def facts(self, entry: Entry, schedule: ScheduledVolumeSnapshot) -> Facts:

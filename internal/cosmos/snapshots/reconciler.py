@@ -12,7 +12,6 @@ from apis.cosmos import (
     ScheduledVolumeSnapshotStatus,
     SnapshotPhase,
 )
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -21,6 +20,7 @@ from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
+from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
 from ctrlruntime.resources.kept_metadata import KeptMetadata

@@ -6,11 +6,12 @@ from datetime import datetime
 from typing import Final
 
 from apis.cosmos import StatefulJob, StatefulJobStatus
-from apis.hub_condition import ClusterTrouble
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle.departure import delete_owned, release_owned
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
 from internal.cosmos.datasource import CLAIM
@@ -19,8 +20,6 @@ from internal.cosmos.reading import read_status
 from internal.cosmos.snapshots.conditions import lose_hub
 from internal.cosmos.statefuljob.job_builder import JOB
 from internal.cosmos.statefuljob.reconciler import StatefulJobReconciler, owner_value
-from internal.hub.removal import delete_owned, release_owned
-from internal.hub.view import HubView
 
 CLEANING: Final = 3.0
 """Seconds until objects of the hub are looked at again that are being deleted, or were not read yet."""
@@ -33,7 +32,7 @@ class HubStatefulJobs:
     """A reconciler around that of StatefulJobs: it keeps a finalizer, and decides nothing without the hub."""
 
     jobs: StatefulJobReconciler
-    hub: HubView
+    hub: Remote
     orphan_requests: OrphanRequests
     """Which are deleted with `--cascade=orphan`."""
     patcher: ObjectPatcher

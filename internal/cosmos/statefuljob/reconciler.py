@@ -6,7 +6,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobStatus
-from apis.hub_condition import ClusterTrouble, report_hub
 from ctrlruntime.api import Condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
@@ -16,6 +15,7 @@ from ctrlruntime.controller.aggregate_error import TransientError, is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
+from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, Action, Control, Desired, Owner
 from ctrlruntime.schedule import BadSchedule

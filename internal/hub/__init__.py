@@ -1,1 +1,0 @@
-"""What systems share whose objects are on the hub of a data plane."""
