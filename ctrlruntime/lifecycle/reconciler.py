@@ -161,17 +161,29 @@ def lose_remote(obj: Resource[Any, Any], this: ObjectPass, trouble: ClusterTroub
     this.set_remote(obj, trouble, used=True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class OnRemote(Generic[KindT]):
     """What an object has is in another cluster: nothing is decided while that is unknown."""
 
     remote: Remote
-    unread: float = 3.0
-    """Seconds until the next look while it has not been read yet."""
-    retry: float = 30.0
-    """The same while it does not answer."""
-    lost: Loss[KindT] = lose_remote
-    """Have the status show that it does not answer."""
+    unread: float
+    retry: float
+    lost: Loss[KindT]
+
+
+def on_remote(
+    remote: Remote | None,
+    unread: float = 3.0,
+    retry: float = 30.0,
+    *,
+    lost: Loss[KindT] = lose_remote,
+) -> OnRemote[KindT] | None:
+    """Return where the objects of a kind are; None: in its own cluster.
+
+    `unread`, `retry`: seconds until the next look, while it has not been read yet, and while it does not answer, which
+    `lost` has the status show.
+    """
+    return None if remote is None else OnRemote(remote, unread, retry, lost)
 
 
 class Lifecycle(Generic[KindT]):
@@ -310,19 +322,17 @@ class _Passes(Generic[KindT]):
         return left
 
     async def _run(self, work: Work[KindT], obj: KindT, this: ObjectPass) -> Result | None:
+        """Call the function and write its status; that of a deleted object only if the function changed it."""
         this.before = obj.status.model_copy(deep=True)
         result = await work(obj, this)
         after, entry = obj.status, this.entry
-        handled = requested(entry.annotations) or after.last_handled_reconcile
-        after.last_handled_reconcile = handled
-        ready = find_condition(after.conditions, READY)
-        if ready is None or ready.observed_generation != entry.generation:
-            self._conclude(obj, this)
+        if entry.deletion_timestamp is None:
+            handled = requested(entry.annotations) or after.last_handled_reconcile
+            after.last_handled_reconcile = handled
+            ready = find_condition(after.conditions, READY)
+            if ready is None or ready.observed_generation != entry.generation:
+                this.set_ready(obj, True, "Reconciled")
+        elif after == this.before:
+            return result
         await this.write(obj)
         return result
-
-    def _conclude(self, obj: KindT, this: ObjectPass) -> None:
-        if this.entry.deletion_timestamp is None:
-            this.set_ready(obj, True, "Reconciled")
-        else:
-            this.set_ready(obj, False, "Deleting", "What belongs to it is being deleted.")

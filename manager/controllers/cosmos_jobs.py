@@ -3,23 +3,22 @@
 from collections.abc import Iterable
 
 from apis.cosmos import GROUP, StatefulJob
-from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.informer import Informer
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import more_than_own_status_changed
-from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle import Lifecycle
 from ctrlruntime.queue import Request
 from internal.cosmos.datasource import DataSources
-from internal.cosmos.statefuljob.hub_jobs import HubStatefulJobs
 from internal.cosmos.statefuljob.job_builder import JOB
-from internal.cosmos.statefuljob.reconciler import JobReads, StatefulJobReconciler, no_trouble
+from internal.cosmos.statefuljob.reconciler import JobReads, StatefulJobReconciler
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from manager.controllers.cosmos_parts import CLAIM, CosmosParts
 from manager.controllers.cosmos_snapshots import SnapshotsServed, follow_definitions
-from manager.controllers.cosmos_wiring import absence_of, enqueue_at_jumps, guarded
+from manager.controllers.cosmos_wiring import absence_of, enqueue_at_jumps
 
 CONCURRENCY = 5
 """StatefulJobs worked on at once."""
@@ -54,15 +53,16 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
         where.watch_owned(builder, StatefulJob, mapping)
     where.watch(builder, VOLUME_SNAPSHOT, beside, optional=True)
     follow_definitions(builder, parts, store)
-    builder.build(guarded(parts, _reconciler(parts, stateful_jobs), store, StatefulJob))
+    informer = stateful_jobs.informer
+    builder.build(parts.reconciler(_lifecycle(parts, informer), informer))
 
 
-def _reconciler(parts: CosmosParts, stateful_jobs: InformerHandle) -> Reconciler:
-    where, store = parts.objects, stateful_jobs.informer.store
-    hub = where.view()
-    jobs = StatefulJobReconciler(
+def _lifecycle(parts: CosmosParts, stateful_jobs: Informer) -> Lifecycle[StatefulJob]:
+    where, store = parts.objects, stateful_jobs.store
+    orphan_requests = OrphanRequests()
+    stateful_jobs.add_handler(orphan_requests)
+    return StatefulJobReconciler(
         reads=JobReads(
-            stateful_jobs=store,
             jobs=where.declare_owned(JOB).informer.store,
             claims=parts.claims.informer.store,
             snapshots=parts.snapshots.informer.store,
@@ -71,19 +71,8 @@ def _reconciler(parts: CosmosParts, stateful_jobs: InformerHandle) -> Reconciler
             is_gone=absence_of(where.live_client, JOB),
         ),
         control=where.control(store),
-        patcher=parts.patcher,
         recorder=parts.manager.recorder,
         clock=parts.options.clock.now,
-        explain=no_trouble if hub is None else hub.explain,
-    )
-    if hub is None:
-        return jobs
-    orphan_requests = OrphanRequests()
-    stateful_jobs.informer.add_handler(orphan_requests)
-    return HubStatefulJobs(
-        jobs=jobs,
-        hub=hub,
         orphan_requests=orphan_requests,
-        patcher=parts.patcher,
-        clock=parts.options.clock.now,
-    )
+        remote=where.view(),
+    ).lifecycle

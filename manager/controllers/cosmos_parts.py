@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from prometheus_client import Counter
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.controller.reconcile import Reconciler
+from ctrlruntime.lifecycle import Lifecycle
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Control
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
@@ -26,6 +30,7 @@ from manager.controllers.object_cluster import ObjectCluster
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
 
+KindT = TypeVar("KindT", bound=Resource[Any, Any])
 POD = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
@@ -54,6 +59,13 @@ class CosmosParts:
     """Applies and deletes what sets of nodes own."""
     workload: WorkloadControl
     """The one way to take Pods of nodes down: whoever does so keeps to the budget of the others' too."""
+
+    def reconciler(self, life: Lifecycle[KindT], informer: Informer) -> Reconciler:
+        """Return the reconciler for a controller of a kind, by the clock of the options."""
+        clock = self.options.clock.now
+        return life.reconciler(
+            self.manager, informer=informer, field_manager=FIELD_MANAGER, clock=clock
+        )
 
 
 def _conflicts(manager: Manager) -> Counter:

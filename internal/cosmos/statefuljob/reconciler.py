@@ -6,36 +6,40 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobStatus
-from ctrlruntime.api import Condition, set_condition
+from ctrlruntime.api import set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.aggregate_error import TransientError, is_transient
+from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
-from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
-from ctrlruntime.queue import Request
+from ctrlruntime.lifecycle import Lifecycle, ObjectPass
+from ctrlruntime.lifecycle.departure import delete_owned, release_owned
+from ctrlruntime.lifecycle.owner_index import OF_OWNER
+from ctrlruntime.lifecycle.reconciler import lose_remote, on_remote
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.resources import OWNER, Action, Control, Desired, Owner
 from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
-from internal.cosmos.invalid import InvalidSpec
-from internal.cosmos.reading import read_resource, read_status
-from internal.cosmos.snapshots.conditions import INVALID, READY, crds_available, refused
+from internal.cosmos.labels import FINALIZER
+from internal.cosmos.snapshots.conditions import INVALID, crds_available
 from internal.cosmos.statefuljob.claim_builder import build_claim, recorded_claim
 from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened
 from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
 from internal.cosmos.statefuljob.timing import timing
 from internal.cosmos.volumesnapshots import is_ready
 
+CLEANING: Final = 3.0
+"""Seconds until objects of the hub are looked at again that are being deleted."""
 LOOKS: Final = 6
 """Most rounds of writing and doing in one go."""
 LONGEST: Final = timedelta(hours=1)
 """The longest wait for a time: clocks are set, machines sleep."""
 
 
-class CannotStart(Exception):
+class JobRefused(Exception):
     """A Job that was begun cannot be created; the message gives the reason."""
 
 
@@ -47,19 +51,13 @@ class HubRefused(TransientError):
         self.trouble = trouble
 
 
-def no_trouble(_error: Exception, _namespace: str) -> ClusterTrouble | None:
-    """Return None: Jobs are in the cluster of their owners."""
-    return None
-
-
 @dataclass(slots=True)
 class _Pass:
     """What one look comes to."""
 
-    entry: Entry
+    this: ObjectPass
     job: StatefulJob
     owner: Owner
-    status: StatefulJobStatus
     now: datetime
     trouble: str = ""
     """Why nothing is begun although it is time, or cannot be at all."""
@@ -68,13 +66,21 @@ class _Pass:
     hub_trouble: ClusterTrouble | None = None
     """Why the hub does not take objects."""
 
+    @property
+    def entry(self) -> Entry:
+        """The object as the cache has it."""
+        return self.this.entry
+
+    @property
+    def status(self) -> StatefulJobStatus:
+        """Its status, as far as it has come."""
+        return self.job.status
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobReads:
     """What passes read. Nothing but `is_gone` makes a request."""
 
-    stateful_jobs: Store
-    """StatefulJobs."""
     jobs: Store
     """Own Jobs."""
     claims: Store
@@ -96,29 +102,35 @@ class StatefulJobReconciler:
     reads: JobReads
     control: Control
     """Writes Jobs and claims."""
-    patcher: ObjectPatcher
-    """Writes statuses."""
     recorder: EventRecorder
     """Events."""
     clock: Callable[[], datetime]
     """The time that schedules go by."""
-    explain: Callable[[Exception, str], ClusterTrouble | None] = no_trouble
-    """Returns what is wrong with the hub that Jobs are on, from an error of a write in a namespace; None: the object is."""
+    orphan_requests: OrphanRequests
+    """Which are deleted with `--cascade=orphan`, on a hub."""
+    remote: Remote | None = None
+    """The hub that Jobs and claims are on; None: they are in the cluster of their owners."""
 
-    async def reconcile(self, request: Request) -> Result | None:
+    @property
+    def lifecycle(self) -> Lifecycle[StatefulJob]:
+        """Return the life of StatefulJobs. What one has goes with it as its own; on the hub its finalizer sees to that."""
+        on_hub = self.remote is not None
+        return Lifecycle(
+            StatefulJob,
+            reconcile=self.reconcile,
+            unreadable=self.refuse,
+            finalizer=FINALIZER if on_hub else "",
+            tear_down=self.remove if on_hub else None,
+            until_deleted=not on_hub,
+            remote=on_remote(self.remote, lost=_lose_hub),
+        )
+
+    async def reconcile(self, job: StatefulJob, this: ObjectPass) -> Result | None:
         """Go as far as possible without waiting."""
         moments: list[datetime] = []
         for _ in range(LOOKS):
-            entry = self.reads.stateful_jobs.get(request.name, namespace=request.namespace)
-            if entry is None or entry.deletion_timestamp is not None:
-                return None  # its Job and claim go with it: they are its own
-            try:
-                job = read_resource(entry, StatefulJob)
-            except InvalidSpec as error:
-                await self._refuse(entry, str(error))
-                return None
-            again, moments = await self._look(entry, job)
-            if not again:
+            again, moments = await self._look(job, this)
+            if not again or not this.reread():
                 break
         if not moments:
             return None
@@ -126,25 +138,33 @@ class StatefulJobReconciler:
         wait = min(*moments, now + LONGEST) - now
         return Result(requeue_after=max(wait.total_seconds(), 0.01))
 
-    async def _refuse(self, entry: Entry, message: str) -> None:
+    async def refuse(self, job: StatefulJob, this: ObjectPass) -> None:
         """Report a spec that cannot be read: nothing is started for it."""
-        before = read_status(entry, StatefulJobStatus)
-        after = before.model_copy(deep=True)
-        after.observed_generation, after.status = entry.generation, message
-        after.next_at = None
-        now = self.clock().replace(microsecond=0)
-        set_condition(after.conditions, refused(message, entry.generation), now)
-        await self.patcher.write_status(StatefulJob.mapping(), entry, before, after)
+        job.status.status, job.status.next_at = this.problem, None
+        this.set_ready(job, False, INVALID, this.problem)
 
-    async def _look(self, entry: Entry, job: StatefulJob) -> tuple[bool, list[datetime]]:
+    async def remove(self, _job: StatefulJob, this: ObjectPass) -> Result | None:
+        """Delete Jobs and claims on the hub, or release them, until none is left. Jobs go first."""
+        owner, control, left = Owner.of(this.entry), self.control, 0
+        owned = {
+            mapping: store.by_index(OF_OWNER, owner_value(this.entry))
+            for mapping, store in ((JOB, self.reads.jobs), (CLAIM, self.reads.claims))
+        }
+        for mapping, entries in owned.items():
+            if self.orphan_requests.has(this.entry):
+                await release_owned(control, mapping, entries, owner)
+            else:
+                left += await delete_owned(control, mapping, entries, owner)
+        return Result(requeue_after=CLEANING) if left else None
+
+    async def _look(self, job: StatefulJob, this: ObjectPass) -> tuple[bool, list[datetime]]:
         """One round: whether another is worth it at once, and what is waited for."""
         now = self.clock().replace(microsecond=0)
-        owner = Owner.of(entry)
-        found = _Pass(entry, job, owner, job.status.model_copy(deep=True), now)
+        found = _Pass(this, job, Owner.of(this.entry), now)
         found.status.created_at = found.status.created_at or now
         for record in found.status.job_history:
             await self._keep_metadata(found, record)
-            observe(record, self.reads.jobs.get(record.name, namespace=entry.namespace), now)
+            observe(record, self.reads.jobs.get(record.name, namespace=found.owner.namespace), now)
         begun = self._begin(found)
         await self._record(found)
         under_way = opened(found.status)
@@ -242,7 +262,7 @@ class StatefulJobReconciler:
             found.trouble, found.hub_trouble = str(error), error.trouble
             await self._record(found)
             raise
-        except CannotStart as error:
+        except JobRefused as error:
             record.outcome, record.finished_at = JobOutcome.FAILED, found.now
             record.message = str(error)
             await self._record(found)
@@ -252,16 +272,17 @@ class StatefulJobReconciler:
         try:
             outcome = await self.control.ensure(desired, owner)
         except APIError as error:
-            trouble = self.explain(error, owner.namespace)
+            remote = self.remote
+            trouble = None if remote is None else remote.explain(error, owner.namespace)
             if trouble is not None:
                 raise HubRefused(trouble) from error
             if is_transient(error):
                 raise
-            raise CannotStart(f"the server refuses {desired.key}: {error}") from error
+            raise JobRefused(f"the server refuses {desired.key}: {error}") from error
         if outcome.action is Action.CONFLICT:
-            raise CannotStart(f"{desired.key}: {outcome.conflict}")
+            raise JobRefused(f"{desired.key}: {outcome.conflict}")
         if outcome.action is Action.TERMINATING:
-            raise CannotStart(f"{desired.key} is being deleted")
+            raise JobRefused(f"{desired.key} is being deleted")
 
     # -- ending -----------------------------------------------------------------------------------
 
@@ -288,7 +309,7 @@ class StatefulJobReconciler:
     def _mine(self, store: Store, found: _Pass) -> list[Entry]:
         return [
             entry
-            for entry in store.by_index("controller", owner_value(found.entry))
+            for entry in store.by_index(OF_OWNER, owner_value(found.entry))
             if entry.deletion_timestamp is None and self.control.holds(entry, found.owner)
         ]
 
@@ -307,27 +328,20 @@ class StatefulJobReconciler:
 
     async def _record(self, found: _Pass) -> None:
         """Write the status down, if it changed."""
-        status, before, generation = found.status, found.job.status, found.entry.generation
-        status.observed_generation = generation
+        status, this, generation = found.status, found.this, found.entry.generation
         status.status = self._words(found)
         served = self.reads.is_served()
         set_condition(status.conditions, crds_available(served, generation), found.now)
         last = status.job_history[0] if status.job_history else None
         failed = last is not None and last.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
         message = found.trouble or (last.message if last is not None and failed else "")
-        ready = Condition(
-            type=READY,
-            status="False" if message else "True",
-            reason=_reason(found, failed=failed),
-            message=message or "Jobs are begun when they are due",
-            observed_generation=generation,
+        reason = _reason(found, failed=failed)
+        this.set_ready(
+            found.job, not message, reason, message or "Jobs are begun when they are due"
         )
-        set_condition(status.conditions, ready, found.now)
-        troubles = [] if found.hub_trouble is None else [found.hub_trouble]
-        report_hub(status.conditions, troubles, generation, found.now, used=False)
-        await self.patcher.write_status(StatefulJob.mapping(), found.entry, before, status)
-        self._record_events(found, before)
-        found.job.status = status.model_copy(deep=True)
+        this.set_remote(found.job, *([] if found.hub_trouble is None else [found.hub_trouble]))
+        self._note_troubles(found, this.before)
+        await this.record(found.job)
 
     def _words(self, found: _Pass) -> str:
         record = opened(found.status)
@@ -337,16 +351,16 @@ class StatefulJobReconciler:
             return f"Job {record.name} runs on a copy of {record.snapshot}."
         return "Suspended." if found.job.spec.suspend else "Waiting for the next time."
 
-    def _record_events(self, found: _Pass, before: StatefulJobStatus) -> None:
-        """Troubles, once each."""
+    def _note_troubles(self, found: _Pass, before: StatefulJobStatus) -> None:
+        """Have events of troubles, once each."""
         if found.trouble and before.status != found.status.status:
-            self.recorder.event(found.entry, "Warning", "Error", "Job", found.trouble)
+            found.this.event("Warning", "Error", "Job", found.trouble)
         known = {record.name: record.outcome for record in before.job_history}
         for record in found.status.job_history:
             bad = record.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
             if bad and known.get(record.name) is not record.outcome:
                 text = f"Job {record.name}: {record.outcome}: {record.message}"
-                self.recorder.event(found.entry, "Warning", "Error", "Job", text)
+                found.this.event("Warning", "Error", "Job", text)
 
 
 def _reason(found: _Pass, *, failed: bool) -> str:
@@ -359,3 +373,8 @@ def _reason(found: _Pass, *, failed: bool) -> str:
 def owner_value(entry: Entry) -> str:
     """Return what the index of Jobs and claims has of a StatefulJob."""
     return f"{StatefulJob.gvk().kind}/{entry.namespace}/{entry.name}"
+
+
+def _lose_hub(job: StatefulJob, this: ObjectPass, trouble: ClusterTrouble) -> None:
+    job.status.status = trouble.message
+    lose_remote(job, this, trouble)
