@@ -44,7 +44,6 @@ from manager.controllers.cosmos_wiring import (
     absence_of_class,
     enqueue_at_definitions,
     enqueue_at_jumps,
-    guarded,
 )
 
 CRD: RESTMapping = BUILTIN[
@@ -115,7 +114,6 @@ def _reconciler(
     parts.snapshots.informer.add_handler(kept.observe)
     return SnapshotReconciler(
         world=World(
-            schedules=store,
             node_sets=parts.node_sets.informer.store,
             pods=parts.pods.informer.store,
             snapshots=parts.snapshots.informer.store,
@@ -128,9 +126,7 @@ def _reconciler(
             lacks_class=absence_of_class(parts.objects.live_client, VOLUME_SNAPSHOT_CLASS),
             hub=parts.objects.view(),
         ),
-        writers=SnapshotWriters(
-            schedules=parts.patcher, node_sets=parts.statuses, snapshots=control, kept=kept
-        ),
+        writers=SnapshotWriters(node_sets=parts.statuses, snapshots=control, kept=kept),
         recorder=manager.recorder,
         metrics=SnapshotMetrics(manager.metrics.registry),
         clock=parts.options.clock.now,
@@ -194,7 +190,7 @@ def _build(
     watch(builder, POD, of_pod, labels=SELECTED, predicates=[comes_or_goes])
     watch(builder, VOLUME_SNAPSHOT, of_snapshot, optional=True)
     follow_definitions(builder, parts, store)
-    builder.build(guarded(parts, reconciler, store, ScheduledVolumeSnapshot))
+    builder.build(parts.reconciler(reconciler.lifecycle, schedules.informer))
 
 
 def of_snapshot(entry: Entry) -> Iterable[Request]:

@@ -4,8 +4,7 @@ from datetime import datetime
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from ctrlruntime.api import Condition, remove_condition, set_condition
-from ctrlruntime.api.conditions import Conditions
-from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
+from ctrlruntime.lifecycle.remote import report_hub
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.machine import is_stuck
 
@@ -58,40 +57,6 @@ def conclude(
         set_condition(status.conditions, deprecated_fields(facts.generation), now)
     else:
         remove_condition(status.conditions, DEPRECATED)
-
-
-def refused(message: str, generation: int) -> Condition:
-    """Ready of a spec that cannot be read; the message names the field."""
-    return Condition(
-        type=READY,
-        status="False",
-        reason=INVALID,
-        message=message,
-        observed_generation=generation,
-    )
-
-
-def refuse(
-    status: ScheduledVolumeSnapshotStatus, generation: int, message: str, now: datetime
-) -> None:
-    """Record in `status` that the spec cannot be read."""
-    status.observed_generation, status.status = generation, message
-    set_condition(status.conditions, refused(message, generation), now)
-
-
-def lose_hub(
-    conditions: Conditions, generation: int, trouble: ClusterTrouble, now: datetime
-) -> None:
-    """Record that what is on the hub is unknown: nothing is decided."""
-    ready = Condition(
-        type=READY,
-        status="False",
-        reason=trouble.reason,
-        message=trouble.message,
-        observed_generation=generation,
-    )
-    set_condition(conditions, ready, now)
-    report_hub(conditions, [trouble], generation, now, used=True)
 
 
 def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:

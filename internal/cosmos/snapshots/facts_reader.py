@@ -68,8 +68,6 @@ def _raw_pauses(entry: Entry) -> dict[str, dict[str, str]]:
 class World:
     """Where facts come from. Nothing but `is_gone` and `lacks_class` makes a request."""
 
-    schedules: Store
-    """ScheduledVolumeSnapshots."""
     node_sets: Store
     """CosmosFullNodes, with the index PAUSES."""
     pods: Store

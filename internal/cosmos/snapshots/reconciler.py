@@ -14,20 +14,18 @@ from apis.cosmos import (
 )
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.controller.aggregate_error import is_transient
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
-from ctrlruntime.lifecycle.remote import ClusterTrouble
+from ctrlruntime.lifecycle import Lifecycle, ObjectPass
+from ctrlruntime.lifecycle.reconciler import on_remote
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
 from ctrlruntime.resources.kept_metadata import KeptMetadata
-from internal.cosmos.invalid import InvalidSpec
 from internal.cosmos.labels import PAUSE_FINALIZER
-from internal.cosmos.reading import read_resource, read_status
-from internal.cosmos.snapshots.conditions import conclude, lose_hub, refuse
+from internal.cosmos.snapshots.conditions import INVALID, conclude
 from internal.cosmos.snapshots.effects import (
     Create,
     Delete,
@@ -68,8 +66,6 @@ class GivenUp(Exception):
 class SnapshotWriters:
     """How objects are written."""
 
-    schedules: ObjectPatcher
-    """Status and finalizer of ScheduledVolumeSnapshots."""
     node_sets: NodeSetStatuses
     """The status of sets of nodes, which others write too."""
     snapshots: Control
@@ -92,49 +88,51 @@ class SnapshotReconciler:
     clock: Callable[[], datetime]
     """The time that schedules go by."""
 
-    async def reconcile(self, request: Request) -> Result | None:
+    @property
+    def lifecycle(self) -> Lifecycle[ScheduledVolumeSnapshot]:
+        """Return the life of ScheduledVolumeSnapshots. The finalizer is on while a node is down for one."""
+        return Lifecycle(
+            ScheduledVolumeSnapshot,
+            reconcile=self.reconcile,
+            unreadable=self.refuse,
+            remote=on_remote(self.world.hub, APPEARING.total_seconds(), RETRY.total_seconds()),
+            gone=self.bring_back,
+            memory=[self.metrics],
+        )
+
+    async def reconcile(self, schedule: ScheduledVolumeSnapshot, this: ObjectPass) -> Result | None:
         """Go as far as possible without waiting."""
-        hub = self.world.hub
-        if hub is not None and not hub.is_usable():
-            return await self._wait_for_hub(request, hub.trouble())
         for _ in range(LOOKS):
-            entry = self.world.schedules.get(request.name, namespace=request.namespace)
-            if entry is None:
-                await self._forget(request)
-                return None
-            if not await self._look(entry, request):
+            if not await self._look(schedule, this) or not this.reread():
                 break
-        return self._wait(request)
+        return self._wait(schedule, this.entry)
 
-    async def _wait_for_hub(self, request: Request, trouble: ClusterTrouble | None) -> Result:
-        """Report that nothing is decided while Pods and snapshots are unknown."""
-        entry = self.world.schedules.get(request.name, namespace=request.namespace)
-        if entry is not None and trouble is not None:
-            before = read_status(entry, ScheduledVolumeSnapshotStatus)
-            after = before.model_copy(deep=True)
-            after.observed_generation = entry.generation
-            lose_hub(after.conditions, entry.generation, trouble, self._now())
-            kind = ScheduledVolumeSnapshot.mapping()
-            await self.writers.schedules.write_status(kind, entry, before, after)
-        return Result(requeue_after=(APPEARING if trouble is None else RETRY).total_seconds())
+    async def refuse(self, schedule: ScheduledVolumeSnapshot, this: ObjectPass) -> Result | None:
+        """Report a spec that cannot be read. A node that is down for it comes back; nothing else is done."""
+        schedule.status.status = this.problem
+        this.set_ready(schedule, False, INVALID, this.problem)
+        await this.record(schedule)
+        if not await self._restore_all(this.request):
+            await this.set_finalizer(PAUSE_FINALIZER, there=False)
+        held = this.reread() and PAUSE_FINALIZER in this.entry.finalizers
+        return Result(requeue_after=RETRY.total_seconds()) if held else None
 
-    async def _look(self, entry: Entry, request: Request) -> bool:
+    async def bring_back(self, request: Request) -> None:
+        """Restore the nodes of one that is gone: its finalizer may have been taken off by force."""
+        await self._restore_all(request)
+
+    async def _look(self, schedule: ScheduledVolumeSnapshot, this: ObjectPass) -> bool:
         """One round. Whether another is worth it at once."""
-        now = self._now()
-        try:
-            schedule = read_resource(entry, ScheduledVolumeSnapshot)
-        except InvalidSpec as error:
-            await self._refuse(entry, str(error), now)
-            return False
+        entry, now = this.entry, self.clock().replace(microsecond=0)
         await self._keep_metadata(entry, schedule)
         outcome, facts = await self._decide(entry, schedule, now)
         if not facts.deleting:
-            await self._record(entry, request, schedule.status, outcome.status, facts, now)
+            await self._record(schedule, this, outcome.status, facts, now)
         try:
-            return await self._carry_out(entry, schedule, outcome.effects, now)
+            return await self._carry_out(schedule, this, outcome.effects, now)
         except GivenUp as error:
             given_up = give_up(schedule.spec, outcome.status, facts, str(error), now)
-            await self._record(entry, request, outcome.status, given_up, facts, now)
+            await self._record(schedule, this, given_up, facts, now)
             return True
         except Exception as error:
             phase = outcome.status.phase or SnapshotPhase.WAITING_FOR_NEXT
@@ -168,57 +166,35 @@ class SnapshotReconciler:
 
     async def _record(
         self,
-        entry: Entry,
-        request: Request,
-        before: Status,
+        schedule: ScheduledVolumeSnapshot,
+        this: ObjectPass,
         after: Status,
         facts: Facts,
         now: datetime,
     ) -> None:
         """Write down what is intended, before it is done."""
+        before = schedule.status
         conclude(before, after, facts, now)
-        await self.writers.schedules.write_status(
-            ScheduledVolumeSnapshot.mapping(), entry, before, after
-        )
-        self._record_events(entry, of_step(before, after, facts))
-        self.metrics.show(request, before, after)
-
-    async def _refuse(self, entry: Entry, message: str, now: datetime) -> None:
-        """Report a spec that cannot be read. A node that is down for it comes back; nothing else is done."""
-        before = read_status(entry, ScheduledVolumeSnapshotStatus)
-        after = before.model_copy(deep=True)
-        refuse(after, entry.generation, message, now)
-        await self.writers.schedules.write_status(
-            ScheduledVolumeSnapshot.mapping(), entry, before, after
-        )
-        paused = self.world.paused(entry.namespace, entry.name)
-        if sets := tuple(sorted({each.node_set for each in paused})):
-            await self._restore(entry.namespace, entry.name, sets)
-        elif PAUSE_FINALIZER in entry.finalizers:
-            mapping = ScheduledVolumeSnapshot.mapping()
-            await self.writers.schedules.remove_finalizer(mapping, entry, PAUSE_FINALIZER)
+        schedule.status = after
+        await this.record(schedule)
+        self._record_events(this.entry, of_step(before, after, facts))
+        self.metrics.show(this.request, before, after)
 
     # -- effects ----------------------------------------------------------------------------------
 
     async def _carry_out(
         self,
-        entry: Entry,
         schedule: ScheduledVolumeSnapshot,
+        this: ObjectPass,
         effects: tuple[Effect, ...],
         now: datetime,
     ) -> bool:
         """Do everything. Whether it was done: else it is tried again after a while."""
-        done = bool(effects)
+        done, entry = bool(effects), this.entry
         for effect in effects:
             match effect:
-                case Hold():
-                    await self.writers.schedules.add_finalizer(
-                        ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
-                    )
-                case Release():
-                    await self.writers.schedules.remove_finalizer(
-                        ScheduledVolumeSnapshot.mapping(), entry, PAUSE_FINALIZER
-                    )
+                case Hold() | Release():
+                    await this.set_finalizer(PAUSE_FINALIZER, there=isinstance(effect, Hold))
                 case Pause():
                     done &= await self._pause(entry, schedule, effect, now)
                 case Restore():
@@ -278,24 +254,16 @@ class SnapshotReconciler:
         self._record_events(entry, troubles)
         return not troubles
 
-    async def _forget(self, request: Request) -> None:
-        """Clean up after one that is gone. Its finalizer may have been taken off by force: its nodes come back nevertheless."""
-        self.metrics.forget(request)
+    async def _restore_all(self, request: Request) -> bool:
+        """Restore whatever is down for one. Return whether anything was."""
         paused = self.world.paused(request.namespace, request.name)
         sets = tuple(sorted({each.node_set for each in paused}))
         await self._restore(request.namespace, request.name, sets)
+        return bool(sets)
 
     # -- waiting ----------------------------------------------------------------------------------
 
-    def _wait(self, request: Request) -> Result | None:
-        entry = self.world.schedules.get(request.name, namespace=request.namespace)
-        if entry is None:
-            return None
-        try:
-            schedule = read_resource(entry, ScheduledVolumeSnapshot)
-        except InvalidSpec:
-            held = PAUSE_FINALIZER in entry.finalizers
-            return Result(requeue_after=RETRY.total_seconds()) if held else None
+    def _wait(self, schedule: ScheduledVolumeSnapshot, entry: Entry) -> Result | None:
         status, now = schedule.status, self.clock()
         if status.phase is SnapshotPhase.MISSING_CRDS and not schedule.spec.suspend:
             return (
@@ -310,9 +278,6 @@ class SnapshotReconciler:
         if not moments:
             return None
         return Result(requeue_after=max((min(moments) - now).total_seconds(), 0.01))
-
-    def _now(self) -> datetime:
-        return self.clock().replace(microsecond=0)
 
     def _record_events(self, entry: Entry, notes: list[Note]) -> None:
         for reason, text in notes:
