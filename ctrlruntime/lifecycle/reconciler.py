@@ -72,6 +72,12 @@ class Writes:
     entries: Entries
     statuses: StatusWriter
     recorder: EventRecorder
+    counted: Callable[[Entry], Entry]
+
+    def look(self, request: Request) -> Entry | None:
+        """Return the object of a name as far as it counts."""
+        found = self.entries.get(request.name, namespace=request.namespace)
+        return None if found is None else self.counted(found)
 
 
 @dataclass(slots=True)
@@ -123,8 +129,7 @@ class ObjectPass:
 
     def reread(self) -> bool:
         """Have what was written since in `entry`. Return False if the object is gone, or another than was read."""
-        request, entry = self.request, self.entry
-        found = self.writes.entries.get(request.name, namespace=request.namespace)
+        found, entry = self.writes.look(self.request), self.entry
         if found is None or (found.uid, found.generation) != (entry.uid, entry.generation):
             return False
         self.entry = found
@@ -186,6 +191,10 @@ def on_remote(
     return None if remote is None else OnRemote(remote, unread, retry, lost)
 
 
+def _as_it_is(entry: Entry) -> Entry:
+    return entry
+
+
 class Lifecycle(Generic[KindT]):
     """Look up, pause, read, finalizer, then the functions of one kind; and one writer of its status.
 
@@ -203,6 +212,7 @@ class Lifecycle(Generic[KindT]):
         tear_down: Work[KindT] | None = None,
         finalizer: str = "",
         until_deleted: bool = False,
+        counted: Callable[[Entry], Entry] = _as_it_is,
         pause: PausePolicy | None = None,
         unreadable: Work[KindT] | None = None,
         remote: OnRemote[KindT] | None = None,
@@ -213,6 +223,7 @@ class Lifecycle(Generic[KindT]):
 
         `tear_down` is called for a deleted object until it returns None; then the finalizer is removed.
         `until_deleted`: without one, nothing is done for an object from its deletion on.
+        `counted` returns an object as far as it counts, such as without approvals that are not signed.
         `unreadable` is called for an object that cannot be read, with its status and without its spec, in place of
         `reconcile`; `tear_down` too gets it that way then.
         """
@@ -223,6 +234,7 @@ class Lifecycle(Generic[KindT]):
         self.tear_down = tear_down
         self.finalizer = finalizer
         self.until_deleted = until_deleted
+        self.counted = counted
         self.pause = pause or PausePolicy()
         self.unreadable = unreadable
         self.remote = remote
@@ -243,7 +255,11 @@ class Lifecycle(Generic[KindT]):
         store = (informer or manager.cache.declare(self.kind).informer).store
         statuses = StatusWriter(ObjectPatcher(manager.client, name), clock)
         writes = Writes(
-            mapping=mapping, entries=store, statuses=statuses, recorder=manager.recorder
+            mapping=mapping,
+            entries=store,
+            statuses=statuses,
+            recorder=manager.recorder,
+            counted=self.counted,
         )
         passes = _Passes(self, writes, clock)
         pausable = PausableReconciler(passes, store, mapping, statuses, self.pause)
@@ -262,7 +278,7 @@ class _Passes(Generic[KindT]):
     async def reconcile(self, request: Request) -> Result | None:
         """Make one pass. Raises what the functions raise, and the client's errors."""
         life = self.life
-        entry = self.writes.entries.get(request.name, namespace=request.namespace)
+        entry = self.writes.look(request)
         if entry is None:
             for each in life.memory:
                 each.forget(request)

@@ -106,6 +106,9 @@ class ChangeHolds(Protocol):
     def record(self, request: Request, changes: int) -> None:
         """Record how many changes of an object wait for `waiting` to end; it is woken then."""
 
+    def forget(self, request: Request, /) -> None:
+        """Record that an object is gone."""
+
 
 class NoHolds:
     """Holds nothing."""
@@ -116,3 +119,6 @@ class NoHolds:
 
     def record(self, request: Request, changes: int) -> None:
         """Record nothing."""
+
+    def forget(self, request: Request, /) -> None:
+        """Forget nothing."""

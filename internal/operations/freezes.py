@@ -195,6 +195,10 @@ class Holder:
             del self.held[request]
         self.freezes.on_counts()
 
+    def forget(self, request: Request) -> None:
+        """Record that an object is gone."""
+        self.record(request, 0)
+
     def wake_all(self) -> None:
         """Queue the objects with changes that wait, and the others."""
         for request in {*self.held, *self.others()}:

@@ -13,7 +13,6 @@ from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
-from ctrlruntime.lifecycle import PausePolicy
 from ctrlruntime.queue import Request
 from internal.approvals.key import ApprovalKey
 from internal.cloud.approvals import ROLLOUT
@@ -22,11 +21,9 @@ from internal.cloud.rollouts.assigner import Assigner
 from internal.cloud.rollouts.fleet_reader import FleetReader
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
-from internal.cloud.rollouts.reports import RolloutReports
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.approvals import add_approvals
 from manager.controllers.cloud_parts import CloudParts
-from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
 
 COALESCE = 0.5
@@ -54,9 +51,7 @@ def add_rollout_controller(
     reconciler = FleetRolloutReconciler(
         fleet=FleetReader(rollouts, parts.store_of(Instance), approvals.view.counted),
         assigner=Assigner(parts.patcher, manager.recorder),
-        reports=RolloutReports(
-            parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)
-        ),
+        metrics=RolloutMetrics(manager.metrics.registry),
         clock=clock,
         holds=holds,
         checks=add_health_checks(
@@ -65,14 +60,6 @@ def add_rollout_controller(
             partial(judged.enqueue, reason="a health check has a result"),
             clock,
         ),
-    )
-    guarded = with_error_status(
-        manager,
-        reconciler,
-        rollouts,
-        FleetRollout.mapping(),
-        field_manager=FIELD_MANAGER,
-        pauses=PausePolicy(),
     )
     (
         Builder(manager)
@@ -89,7 +76,9 @@ def add_rollout_controller(
         .permission(GROUP, "instances", "patch")  # assignments
         .permission(GROUP, "instances/status", "patch")  # their record
         .options(ControllerOptions(max_concurrent_reconciles=1))  # one may take from another
-        .build(guarded)
+        .build(
+            reconciler.lifecycle.reconciler(manager, informer=informer, field_manager=FIELD_MANAGER)
+        )
     )
 
 

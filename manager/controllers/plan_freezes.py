@@ -12,7 +12,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.clock import utc_now
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import Freeze, Waiting
+from ctrlruntime.rollout import Freeze, NoHolds, Waiting
 from internal.operations.exemptions import hold_for
 from internal.operations.freezes import freeze_of
 
@@ -23,7 +23,7 @@ UNREADABLE: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedFreezes:
+class PlannedFreezes(NoHolds):
     """The freezes of one system, and what a plan has to note about reading them."""
 
     system: FrozenSystem
@@ -37,9 +37,6 @@ class PlannedFreezes:
     def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
         """Return the freeze that holds changes of an object."""
         return hold_for(self.freezes, self.system.value, request.namespace, frozen, utc_now())
-
-    def record(self, request: Request, changes: int) -> None:
-        """Record nothing."""
 
 
 async def read_freezes(client: Client, system: FrozenSystem) -> PlannedFreezes:

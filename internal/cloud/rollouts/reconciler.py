@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from pydantic import ValidationError
-
 from apis.cloud import (
     FleetRollout,
     FleetRolloutSpec,
-    FleetRolloutStatus,
 )
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle import Lifecycle, ObjectPass
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import (
     ChangeHolds,
@@ -36,7 +34,8 @@ from ctrlruntime.rollout.health import (
 from internal.cloud.rollouts.assigner import Assigner
 from internal.cloud.rollouts.fleet_reader import FleetReader
 from internal.cloud.rollouts.members import Fleet
-from internal.cloud.rollouts.reports import RolloutReports
+from internal.cloud.rollouts.metrics import RolloutMetrics
+from internal.cloud.rollouts.reports import report
 from internal.cloud.rollouts.status import invalid, summarize, superseded
 from internal.cloud.rollouts.strategy import InvalidRollout, strategy_of
 
@@ -52,42 +51,46 @@ class FleetRolloutReconciler:
 
     fleet: FleetReader
     assigner: Assigner
-    reports: RolloutReports
+    metrics: RolloutMetrics
     clock: Callable[[], datetime]
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds assignments from outside."""
     checks: HealthEvaluator = field(default_factory=NoHealthEvaluator)
     """Evaluates the checks of health."""
 
-    async def reconcile(self, request: Request) -> Result | None:
+    @property
+    def lifecycle(self) -> Lifecycle[FleetRollout]:
+        """Return the life of rollouts."""
+        return Lifecycle(
+            FleetRollout,
+            reconcile=self.reconcile,
+            unreadable=self.refuse,
+            until_deleted=True,
+            counted=self.fleet.counted,
+            memory=[self.metrics, self.holds, self.checks],
+        )
+
+    async def reconcile(self, rollout: FleetRollout, this: ObjectPass) -> Result | None:
         """Make one pass. Raises the client's errors when the server gives no usable answer."""
-        entry = self.fleet.rollouts.get(request.name, namespace=request.namespace)
-        if entry is None:
-            self.reports.metrics.forget(request)
-            self.holds.record(request, 0)
-            self.checks.forget(request)
-            return None
-        if entry.deletion_timestamp is not None:
-            return None
-        entry = self.fleet.counted(entry)
         try:
-            rollout = entry.typed(FleetRollout)
-        except ValidationError as error:
-            await self.reports.record(entry, _unreadable(entry, error, self.clock()))
-            return None
-        try:
-            strategy = strategy_of(rollout.spec, entry.annotations)
+            strategy = strategy_of(rollout.spec, this.entry.annotations)
         except InvalidRollout as error:
-            status = invalid(rollout.status, str(error), entry.generation, self.clock())
-            await self.reports.record(entry, (rollout.status, status), rollout.spec)
+            status = invalid(rollout.status, str(error), this.entry.generation, self.clock())
+            report(self.metrics, rollout, this, status, rollout.spec)
             return None
-        hold = self.holds.waiting(request, entry)
-        return await self._roll_out(rollout, entry, replace(strategy, hold=hold))
+        hold = self.holds.waiting(this.request, this.entry)
+        return await self._roll_out(rollout, this, replace(strategy, hold=hold))
+
+    async def refuse(self, rollout: FleetRollout, this: ObjectPass) -> None:
+        """Report a spec that cannot be read; what is known of its instances stays."""
+        problem = f"It cannot be read: {this.problem}"
+        status = invalid(rollout.status, problem, this.entry.generation, self.clock())
+        report(self.metrics, rollout, this, status)
 
     async def _roll_out(
-        self, rollout: FleetRollout, entry: Entry, strategy: Strategy
+        self, rollout: FleetRollout, this: ObjectPass, strategy: Strategy
     ) -> Result | None:
-        spec, now = rollout.spec, self.clock()
+        spec, entry, now = rollout.spec, this.entry, self.clock()
         fleet, decision, seen = await self._decide(entry, spec, strategy)
         health = self._health(rollout, entry, strategy, decision)
         if health is not None and (health.halt or health.hold):
@@ -108,9 +111,8 @@ class FleetRolloutReconciler:
             after = summarize(*known, entry.generation, now, place=place)
         if spec.health_checks:
             after.health_checks = rollout.status.health_checks if health is None else health.status
-        await self.reports.record(entry, (rollout.status, after), spec)
-        request = Request(entry.name, namespace=entry.namespace)
-        self.holds.record(request, 0 if decision.frozen is None else _held(decision))
+        report(self.metrics, rollout, this, after, spec)
+        self.holds.record(this.request, 0 if decision.frozen is None else _held(decision))
         moments = [item for item in (decision.look_again, fleet.look_again) if item is not None]
         if health is not None:
             shortest = min(check.period_seconds for check in spec.health_checks)
@@ -153,17 +155,3 @@ def _held(decision: Decision) -> int:
 
 def _is_superseded(fleet: Fleet) -> bool:
     return any(reason.startswith("the newer FleetRollout") for reason in fleet.skipped.values())
-
-
-def _unreadable(
-    entry: Entry, error: ValidationError, now: datetime
-) -> tuple[FleetRolloutStatus, FleetRolloutStatus]:
-    """Return the status of a rollout that cannot be decoded, with the places and without any value."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
-    bare = {**entry.decode(), "spec": {"targetVersion": "unknown"}}
-    try:
-        before = FleetRollout.from_manifest(bare).status
-    except ValidationError:
-        before = FleetRolloutStatus()
-    return before, invalid(before, f"It cannot be read: {'; '.join(places)}", entry.generation, now)

@@ -19,7 +19,6 @@ from internal.cloud.rollouts.assigner import Assigner
 from internal.cloud.rollouts.fleet_reader import FleetReader
 from internal.cloud.rollouts.metrics import RolloutMetrics
 from internal.cloud.rollouts.reconciler import FleetRolloutReconciler
-from internal.cloud.rollouts.reports import RolloutReports
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import make_parts
@@ -76,12 +75,11 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
             reconciler = FleetRolloutReconciler(
                 fleet=FleetReader(rollouts, instances, yielder=Intruder(another_manager_assigns)),
                 assigner=Assigner(parts.patcher, manager.recorder),
-                reports=RolloutReports(
-                    parts.patcher, manager.recorder, RolloutMetrics(manager.metrics.registry)
-                ),
+                metrics=RolloutMetrics(manager.metrics.registry),
                 clock=utc_now,
             )
-            await reconciler.reconcile(Request("release", namespace=NAMESPACE))
+            life = reconciler.lifecycle.reconciler(manager, field_manager="rival")
+            await life.reconcile(Request("release", namespace=NAMESPACE))
         for name in names:
             found = await fleet.client.get(Instance, name, namespace=NAMESPACE)
             assert (found.metadata.annotations or {})[RELEASE_ASSIGNMENT] == theirs
