@@ -10,8 +10,7 @@ from ctrlruntime.resources import Desired, Owner
 from internal.cosmos.fullnode.desired_objects import ACCOUNT, ROLE, ROLE_BINDING, SERVICE
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.objects import Objects
-from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
-from internal.cosmos.fullnode.role_builder import build_roles
+from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 from internal.cosmos.fullnode.service_builder import build_services
 

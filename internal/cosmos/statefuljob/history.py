@@ -1,14 +1,18 @@
-"""What became of the Jobs that were begun. Pure."""
+"""What became of the Jobs that were begun, and when the next one starts. Pure."""
 
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cosmos import JobOutcome, JobRecord, StatefulJobStatus
+from apis.cosmos import JobOutcome, JobRecord, StatefulJobSpec, StatefulJobStatus
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.schedule import SHORTEST, BadSchedule, parse
 
 KEPT: Final = 5
 """Records in the status."""
+INTERVAL: Final = timedelta(hours=24)
+"""Without an interval and a schedule."""
 _ENDS: Final = {"Complete": JobOutcome.SUCCEEDED, "Failed": JobOutcome.FAILED}
 _OPEN: Final = frozenset({JobOutcome.STARTING, JobOutcome.RUNNING})
 
@@ -59,3 +63,29 @@ def _time(text: object) -> datetime | None:
         return parse_time(text) if isinstance(text, str) else None
     except ValueError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """The schedule at one moment."""
+
+    due: datetime | None
+    """The time that a Job is scheduled for; of many that were missed the last."""
+    next: datetime | None
+    """The first time still to come, or the present one."""
+
+
+def timing(spec: StatefulJobSpec, status: StatefulJobStatus, now: datetime) -> Timing:
+    """Return the schedule now. Raises BadSchedule."""
+    start = status.created_at or now
+    last = status.job_history[0] if status.job_history else None
+    if spec.schedule is not None:
+        schedule = parse(spec.schedule, spec.time_zone)
+        after = start if last is None else last.scheduled_at
+        due = schedule.latest(after, now, start)
+        return Timing(due, due or schedule.next(after, start))
+    interval = INTERVAL if spec.interval is None else spec.interval
+    if interval < SHORTEST:
+        raise BadSchedule("spec.interval: it is one minute or longer")
+    moment = start if last is None else last.started_at + interval
+    return Timing(moment if moment <= now else None, moment)

@@ -1,12 +1,15 @@
-"""The Job of one time, and its name. Pure."""
+"""The Job of one time, its name, and its claim, which is filled from a snapshot. Pure."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
 from apis.cosmos import JobRecord, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import Desired
+from internal.cosmos.datasource import CLAIM, FoundSource
 from internal.cosmos.inherited import labels_beside
 from internal.cosmos.labels import COMPONENT, CREATED_BY, FIELD_MANAGER, NAME
 from internal.cosmos.names import LONGEST_LABEL, to_label_value, trim_middle
@@ -67,6 +70,50 @@ def build_job(job: StatefulJob, record: JobRecord) -> Desired:
         mapping=JOB,
         manifest=manifest,
         ordinal=1,
+        once=True,
+        labels=labels,
+        inherited=labels_beside(job.metadata.labels, labels),
+    )
+
+
+def build_claim(job: StatefulJob, record: JobRecord, source: FoundSource) -> Desired:
+    """As large as the snapshot needs. Raises ValueError if that size is unknown."""
+    if source.size is None:
+        raise ValueError(f"VolumeSnapshot {source.name} does not tell its restoreSize")
+    return _claim(job, record, source.reference, str(source.size))
+
+
+def recorded_claim(job: StatefulJob, record: JobRecord, claim: Entry | None) -> Desired:
+    """Return the claim as it was made, by what is left of it: for its metadata only, which is all that is kept.
+
+    Its snapshot may be gone by now.
+    """
+    spec = (None if claim is None else claim.field("spec")) or {}
+    size = ((spec.get("resources") or {}).get("requests") or {}).get("storage") or ""
+    return _claim(job, record, spec.get("dataSource") or {}, str(size))
+
+
+def _claim(job: StatefulJob, record: JobRecord, reference: Mapping[str, Any], size: str) -> Desired:
+    template = job.spec.volume_claim_template
+    labels = run_labels(job)
+    manifest = {
+        "apiVersion": CLAIM.gvk.api_version,
+        "kind": CLAIM.gvk.kind,
+        "metadata": {
+            "name": record.name,
+            "namespace": job.metadata.namespace,
+            "labels": labels,
+        },
+        "spec": {
+            "accessModes": template.access_modes or ["ReadWriteOnce"],
+            "storageClassName": template.storage_class_name,
+            "resources": {"requests": {"storage": size}},
+            "dataSource": dict(reference),
+        },
+    }
+    return Desired(
+        mapping=CLAIM,
+        manifest=manifest,
         once=True,
         labels=labels,
         inherited=labels_beside(job.metadata.labels, labels),

@@ -25,10 +25,14 @@ from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
 from internal.cosmos.labels import FINALIZER
 from internal.cosmos.snapshots.conditions import INVALID, crds_available
-from internal.cosmos.statefuljob.claim_builder import build_claim, recorded_claim
-from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened
-from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
-from internal.cosmos.statefuljob.timing import timing
+from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened, timing
+from internal.cosmos.statefuljob.job_builder import (
+    JOB,
+    build_claim,
+    build_job,
+    recorded_claim,
+    run_name,
+)
 from internal.cosmos.volumesnapshots import is_ready
 
 CLEANING: Final = 3.0

@@ -15,8 +15,7 @@ from internal.cosmos.fullnode.node_key_builder import build_node_keys
 from internal.cosmos.fullnode.peers import build_peers
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
 from internal.cosmos.fullnode.pvc_builder import build_claims
-from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
-from internal.cosmos.fullnode.role_builder import build_roles
+from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 from internal.cosmos.fullnode.service_builder import build_services
 from internal.cosmos.fullnode.toml_overlay import APP_OVERLAY, CONFIG_OVERLAY

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from internal.cosmos.fullnode.role_binding_builder import build_role_bindings
-from internal.cosmos.fullnode.role_builder import build_roles
+from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 
 from .samples import node_set

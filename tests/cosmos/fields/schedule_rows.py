@@ -11,9 +11,8 @@ from ctrlruntime.json import Json
 from internal.cosmos.datasource import FoundSource
 from internal.cosmos.snapshots.effects import Create
 from internal.cosmos.snapshots.snapshot_builder import build
-from internal.cosmos.statefuljob.claim_builder import build_claim
-from internal.cosmos.statefuljob.job_builder import build_job
-from internal.cosmos.statefuljob.timing import timing
+from internal.cosmos.statefuljob.history import timing
+from internal.cosmos.statefuljob.job_builder import build_claim, build_job
 from tests.cosmos.snapshots.fake_cluster import BEGIN, Cluster, Copy, Schedule, spec
 
 from .objects import Seen

@@ -11,10 +11,8 @@ from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobSpec, Sta
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import from_snapshot
-from internal.cosmos.statefuljob.claim_builder import build_claim
-from internal.cosmos.statefuljob.history import KEPT, begin, observe, opened
-from internal.cosmos.statefuljob.job_builder import JOB, build_job, run_name
-from internal.cosmos.statefuljob.timing import Timing, timing
+from internal.cosmos.statefuljob.history import KEPT, Timing, begin, observe, opened, timing
+from internal.cosmos.statefuljob.job_builder import JOB, build_claim, build_job, run_name
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
