@@ -59,7 +59,7 @@ def _ask(given: dict[str, Any], what: Callable[[Ephemerals], Awaitable[T]]) -> T
             given["context"],
             lambda client: what(Ephemerals(client, namespace, utc_now)),
         )
-    except leases.Refused as error:
+    except leases.LeaseRefused as error:
         raise click.ClickException(str(error)) from error
     except Conflict as error:
         raise click.ClickException(f"it was changed just now, try again: {error}") from error

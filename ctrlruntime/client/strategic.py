@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import orjson
 
 
-class PatchError(Exception):
+class PatchRefused(Exception):
     """A patch that cannot be carried out; ``code`` and ``reason`` are those of the server's answer."""
 
     def __init__(self, message: str, *, code: int, reason: str) -> None:
@@ -49,14 +49,14 @@ class PatchSchema(Protocol):
 def strategic_merge(
     doc: dict[str, Any], patch: dict[str, Any], schema: PatchSchema | None
 ) -> dict[str, Any]:
-    """``doc`` patched. Raises :class:`PatchError` for a patch that does not fit."""
+    """``doc`` patched. Raises :class:`PatchRefused` for a patch that does not fit."""
     if not isinstance(patch, dict):
-        raise PatchError("Invalid JSON Patch", code=500, reason="")
+        raise PatchRefused("Invalid JSON Patch", code=500, reason="")
     return _merge_maps(doc, patch, schema)
 
 
-def _bad(message: str) -> PatchError:
-    return PatchError(message, code=500, reason="")
+def _bad(message: str) -> PatchRefused:
+    return PatchRefused(message, code=500, reason="")
 
 
 def _merge_maps(

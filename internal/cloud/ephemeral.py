@@ -17,7 +17,7 @@ from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from internal.cloud.labels import INSTANCE_TYPE
-from internal.cloud.leases import Refused, is_ephemeral, leased, unfinished, with_lease
+from internal.cloud.leases import LeaseRefused, is_ephemeral, leased, unfinished, with_lease
 
 FIELD_MANAGER = "manager-ephemeral"
 LONGEST = 30
@@ -72,7 +72,7 @@ class Ephemerals:
     ) -> Deployed:
         """Make an instance, or find the one whose creation is under way.
 
-        `base` is a spec to start from. Raises Refused.
+        `base` is a spec to start from. Raises LeaseRefused.
         """
         manifest = manifest_of(name, self.namespace, version, self.clock() + lease, base or {})
         try:
@@ -86,9 +86,9 @@ class Ephemerals:
     async def _under_way(self, name: str, version: str) -> Instance:
         found = await self.get(name)
         if found.metadata.deletion_timestamp is not None:
-            raise Refused(f"{name} is being deleted: wait until it is gone")
+            raise LeaseRefused(f"{name} is being deleted: wait until it is gone")
         if not unfinished(found):
-            raise Refused(
+            raise LeaseRefused(
                 f"{name} already exists, use `manager ephemeral upgrade {version} --name {name}`"
             )
         if found.spec.sourcegraph_version == version:
@@ -96,38 +96,38 @@ class Ephemerals:
         return await self._change(found, {"sourcegraphVersion": version})
 
     async def upgrade(self, name: str, version: str) -> Instance:
-        """Bring an instance to another version. Raises Refused."""
+        """Bring an instance to another version. Raises LeaseRefused."""
         found = await self.get(name)
         reason = unfinished(found)
         if reason:
-            raise Refused(f"{name} is not completed yet ({reason}): wait until it is")
+            raise LeaseRefused(f"{name} is not completed yet ({reason}): wait until it is")
         return await self._change(found, {"sourcegraphVersion": version})
 
     async def set_lease(self, name: str, end_of: Callable[[Instance], datetime]) -> Instance:
-        """Give the lease another end, as `end_of` returns it for the current instance. Raises Refused."""
+        """Give the lease another end, as `end_of` returns it for the current instance. Raises LeaseRefused."""
         found = await self.get(name)
         return await self._change(found, {"instanceFeatures": leased(found, end_of(found))})
 
     async def delete(self, name: str) -> None:
-        """Delete an instance. Raises Refused."""
+        """Delete an instance. Raises LeaseRefused."""
         found = await self.get(name)
         metadata = {"name": name, "namespace": self.namespace, "uid": found.metadata.uid}
         removal = removal_of(Instance.mapping(), metadata, Cause.REQUESTED, Evidence.CERTAIN)
         held = await remove_object(self.client, Instance.mapping(), removal)
         if held is not None:
-            raise Refused(held.message)
+            raise LeaseRefused(held.message)
 
     async def get(self, name: str) -> Instance:
-        """One ephemeral instance. Raises Refused for one that is none or is not there."""
+        """One ephemeral instance. Raises LeaseRefused for one that is none or is not there."""
         try:
             found = await self.client.get(Instance, name, namespace=self.namespace)
         except NotFound:
-            raise Refused(
+            raise LeaseRefused(
                 f"there is no instance {name} in {self.namespace}; `manager ephemeral list` shows "
                 "which there are"
             ) from None
         if not is_ephemeral(found.spec.instance_features):
-            raise Refused(f"{name} is not ephemeral: it is not touched")
+            raise LeaseRefused(f"{name} is not ephemeral: it is not touched")
         return found
 
     async def list(self) -> Sequence[Instance]:

@@ -46,7 +46,7 @@ def with_lease(features: Mapping[str, str], end: datetime) -> dict[str, str]:
     return {**features, EPHEMERAL: "true", LEASE_TIME: str(int(end.timestamp()))}
 
 
-class Refused(ValueError):
+class LeaseRefused(ValueError):
     """A rule is against it. The message names it, and the remedy."""
 
 
@@ -59,48 +59,50 @@ def unfinished(instance: Instance) -> str:
 
 
 def end_of(instance: Instance) -> datetime:
-    """When the lease of an instance ends. Raises Refused for one without a lease."""
+    """When the lease of an instance ends. Raises LeaseRefused for one without a lease."""
     name, features = instance.metadata.name, instance.spec.instance_features
     if not is_ephemeral(features):
-        raise Refused(f"{name} is not ephemeral: it has no lease")
+        raise LeaseRefused(f"{name} is not ephemeral: it has no lease")
     try:
         end = lease_end(features)
     except LeaseUnreadable as error:
-        raise Refused(f"{name}: {error}") from error
+        raise LeaseRefused(f"{name}: {error}") from error
     if end is None:
-        raise Refused(f"{name} has no lease time; delete it and deploy it again")
+        raise LeaseRefused(f"{name} has no lease time; delete it and deploy it again")
     return end
 
 
 def check(instance: Instance, now: datetime) -> datetime:
-    """Return the end of a lease that may be changed. Raises Refused."""
+    """Return the end of a lease that may be changed. Raises LeaseRefused."""
     end, name = end_of(instance), instance.metadata.name
     if instance.metadata.deletion_timestamp is not None or now >= end:
-        raise Refused(
+        raise LeaseRefused(
             f"the lease of {name} ended at {format_time(end)}: deploy it again once it is gone"
         )
     reason = unfinished(instance)
     if reason:
-        raise Refused(f"{name} is not completed yet ({reason}): wait until it is")
+        raise LeaseRefused(f"{name} is not completed yet ({reason}): wait until it is")
     return end
 
 
 def extended(instance: Instance, by: timedelta, now: datetime) -> datetime:
-    """Return the new end of a lease that is extended. Raises Refused."""
+    """Return the new end of a lease that is extended. Raises LeaseRefused."""
     if not timedelta(0) < by <= LONGEST_EXTENSION:
-        raise Refused(f"a lease is extended by {LONGEST_EXTENSION.days} days at a time at most")
+        raise LeaseRefused(
+            f"a lease is extended by {LONGEST_EXTENSION.days} days at a time at most"
+        )
     return check(instance, now) + by
 
 
 def reduced(instance: Instance, by: timedelta, now: datetime) -> datetime:
-    """Return the new end of a lease that is reduced, which may be now. Raises Refused."""
+    """Return the new end of a lease that is reduced, which may be now. Raises LeaseRefused."""
     if by <= timedelta(0):
-        raise Refused("say by how much the lease is to be reduced")
+        raise LeaseRefused("say by how much the lease is to be reduced")
     return max(now, check(instance, now) - by)
 
 
 def expired_now(instance: Instance, now: datetime) -> datetime:
-    """Return the new end of a lease that ends at once. Raises Refused."""
+    """Return the new end of a lease that ends at once. Raises LeaseRefused."""
     check(instance, now)
     return now
 

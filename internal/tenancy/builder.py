@@ -33,7 +33,7 @@ from internal.tenancy.missing_permissions import Grant
 from internal.tenancy.naming import LOCAL, IllegalName, ResourceKey, check_name, entry_id
 from internal.tenancy.path_errors import IgnoreFieldError
 from internal.tenancy.policies import NAMESPACE, Tie, tracking
-from internal.tenancy.privileges import Privileges, Refused
+from internal.tenancy.privileges import PrivilegeRefused, Privileges
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
 from internal.tenancy.variables import Variables
 
@@ -223,7 +223,7 @@ def _in_place(
         return item
     try:
         privileges.check_place(item.desired.namespace, home, made=made)
-    except Refused as error:
+    except PrivilegeRefused as error:
         return BuiltResource(resource=item.resource, level=item.level, problem=str(error))
     return item
 

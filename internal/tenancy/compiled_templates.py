@@ -17,7 +17,7 @@ from internal.tenancy.builder import hook_resource
 from internal.tenancy.graph import MOST_DEPENDENCIES, MOST_RESOURCES, Graph, GraphError, load
 from internal.tenancy.hooks import check_hook
 from internal.tenancy.ignore_fields import check
-from internal.tenancy.privileges import Privileges, Refused
+from internal.tenancy.privileges import PrivilegeRefused, Privileges
 from internal.tenancy.ready_when import check_ready_when
 from internal.tenancy.recreation import check_recreation
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
@@ -215,7 +215,7 @@ class Blueprints:
         """Add what is wrong with a resource, besides `texts`, and the variables that it reads."""
         try:
             report = await self._report(resource, namespace)
-        except Refused as error:
+        except PrivilegeRefused as error:
             texts.append(str(error))
             found.refused = True
         except (RenderError, ValueError) as error:
@@ -228,7 +228,7 @@ class Blueprints:
         found.problems += (Problem(text, name) for text in dict.fromkeys(texts))
 
     async def _report(self, resource: TResource, namespace: str) -> _Report:
-        """Raise Refused, RenderError or ValueError for what cannot even be looked at."""
+        """Raise PrivilegeRefused, RenderError or ValueError for what cannot even be looked at."""
         _plain(GroupVersionKind.of(resource.spec))
         manifest = combine(
             resource.spec,

@@ -31,7 +31,7 @@ OWN: Final = "own"
 """Word of the option `--allow-foreign-namespaces` for namespaces that the tenant itself makes."""
 
 
-class Refused(ValueError):
+class PrivilegeRefused(ValueError):
     """The manager does not let a template do this; the message names what would."""
 
 
@@ -81,21 +81,21 @@ class Privileges:
         return kind == NAMESPACE and self.is_protected(name)
 
     def check_kind(self, kind: GroupKind, *, namespaced: bool) -> None:
-        """Raise Refused."""
+        """Raise PrivilegeRefused."""
         if kind in self.kinds:
             return
         if kind == NAMESPACE:
             if not self.foreign.any:
-                raise Refused(
+                raise PrivilegeRefused(
                     f"templates may not make Namespaces; {_allow('--allow-foreign-namespaces')}"
                 )
             return
         if not namespaced:
-            raise Refused(
+            raise PrivilegeRefused(
                 f"templates may not name the cluster-scoped kind {kind}; {_allow_kind(kind)}"
             )
         if kind not in EDITABLE:
-            raise Refused(
+            raise PrivilegeRefused(
                 f"templates may not name the kind {kind}, which the ClusterRole edit of Kubernetes "
                 f"does not grant; {_allow_kind(kind)}"
             )
@@ -104,14 +104,14 @@ class Privileges:
         """Whether a kind may be named at all."""
         try:
             self.check_kind(kind, namespaced=namespaced)
-        except Refused:
+        except PrivilegeRefused:
             return False
         return True
 
     def check_place(
         self, namespace: str, home: str, *, made: AbstractSet[str] | None = None
     ) -> None:
-        """Check where a namespaced object is written. Raises Refused.
+        """Check where a namespaced object is written. Raises PrivilegeRefused.
 
         `namespace`: of the object, empty for the tenant's own; `home`: the tenant's; `made`: the
         names of the Namespaces that are resources of the same tenant, None while they are unknown.
@@ -125,10 +125,12 @@ class Privileges:
         hint = _allow("--allow-foreign-namespaces")
         if self.foreign.own:
             hint = f"{hint}, or make the Namespace a resource of the same template"
-        raise Refused(f"the namespace {namespace!r} is not the tenant's own ({home!r}); {hint}")
+        raise PrivilegeRefused(
+            f"the namespace {namespace!r} is not the tenant's own ({home!r}); {hint}"
+        )
 
     def check_cluster_scoped(self, manifest: Mapping[str, Any], kind: GroupKind, home: str) -> None:
-        """Check what a cluster-scoped object affects. Raises Refused.
+        """Check what a cluster-scoped object affects. Raises PrivilegeRefused.
 
         A Namespace affects the namespace of its name; every other kind the namespaces that its
         fields named `namespace` give: subjects, Services of webhooks, claims of volumes.
@@ -141,7 +143,7 @@ class Privileges:
         name = str((manifest.get("metadata") or {}).get("name") or "")
         self._check_protected(name)
         if not (self.foreign.own or self.foreign.lists(name)):
-            raise Refused(
+            raise PrivilegeRefused(
                 f"the Namespace {name!r} is not among the foreign namespaces; "
                 f"{_allow('--allow-foreign-namespaces')}"
             )
@@ -152,22 +154,22 @@ class Privileges:
 
     def _check_protected(self, namespace: str) -> None:
         if namespace and self.is_protected(namespace):
-            raise Refused(
+            raise PrivilegeRefused(
                 f"the namespace {namespace!r} is protected: nothing is written to kube-*, to the "
                 "manager's own namespace, or to those of the option --protected-namespace"
             )
 
     def check(self, manifest: Mapping[str, Any], kind: GroupKind, *, namespaced: bool) -> None:
-        """Kind and content of a rendered object. Raises Refused."""
+        """Kind and content of a rendered object. Raises PrivilegeRefused."""
         self.check_kind(kind, namespaced=namespaced)
         if kind == _SECRET and manifest.get("type") == TOKEN_SECRET:
-            raise Refused(
+            raise PrivilegeRefused(
                 f"templates may not make Secrets of type {TOKEN_SECRET}: each holds the rights of "
                 "a service account"
             )
 
     def check_template(self, manifest: Mapping[str, Any], home: str) -> None:
-        """Check what can be known before anything is rendered. Raises Refused."""
+        """Check what can be known before anything is rendered. Raises PrivilegeRefused."""
         gvk = GroupVersionKind.of(manifest)
         known = BUILTIN.get(gvk)
         self.check(manifest, gvk.group_kind, namespaced=known is None or known.namespaced)

@@ -13,8 +13,8 @@ from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest.proxy import Mark
 from internal.tenancy.privileges import (
     ForeignNamespaces,
+    PrivilegeRefused,
     Privileges,
-    Refused,
     parse_kind,
 )
 from manager.controllers.tenancy_options import TenancyOptions
@@ -187,7 +187,7 @@ class TestOptions:
         role = GroupKind("rbac.authorization.k8s.io", "Role")
         privileges = Privileges(kinds=frozenset({role}))
         privileges.check_kind(role, namespaced=True)
-        with pytest.raises(Refused, match=r"--allow-kind RoleBinding\.rbac"):
+        with pytest.raises(PrivilegeRefused, match=r"--allow-kind RoleBinding\.rbac"):
             privileges.check_kind(
                 GroupKind("rbac.authorization.k8s.io", "RoleBinding"), namespaced=True
             )
@@ -195,7 +195,7 @@ class TestOptions:
     @pytest.mark.parametrize("namespaced", [True, False])
     def test_custom_kinds_need_the_option(self, namespaced: bool) -> None:
         widget = GroupKind("example.com", "Widget")
-        with pytest.raises(Refused, match=r"--allow-kind Widget\.example"):
+        with pytest.raises(PrivilegeRefused, match=r"--allow-kind Widget\.example"):
             Privileges().check_kind(widget, namespaced=namespaced)
         Privileges(kinds=frozenset({widget})).check_kind(widget, namespaced=namespaced)
 
@@ -205,9 +205,9 @@ class TestOptions:
         privileges.check_place("there", "here")
         privileges.check_place("team-1", "here")
         privileges.check_kind(GroupKind("", "Namespace"), namespaced=False)
-        with pytest.raises(Refused, match="not the tenant's own"):
+        with pytest.raises(PrivilegeRefused, match="not the tenant's own"):
             privileges.check_place("elsewhere", "here")
-        with pytest.raises(Refused, match="manager's own"):
+        with pytest.raises(PrivilegeRefused, match="manager's own"):
             privileges.check_place("mine", "here")
 
     def test_kinds_are_written_as_everywhere(self) -> None:

@@ -14,7 +14,7 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.labels import FIELD_MANAGER, KINDS, RESOURCE_ID
-from internal.tenancy.privileges import ForeignNamespaces, Privileges, Refused
+from internal.tenancy.privileges import ForeignNamespaces, PrivilegeRefused, Privileges
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.demo import manager_command
 from tests.tenancy.fleet import Fleet
@@ -214,7 +214,7 @@ class TestAffectedNamespaces:
     ) -> None:
         privileges = Privileges(foreign=ForeignNamespaces.parse(frozenset({"*"})))
         manifest = {"metadata": {"name": "x"}, **body}
-        with pytest.raises(Refused, match="'kube-x' is protected"):
+        with pytest.raises(PrivilegeRefused, match="'kube-x' is protected"):
             privileges.check_cluster_scoped(manifest, GroupKind("any.group", kind), "home")
 
     def test_h_d1_a_schema_with_a_property_named_namespace_is_none(self) -> None:
@@ -224,5 +224,5 @@ class TestAffectedNamespaces:
     def test_h_d1_namespaces_have_to_be_listed(self) -> None:
         privileges = Privileges(foreign=ForeignNamespaces.parse(frozenset({"team-*"})))
         privileges.check_cluster_scoped({"metadata": {"name": "team-1"}}, NAMESPACE, "home")
-        with pytest.raises(Refused, match="'x' is not among"):
+        with pytest.raises(PrivilegeRefused, match="'x' is not among"):
             privileges.check_cluster_scoped({"metadata": {"name": "x"}}, NAMESPACE, "home")

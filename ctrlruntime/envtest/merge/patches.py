@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import orjson
 
-from ctrlruntime.client.strategic import PatchError, strategic_merge
-from ctrlruntime.json import Json, apply_json_patch
-from ctrlruntime.json import PatchError as Mismatch
+from ctrlruntime.client.strategic import PatchRefused, strategic_merge
+from ctrlruntime.json import Json, PatchError, apply_json_patch
 
-__all__ = ["PatchError", "json_patch", "merge_patch", "strategic_merge"]
+__all__ = ["PatchRefused", "json_patch", "merge_patch", "strategic_merge"]
 
 MAX_OPERATIONS = 10_000
 
@@ -36,16 +35,16 @@ def merge_patch(doc: object, patch: object) -> Json:
 
 
 def json_patch(doc: object, ops: object) -> Json:
-    """RFC 6902. Raises :class:`PatchError` with 422 where an operation fails."""
+    """RFC 6902. Raises :class:`PatchRefused` with 422 where an operation fails."""
     if not isinstance(ops, list):
-        raise PatchError(
+        raise PatchRefused(
             "error decoding patch: json: cannot unmarshal "
             f"{_json_kind(ops)} into Go value of type []handlers.jsonPatchOp",
             code=400,
             reason="BadRequest",
         )
     if len(ops) > MAX_OPERATIONS:
-        raise PatchError(
+        raise PatchRefused(
             f"The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {len(ops)}",
             code=413,
             reason="RequestEntityTooLarge",
@@ -54,8 +53,8 @@ def json_patch(doc: object, ops: object) -> Json:
         _check_operation(operation)
     try:
         return apply_json_patch(doc, ops)
-    except Mismatch as error:
-        raise PatchError(_REJECTED, code=422, reason="Invalid") from error
+    except PatchError as error:
+        raise PatchRefused(_REJECTED, code=422, reason="Invalid") from error
 
 
 def _json_kind(value: object) -> str:
@@ -68,7 +67,7 @@ def _json_kind(value: object) -> str:
 
 def _check_operation(operation: object) -> None:
     if not isinstance(operation, dict):
-        raise PatchError(
+        raise PatchRefused(
             f"error decoding patch: json: cannot unmarshal {_json_kind(operation)} "
             "into Go value of type handlers.jsonPatchOp",
             code=400,
@@ -77,7 +76,7 @@ def _check_operation(operation: object) -> None:
     shown = orjson.dumps(operation).decode()
     op = operation.get("op")
     if op not in _OPERATIONS:
-        raise PatchError(
+        raise PatchRefused(
             f"invalid operation {shown}: unsupported operation", code=400, reason="BadRequest"
         )
     missing = [
@@ -90,6 +89,6 @@ def _check_operation(operation: object) -> None:
         if needed and name not in operation
     ]
     if missing:
-        raise PatchError(
+        raise PatchRefused(
             f"invalid operation {shown}: missing {missing[0]}", code=400, reason="BadRequest"
         )

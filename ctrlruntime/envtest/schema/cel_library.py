@@ -22,7 +22,7 @@ from ctrlruntime.json import Json
 _QUANTITY = "\u0000quantity"
 
 
-class CelError(ValueError):
+class CelFunctionError(ValueError):
     """A function that cannot be applied to its arguments."""
 
 
@@ -53,7 +53,7 @@ def _amount(value: Json) -> Decimal:
     try:
         return Decimal(value[_QUANTITY])
     except (KeyError, TypeError, IndexError):
-        raise CelError("no such overload: expected quantity") from None
+        raise CelFunctionError("no such overload: expected quantity") from None
 
 
 def _compare(left: object, right: object) -> int:
@@ -64,7 +64,7 @@ def _compare(left: object, right: object) -> int:
 def _as_integer(value: object) -> int:
     number = _amount(value)
     if number != number.to_integral_value():
-        raise CelError("cannot convert value to integer")
+        raise CelFunctionError("cannot convert value to integer")
     return int(number)
 
 
@@ -97,7 +97,7 @@ def _sorted(values: list[Any]) -> bool:
 def _extreme(pick: Callable[..., Any], name: str) -> Callable[[list[Any]], Any]:
     def choose(values: list[Any]) -> object:
         if not values:
-            raise CelError(f"{name} called on empty list")
+            raise CelFunctionError(f"{name} called on empty list")
         return pick(values)
 
     return choose
@@ -142,7 +142,7 @@ def _format(template: str, values: list[Any]) -> str:
         try:
             value = next(remaining)
         except StopIteration:
-            raise CelError("index out of range in format") from None
+            raise CelFunctionError("index out of range in format") from None
         return _verb(match.group(3), value, int(match.group(2) or 6))
 
     return _VERB.sub(put, template)

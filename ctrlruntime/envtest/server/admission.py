@@ -13,7 +13,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.clock import new_uid
-from ctrlruntime.envtest.merge.patches import PatchError, json_patch
+from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, converts
@@ -119,7 +119,7 @@ class Admission:
             version = _wanted_version(hook, call)
             operations = orjson.loads(base64.b64decode(patch))
             changed = json_patch(call.form(version)[0], operations)
-        except (PatchError, ValueError) as error:
+        except (PatchRefused, ValueError) as error:
             raise internal(f'failed to apply the patch of webhook "{name}": {error}') from None
         await self._take(call, changed, version)
 

@@ -10,7 +10,7 @@ import yaml
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.merge.apply import ApplyConflict, ApplyRejected, apply
-from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
+from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import TypeSchema
 from ctrlruntime.envtest.schema.strict import DecodeError, repeated_fields, strict_decode
 from ctrlruntime.envtest.server.building import Build, check_namespace
@@ -214,7 +214,7 @@ def _patched(live: Manifest, patch: object, content_type: str, schema: TypeSchem
             new = merge_patch(live, patch)
         else:
             new = strategic_merge(live, patch, schema.patch)
-    except PatchError as error:
+    except PatchRefused as error:
         raise StatusError(error.code, error.reason, str(error)) from None
     if not isinstance(new, dict):
         raise bad_request("the patched document is not an object")

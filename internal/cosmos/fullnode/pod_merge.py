@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ctrlruntime.client.strategic import PatchError, strategic_merge
+from ctrlruntime.client.strategic import PatchRefused, strategic_merge
 from internal.cosmos.invalid import invalid_field
 
 _RETAIN: Final = "$retainKeys"
@@ -71,7 +71,7 @@ def with_theirs(
         patch = _in_order(made, {name: whole}, POD_SPEC)
         try:
             made = strategic_merge(made, patch, POD_SPEC)
-        except PatchError as error:
+        except PatchRefused as error:
             raise invalid_field(f"{place}.{name}", f"cannot be merged: {error}") from error
     return made
 

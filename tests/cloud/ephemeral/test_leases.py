@@ -63,7 +63,7 @@ def test_extended_by_four_days_at_a_time() -> None:
     end = NOW + timedelta(days=1)
     assert leases.extended(ephemeral(), timedelta(days=4), NOW) == end + timedelta(days=4)
     for by in (timedelta(days=4, seconds=1), timedelta(0), -timedelta(days=1)):
-        with pytest.raises(leases.Refused, match="4 days at a time"):
+        with pytest.raises(leases.LeaseRefused, match="4 days at a time"):
             leases.extended(ephemeral(), by, NOW)
 
 
@@ -83,11 +83,11 @@ def test_what_is_refused() -> None:
         (ephemeral(NOW), "ended at 2026-03-01T12:00:00Z"),
     ]
     for found, said in cases:
-        with pytest.raises(leases.Refused, match=said):
+        with pytest.raises(leases.LeaseRefused, match=said):
             leases.extended(found, timedelta(days=1), NOW)
-        with pytest.raises(leases.Refused, match=said):
+        with pytest.raises(leases.LeaseRefused, match=said):
             leases.reduced(found, timedelta(hours=1), NOW)
-        with pytest.raises(leases.Refused, match=said):
+        with pytest.raises(leases.LeaseRefused, match=said):
             leases.expired_now(found, NOW)
 
 

@@ -13,7 +13,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.apply import track_update
 from ctrlruntime.envtest.merge.fields import FieldSet
-from ctrlruntime.envtest.merge.patches import PatchError, json_patch, merge_patch, strategic_merge
+from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch, merge_patch, strategic_merge
 from ctrlruntime.envtest.schema.registry import BuiltinSchema, SchemaRegistry
 from tests.envtest.merge.widgets import Model
 
@@ -162,7 +162,7 @@ def test_strategic_merge_patches_give_the_recorded_answers() -> None:
     seen = 0
     for step in _STRATEGIC:
         if step["code"] >= 400:
-            with pytest.raises(PatchError) as caught:
+            with pytest.raises(PatchRefused) as caught:
                 strategic_merge(live, step["body"], schema.patch)
             assert (caught.value.code, str(caught.value)) == (500, step["answer"]["message"])
             continue
@@ -206,8 +206,8 @@ def test_json_patch_tells_true_from_1_and_changes_no_document() -> None:
     assert json_patch(doc, [{"op": "test", "path": "/a/b/0", "value": 1.0}]) == doc
     assert json_patch(doc, [{"op": "add", "path": "/a/b/-", "value": 9}])["a"]["b"] == [1, 2, 9]
     assert doc == {"a": {"b": [1, 2]}}
-    with pytest.raises(PatchError):
+    with pytest.raises(PatchRefused):
         json_patch(doc, [{"op": "test", "path": "/a/b/0", "value": True}])
-    with pytest.raises(PatchError, match="unsupported operation") as refused:
+    with pytest.raises(PatchRefused, match="unsupported operation") as refused:
         json_patch(doc, [{"op": "frob", "path": "/x"}])
     assert refused.value.code == 400
