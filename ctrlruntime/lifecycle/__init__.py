@@ -2,16 +2,21 @@
 
 from ctrlruntime.lifecycle.memory import PerObject, PerUID
 from ctrlruntime.lifecycle.pausing import PausableReconciler, PausePolicy, pausing_annotation
-from ctrlruntime.lifecycle.reconciler import Lifecycle, ObjectPass
+from ctrlruntime.lifecycle.reconciler import Lifecycle, ObjectPass, lose_remote, on_remote
+from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.lifecycle.status import StatusWriter
 
 __all__ = [
+    "ClusterTrouble",
     "Lifecycle",
     "ObjectPass",
     "PausableReconciler",
     "PausePolicy",
     "PerObject",
     "PerUID",
+    "Remote",
     "StatusWriter",
+    "lose_remote",
+    "on_remote",
     "pausing_annotation",
 ]

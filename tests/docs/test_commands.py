@@ -376,6 +376,7 @@ DOCUMENTS: dict[str, Document] = {
         for page in documents()
         if page.startswith(
             (
+                "docs/adding-a-kind",
                 "docs/packages/",
                 "docs/coming-from",
                 "docs/multicluster",
