@@ -37,9 +37,19 @@ def test_ten_questions_are_answered_with_a_file() -> None:
     assert not [question for question, answer in rows if not PATH.search(answer)]
 
 
+@pytest.mark.criterion("L-8")
+def test_fifteen_questions_of_an_objects_life_lead_to_a_place_in_one_step() -> None:
+    part = ARCHITECTURE.partition("## Where in an object's life?")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (.*\?) \| (.*) \|$", part, re.MULTILINE)
+    assert len({question for question, _ in rows}) >= 15
+    places = [PATH.match(answer) for _, answer in rows]
+    assert all(place is not None and place[2] for place in places)
+
+
 @pytest.mark.parametrize(
     "package",
     ["ctrlruntime/cache", "ctrlruntime/controller", "ctrlruntime/rollout", "apis", "manager"]
+    + ["ctrlruntime/lifecycle", "ctrlruntime/sharding", "ctrlruntime/cli"]
     + [f"internal/{system}" for system in ("tenancy", "cloud", "cosmos", "fleet")],
 )
 def test_a_question_leads_to_each_part(package: str) -> None:
