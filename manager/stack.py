@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
@@ -11,12 +12,14 @@ from structlog.typing import FilteringBoundLogger
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
 from internal.fleet.admission_url import host_of
 from internal.fleet.labels import ADMISSION
-from internal.fleet.plane_holder import PlaneHolder
+from internal.fleet.plane_check import FAILURES, identify
+from internal.fleet.plane_holder import PlaneHolder, StackName
 from manager.controllers.hub import Hub, StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
 from manager.controllers.plane_guard import PlaneGuard, prove, read_access
@@ -28,6 +31,10 @@ from manager.options import LEADER_ELECTION_ID, Role, RunOptions
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
 
+FOLLOWING: Final = frozenset({Role.ADMISSION, Role.WORKERS})
+"""Roles that work only while the controllers of the stack hold the Lease of the data plane."""
+TIMEOUT: Final = 10.0
+"""Seconds that the hub has to be identified at the start."""
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
 
 
@@ -47,24 +54,72 @@ async def run_stack(
     )
     # Who reads metrics is an account of the hub, as the Pods are.
     runtime = replace(runtime, metrics=replace(runtime.metrics, reviewer=hub))
+    name = await stack_name(hub, target, logger)
+    guard = PlaneGuard(stack.data_plane, access, options.data_plane_kubeconfig, logger)
+    lease = lease_of(runtime)
+    if options.role in FOLLOWING and not await is_held(data_plane, runtime, name, guard):
+        return
     if options.role is Role.ADMISSION:
         url = options.admission_url
         manager = Manager(data_plane, serving(runtime, target, url), logger=logger)
-        add_plane_webhooks(manager, url, add_admission(manager, options))
+        holder = follow_lease(manager, name, lease)
+        add_plane_webhooks(manager, url, add_admission(manager, options), holder)
+        manager.add(Following(holder))
+    elif options.role is Role.WORKERS:
+        manager = Manager(data_plane, elected(runtime, name, WORKERS_LEASE), logger=logger)
+        follow_lease(manager, name, manager.options.leader_election_id, check="workers")
+        manager.add(Following(follow_lease(manager, name, lease)))
+        add_orphan_sweep(manager, await add_hub(manager, hub, stack))
     else:
-        workers = options.role is Role.WORKERS
-        prefix = holder_prefix(hub, target)
-        manager = Manager(
-            data_plane, elected(runtime, prefix, WORKERS_LEASE if workers else LEASE), logger=logger
-        )
-        follow_lease(manager, prefix)
-        connected = await add_hub(manager, hub, stack)
-        if workers:
-            add_orphan_sweep(manager, connected)
-        else:
-            await add_systems(manager, options, hub, connected)
-    manager.add(PlaneGuard(stack.data_plane, access, options.data_plane_kubeconfig, logger))
+        manager = Manager(data_plane, elected(runtime, name, LEASE), logger=logger)
+        follow_lease(manager, name, lease)
+        await add_systems(manager, options, hub, await add_hub(manager, hub, stack))
+    manager.add(guard)
     await manager.start()
+
+
+async def is_held(
+    data_plane: Config, runtime: ManagerOptions, name: StackName, guard: PlaneGuard
+) -> bool:
+    """Wait until the controllers of the stack hold the data plane. Return False at SIGTERM or SIGINT before.
+
+    Two hubs with one data plane have two stacks there: what follows the controllers writes nothing, as they do.
+    """
+    manager = Manager(data_plane, replace(runtime, leader_election=False), logger=guard.logger)
+    holder = follow_lease(manager, name, lease_of(runtime))
+    manager.add_readyz_check("held", holder.check_own)
+    manager.add(guard)
+    manager.add(_UntilHeld(holder, manager))
+    guard.logger.info(
+        "Waiting for the controllers of this stack to hold the Lease of the data plane"
+    )
+    await manager.start()
+    return holder.is_own
+
+
+@dataclass(slots=True)
+class _UntilHeld:
+    """Stops a manager once its stack holds the Lease."""
+
+    holder: PlaneHolder
+    manager: Manager
+    needs_leader_election = False
+
+    async def start(self) -> None:
+        await self.holder.wait_own()
+        self.manager.stop()
+
+
+@dataclass(slots=True)
+class Following:
+    """Ends the process when another stack has the data plane; it waits from its next start on."""
+
+    holder: PlaneHolder
+    needs_leader_election = False
+
+    async def start(self) -> None:
+        """Raise DataPlaneNotUnique once that is so."""
+        await self.holder.wait_lost()
 
 
 def add_admission(manager: Manager, options: RunOptions) -> list[Webhook]:
@@ -125,37 +180,51 @@ def service_hosts(name: str, namespace: str) -> tuple[str, ...]:
     return (host, f"{host}.cluster.local", f"{name}.{namespace}")
 
 
-def elected(runtime: ManagerOptions, prefix: str, lease: str) -> ManagerOptions:
-    """Return the options with an election by a Lease on the data plane, which keeps stacks of other hubs out.
+def lease_of(runtime: ManagerOptions) -> str:
+    """Return the name of the Lease that the controllers of a stack are elected by."""
+    own = runtime.leader_election_id not in {"", LEADER_ELECTION_ID}
+    return runtime.leader_election_id if own else LEASE
 
-    `prefix`: how the identity begins, the same for all candidates of one stack.
-    """
+
+def elected(runtime: ManagerOptions, name: StackName, lease: str) -> ManagerOptions:
+    """Return the options with an election by a Lease on the data plane, which keeps stacks of other hubs out."""
     own_lease = runtime.leader_election_id not in {"", LEADER_ELECTION_ID}
     return replace(
         runtime,
         leader_election=True,
         leader_election_id=runtime.leader_election_id if own_lease else lease,
         leader_election_namespace=runtime.leader_election_namespace or PLANE_NAMESPACE,
-        leader_election_identity=f"{prefix}{default_identity()}",
+        leader_election_identity=f"{name.prefix}{default_identity()}",
     )
 
 
-def follow_lease(manager: Manager, prefix: str) -> PlaneHolder:
-    """Have the manager not ready while a stack of another hub, or namespace, holds the Lease it competes for."""
-    holder = PlaneHolder(prefix, manager.logger)
-    options = manager.options
+def follow_lease(
+    manager: Manager, name: StackName, lease: str, *, check: str = "data-plane"
+) -> PlaneHolder:
+    """Have the manager not ready while a stack of another hub, or namespace, holds a Lease of the data plane."""
+    holder = PlaneHolder(name, manager.logger)
     informer = manager.cache.declare(
         LEASES,
-        namespaces=[options.leader_election_namespace],
-        fields=f"metadata.name={options.leader_election_id}",
+        namespaces=[manager.options.leader_election_namespace or PLANE_NAMESPACE],
+        fields=f"metadata.name={lease}",
     ).informer
     informer.add_handler(holder)
-    manager.add_readyz_check("data-plane", holder.check)
+    manager.add_readyz_check(check, holder.check)
     return holder
 
 
-def holder_prefix(hub: Config, target_namespace: str) -> str:
-    """Return how the Lease names candidates of one stack: by the hub's address and authority, and its namespace."""
-    authority = hub.ca_data or b""
-    digest = hashlib.sha256(hub.host.encode() + b"\0" + bytes(authority)).hexdigest()[:12]
-    return f"{digest}/{target_namespace}/"
+async def stack_name(hub: Config, target_namespace: str, logger: FilteringBoundLogger) -> StackName:
+    """Return how the Leases name candidates of one stack: by the hub's id, whatever its address and authority are."""
+    authority = bytes(hub.ca_data or b"")
+    digest = hashlib.sha256(hub.host.encode() + b"\0" + authority).hexdigest()[:12]
+    former = f"{digest}/{target_namespace}/"
+    try:
+        async with asyncio.timeout(TIMEOUT), Client.connect(hub, logger=logger) as client:
+            found = await identify(client)
+    except FAILURES as error:
+        logger.warning(
+            "The hub cannot be identified; until the next start its address names the stack",
+            error=str(error),
+        )
+        return StackName(former, former)
+    return StackName(f"{found}/{target_namespace}/", former)

@@ -16,7 +16,7 @@ class StackLease:
     """Who holds the Lease of a data plane, and since when it was not renewed."""
 
     holder: str = ""
-    """As `holder_prefix` begins it: hub, target namespace, candidate. Empty: nothing holds it."""
+    """As StackName begins it: hub, target namespace, candidate. Empty: nothing holds it."""
     renewed: datetime | None = None
 
     @classmethod

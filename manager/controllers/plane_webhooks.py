@@ -25,6 +25,7 @@ from ctrlruntime.resources import removal_of, remove_object
 from ctrlruntime.webhook.injection import VALIDATING
 from internal.fleet.admission_url import configuration, is_ours, is_same
 from internal.fleet.labels import ACCOUNT, ADMISSION
+from internal.fleet.plane_holder import DataPlaneNotUnique, PlaneHolder
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
@@ -34,10 +35,15 @@ STOP: Final = 5.0
 """Seconds that the removal may take at a stop."""
 
 
-def add_plane_webhooks(manager: Manager, url: str, webhooks: Sequence[Webhook]) -> None:
-    """Keep the configuration of `webhooks` on the data plane, or without a `url` remove the one that a stack has made."""
+def add_plane_webhooks(
+    manager: Manager, url: str, webhooks: Sequence[Webhook], holder: PlaneHolder
+) -> None:
+    """Keep the configuration of `webhooks` on the data plane, or without a `url` remove the one that a stack has made.
+
+    `holder`: while another stack holds the data plane, nothing of it is written.
+    """
     wanted = configuration(url, webhooks) if url else None
-    reconciler = PlaneWebhooks(manager.live_client, wanted, manager.logger)
+    reconciler = PlaneWebhooks(manager.live_client, wanted, holder, manager.logger)
     if wanted is None:
         manager.add(_Once(reconciler))
         return
@@ -58,10 +64,12 @@ class PlaneWebhooks:
 
     client: Client
     wanted: Manifest | None
+    holder: PlaneHolder
     logger: FilteringBoundLogger
 
     async def reconcile(self, _request: Request) -> Result | None:
         """Make one pass. Raises the client's errors."""
+        self.holder.check()
         found = await self._read()
         if found is not None and not is_ours(found):
             self.logger.error(
@@ -74,7 +82,8 @@ class PlaneWebhooks:
         return None
 
     async def remove(self) -> None:
-        """Remove the configuration, if a stack has made it. Raises the client's errors."""
+        """Remove the configuration, if a stack has made it. Raises the client's errors, and DataPlaneNotUnique."""
+        self.holder.check()
         found = await self._read()
         if found is not None and is_ours(found):
             await self._remove(found)
@@ -106,7 +115,7 @@ class _Once:
         """Try once; without the rights there is nothing that a stack could have made."""
         try:
             await self.webhooks.remove()
-        except (APIError, TransportError) as error:
+        except (APIError, TransportError, DataPlaneNotUnique) as error:
             self.webhooks.logger.warning(
                 "Whether there is a webhook configuration is not known", error=str(error)
             )
@@ -133,6 +142,6 @@ class _Kept:
         try:
             await asyncio.Event().wait()
         finally:
-            with contextlib.suppress(APIError, TransportError, TimeoutError):
+            with contextlib.suppress(APIError, TransportError, TimeoutError, DataPlaneNotUnique):
                 async with asyncio.timeout(STOP):
                     await self.webhooks.remove()

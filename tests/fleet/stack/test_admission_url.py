@@ -20,7 +20,8 @@ from ctrlruntime.webhook.injection import VALIDATING
 from internal.fleet.admission_url import BadAdmissionURL, check_admission_url
 from internal.fleet.labels import ADMISSION
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
-from tests.fleet.stack.harness import Server, eventually
+from tests.fleet.stack.harness import NAMESPACE, Server, eventually
+from tests.fleet.stack.lease import hold
 from tests.fleet.stack.test_processes import stack
 from tests.fleet.stack.test_rights import install_data_plane
 from tests.manager_cli.program import Program
@@ -60,6 +61,9 @@ async def servers(
         hub, plane = made
         await plane.environment.install_crds(Tenant, TenantTemplate, TenantRegistry)
         await install_data_plane(plane.client)
+        await hold(
+            plane.client, (await hub.client.get(NAMESPACE, "kube-system"))["metadata"]["uid"]
+        )
         yield hub, plane
 
 
