@@ -23,7 +23,7 @@ from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from tests.fleet.stack.harness import NAMESPACE, Server, eventually
 from tests.fleet.stack.lease import hold
 from tests.fleet.stack.test_processes import stack
-from tests.fleet.stack.test_rights import install_data_plane
+from tests.fleet.stack.test_rights import grant, install_data_plane, shipped
 from tests.manager_cli.program import Program
 
 CONFIGURATION = BUILTIN[VALIDATING]
@@ -61,6 +61,7 @@ async def servers(
         hub, plane = made
         await plane.environment.install_crds(Tenant, TenantTemplate, TenantRegistry)
         await install_data_plane(plane.client)
+        await grant(hub.client, "ClusterRole", "reads", shipped("reader"))
         await hold(
             plane.client, (await hub.client.get(NAMESPACE, "kube-system"))["metadata"]["uid"]
         )

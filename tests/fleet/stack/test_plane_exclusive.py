@@ -20,8 +20,8 @@ from tests.fleet.stack.lease import hold
 from tests.fleet.stack.test_admission_url import CONFIGURATION
 from tests.fleet.stack.test_processes import QUIET, stack
 from tests.fleet.stack.test_rights import install_data_plane
-from tests.manager_cli.program import Program
 from tests.manager.test_manager import get
+from tests.manager_cli.program import Program
 
 
 @pytest.fixture(params=["embedded", "kube-apiserver"])
@@ -63,7 +63,7 @@ async def address(plane: Server) -> str:
     return str(hooks[0]["clientConfig"]["url"]).rpartition("/")[0]
 
 
-async def certificates(plane: Server) -> Any:
+async def certificates(plane: Server) -> dict[str, Any] | None:
     """Return the Secret of certificates as it is on the data plane."""
     return await plane.get(SECRET, ADMISSION_SECRET, PLANE_NAMESPACE)
 

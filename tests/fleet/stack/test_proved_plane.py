@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from apis.fleet.labels import PLANE_NAMESPACE
+from apis.fleet.labels import PLANE_NAMESPACE, WORKERS_LEASE
 from ctrlruntime.client.kubeconfig import ConfigError
 from internal.fleet.plane_access import LARGEST
 from manager.controllers.plane_guard import read_access
 from tests.fleet.operator.harness import DataPlane, kubeconfig, planes
 from tests.fleet.stack.harness import Server, eventually, server
+from tests.fleet.stack.lease import hold
 from tests.fleet.stack.test_processes import LEASES, QUIET
 from tests.manager_cli.program import Program
 
@@ -112,11 +113,13 @@ async def test_a_stack_ends_at_the_start_if_a_program_is_to_be_run_or_the_data_p
         assert not hub.environment.proxy.log.counts().select(user="manager").total
 
 
-async def elected(plane: DataPlane) -> None:
-    """Wait until a process of the stack holds a Lease."""
+async def elected(plane: DataPlane, hub: Server) -> None:
+    """Let controllers hold the data plane, and wait until a worker of the stack is elected."""
+    await hold(plane.client, hub.id, "east")
 
-    async def look() -> list[Any]:
-        return list(await plane.client.list(LEASES, PLANE_NAMESPACE))
+    async def look() -> bool:
+        found = await plane.client.list(LEASES, PLANE_NAMESPACE)
+        return WORKERS_LEASE in {each["metadata"]["name"] for each in found}
 
     await eventually(look)
 
@@ -129,7 +132,7 @@ async def test_a_stack_that_runs_ends_when_its_file_leads_elsewhere_and_ignores_
     async with two() as (east, west):
         file.write_text(east.kubeconfig())
         async with await stack(hub, file, "workers", await east.identity()) as pod:
-            await elected(east)
+            await elected(east, hub)
             file.write_text(executing(proof))
             await pod.prints("Changed kubeconfig refused")
             file.write_text(f"# rotated\n{east.kubeconfig()}")
@@ -149,7 +152,7 @@ async def test_a_stack_that_runs_ends_when_another_server_answers_at_the_same_ad
     async with two() as (east, west):
         file.write_text(east.kubeconfig())
         async with await stack(hub, file, "workers", await east.identity()) as pod:
-            await elected(east)
+            await elected(east, hub)
             await east.stop()
             await east.restart(upstream=west.server.url)
             assert await pod.wait() == 1
