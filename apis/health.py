@@ -16,6 +16,7 @@ from apis.cloud.fleetrollout import FleetRolloutPhase
 from apis.cosmos.fullnode_status import FullNodePhase
 from apis.cosmos.scheduledvolumesnapshot import SnapshotPhase
 from apis.operations.changefreeze import ChangeFreezePhase
+from apis.tenancy.places import PLACES_KNOWN
 from apis.tenancy.rollout import RolloutPhase
 from ctrlruntime.lifecycle.remote import HUB_READY
 
@@ -248,7 +249,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
     ),
     "Tenant": HealthRules(
         reasons=dict.fromkeys(("NotAllResourcesReady", "RemovalPending", "HookRunning"), _W),
-        needed={"ValuesConverted": {}},
+        needed={"ValuesConverted": {}, PLACES_KNOWN: {"PlaceUnknown": _W}},
         unwanted={"Progressing": _W, "Conflicted": _F, "Degraded": _F},
     ),
     "Instance": HealthRules(

@@ -21,6 +21,7 @@ __all__ = [
     "MOVING_TO",
     "ORPHAN_RECORD",
     "PARALLEL_PREFIX",
+    "PLANE",
     "PLANE_NAMESPACE",
     "ROW",
     "ROW_GONE",
@@ -57,6 +58,8 @@ ROW_GONE: Final = "gone"
 PARALLEL_PREFIX: Final = f"parallel.{GROUP}/"
 """Prefix of the label on a hub namespace that lets the stack of a target namespace write there; the
 target namespace's name follows."""
+PLANE: Final = f"{GROUP}/plane"
+"""Annotation of an object of a Tenant: `hub` or `data`, the server that it goes to."""
 KUBECONFIG_SECRET: Final = "data-plane-kubeconfig"  # noqa: S105 - a name
 """Secret of a target namespace, made by its owner."""
 KUBECONFIG_KEY: Final = "kubeconfig"

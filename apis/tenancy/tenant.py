@@ -164,7 +164,8 @@ class TenantStatus(ApiModel):
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, Conflicted and Degraded; PermissionsGranted once a right was missing;
     RemovalPending once an object had to wait for its removal; ValuesConverted once a conversion in a template
-    had lost something; on a data plane HubReady once an object had to go to the hub."""
+    had lost something; on a data plane HubReady once an object had to go to the hub, and PlacesKnown
+    once the place of one was in doubt."""
     rollout_change: ChangeProgress | None = None
     """What was seen of the last change by a rollout of the template; none: there was none."""
     last_handled_reconcile: str = ""

@@ -29,6 +29,17 @@ _CONFIG_MAP: Final = GroupKind("", "ConfigMap")
 _CLAIM: Final = GroupKind("", "PersistentVolumeClaim")
 _STORAGE_CLASS: Final = GroupKind("storage.k8s.io", "StorageClass")
 _CONTAINERS: Final = ("containers", "initContainers", "ephemeralContainers")
+_FIELDS: Final = {
+    "secret": _SECRET,
+    "secretRef": _SECRET,
+    "secretKeyRef": _SECRET,
+    "nodePublishSecretRef": _SECRET,
+    "configMap": _CONFIG_MAP,
+    "configMapRef": _CONFIG_MAP,
+    "configMapKeyRef": _CONFIG_MAP,
+    "persistentVolumeClaim": _CLAIM,
+}
+"""Fields that name an object of a kind."""
 _NAMED: Final = {"configMap": _CONFIG_MAP, "secret": _SECRET}
 
 
@@ -53,6 +64,24 @@ def text(value: object, field: str) -> str:
 def pod_template(kind: GroupKind, manifest: Manifest) -> Mapping[str, Any]:
     """Return the Pod of a workload, with metadata and spec; an empty mapping for other kinds."""
     return path(manifest, *_TEMPLATES[kind]) if kind in _TEMPLATES else {}
+
+
+def mentions(value: object) -> Iterator[tuple[GroupKind, str]]:
+    """Yield kind and name of what a custom object names in the fields by which Pods name it, wherever they are."""
+    if isinstance(value, list):
+        for each in value:
+            yield from mentions(each)
+    if not isinstance(value, Mapping):
+        return
+    yield from _named(
+        (_SECRET, text(value, "secretName")),
+        (GroupKind("", "ServiceAccount"), text(value, "serviceAccountName")),
+        *((_SECRET, text(each, "name")) for each in mappings(value.get("imagePullSecrets"))),
+    )
+    for field, inner in value.items():
+        if kind := _FIELDS.get(str(field)):
+            yield from _named((kind, text(inner, "name") or text(inner, "claimName")))
+        yield from mentions(inner)
 
 
 def references(kind: GroupKind, manifest: Manifest) -> Iterator[tuple[GroupKind, str]]:

@@ -71,6 +71,8 @@ class BuiltResource:
     transient: bool = False
     clusters: tuple[str, ...] = (LOCAL,)
     """The clusters that get the object, in the order of writing."""
+    doubt: str = ""
+    """Why these clusters may be the wrong ones, in one sentence."""
     lost: tuple[str, ...] = ()
     """What conversions in its templates lost, each with its place."""
 

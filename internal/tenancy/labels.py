@@ -1,6 +1,6 @@
 """Labels, annotations and finalizers of the tenancy system, besides those of policies."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 from apis.tenancy import GROUP, Tenant, TenantTemplate, resource_lists
@@ -68,12 +68,18 @@ def heirs(annotations: Mapping[str, str]) -> frozenset[str]:
 def kinds_of(lists: Tenant | TenantTemplate) -> frozenset[GroupVersionKind]:
     """Return the kinds that the resource lists name; an entry without a usable kind names none."""
     found: set[GroupVersionKind] = set()
-    for spec in (*(each.spec for _, each in resource_lists(lists.spec)), *_jobs(lists)):
+    for spec in manifests_of(lists):
         try:
             found.add(GroupVersionKind.of(spec))
         except ValueError:
             continue
     return frozenset(found)
+
+
+def manifests_of(lists: Tenant | TenantTemplate) -> Iterator[Mapping[str, Any]]:
+    """Yield what the resource lists and hooks specify, as it is before rendering."""
+    yield from (each.spec for _, each in resource_lists(lists.spec))
+    yield from _jobs(lists)
 
 
 def _jobs(lists: Tenant | TenantTemplate) -> Iterable[Mapping[str, Any]]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from apis.tenancy import Tenant, TenantStatus
+from apis.tenancy.places import report_places
 from ctrlruntime.api.conditions import find_condition, is_condition_true
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import requested
@@ -70,6 +71,8 @@ class TenantReports:
         status = summarize(tenant.status, walked.outcomes, entry.generation, now, removals)
         report_removals(status, removals, entry.generation, now)
         report_conversions(status, made.lost(), entry.generation, now)
+        doubts = [each.doubt for each in made.resources if each.doubt]
+        report_places(status.conditions, doubts, entry.generation, now)
         status.applied_resources = sorted(
             {*status.applied_resources, *still_there(removed.decisions)}
         )

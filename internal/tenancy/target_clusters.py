@@ -6,9 +6,9 @@ workloads run: which object goes where is decided by a :class:`Placement`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -25,8 +25,14 @@ KindMappings = Mapping[str, Mapping[GroupVersionKind, RESTMapping | None]]
 class Placement(Protocol):
     """Decides which clusters get an object."""
 
-    def possible(self, kinds: Collection[GroupKind]) -> Mapping[GroupKind, Collection[str]]:
-        """Return the clusters in which objects of the kinds of one tenant may be."""
+    def possible(
+        self, kinds: Collection[GroupKind], manifests: Iterable[Mapping[str, Any]] = ()
+    ) -> Mapping[GroupKind, Collection[str]]:
+        """Return the clusters in which objects of the kinds of one tenant may be. `manifests`: its own, unrendered."""
+        ...
+
+    def doubts(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, str]:
+        """Return why objects may be in the wrong cluster, each in one sentence."""
         ...
 
     def clusters_of(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, tuple[str, ...]]:
@@ -96,11 +102,13 @@ class TargetClusters:
     def __getitem__(self, name: str) -> TargetCluster:
         return self.local if name == LOCAL else self.further[name]
 
-    def possible(self, kinds: Collection[GroupKind]) -> Mapping[GroupKind, Collection[str]]:
+    def possible(
+        self, kinds: Collection[GroupKind], manifests: Iterable[Mapping[str, Any]] = ()
+    ) -> Mapping[GroupKind, Collection[str]]:
         """Return the clusters in which objects of the kinds of one tenant may be."""
         if self.placement is None:
             return dict.fromkeys(kinds, (LOCAL,))
-        return self.placement.possible(kinds)
+        return self.placement.possible(kinds, manifests)
 
     def impersonating(self, user: str | None) -> TargetClusters:
         """Return the same clusters, written to as another user."""

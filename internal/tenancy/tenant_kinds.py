@@ -11,7 +11,7 @@ from ctrlruntime.client.errors import TransportError
 from ctrlruntime.resources import ObjectKey
 from internal.tenancy.builder import Build, BuiltResource
 from internal.tenancy.children import ChildKinds, Trouble
-from internal.tenancy.labels import KINDS, kinds_of, parse_kinds
+from internal.tenancy.labels import KINDS, kinds_of, manifests_of, parse_kinds
 from internal.tenancy.naming import LOCAL
 from internal.tenancy.privileges import Privileges
 from internal.tenancy.removal_view import applied_keys, applied_kinds
@@ -31,7 +31,7 @@ class TenantKinds:
         """Return how the kinds of a tenant are served in each cluster that may have its objects, each watched for `user` and its first list here."""
         privileges = self.privileges
         named = kinds_of(tenant) | parse_kinds(annotations.get(KINDS, ""))
-        possible = self.targets.possible({gvk.group_kind for gvk in named})
+        possible = self.targets.possible({gvk.group_kind for gvk in named}, manifests_of(tenant))
         found: dict[str, dict[GroupVersionKind, RESTMapping | None]] = {}
         for target in self.targets:
             applied = applied_kinds(tenant.status, target.name)
@@ -138,21 +138,26 @@ def placed(made: Build, tenant: Tenant, targets: TargetClusters) -> Build:
         return made
     rendered = [item.desired for item in made.resources if item.desired is not None]
     found = targets.placement.clusters_of(rendered)
+    doubts = targets.placement.doubts(rendered)
     applied: dict[tuple[object, ...], list[str]] = {}
     if len(rendered) < len(made.resources):
         for key in applied_keys(tenant.status):
             if key.cluster != LOCAL or LOCAL in targets.possible([key.kind])[key.kind]:
                 applied.setdefault((key.kind, key.namespace, key.name), []).append(key.cluster)
-    return Build(tuple(_placed(item, found, applied) for item in made.resources), made.graph)
+    return Build(
+        tuple(_placed(item, found, doubts, applied) for item in made.resources), made.graph
+    )
 
 
 def _placed(
     item: BuiltResource,
     found: Mapping[ObjectKey, tuple[str, ...]],
+    doubts: Mapping[ObjectKey, str],
     applied: Mapping[tuple[object, ...], list[str]],
 ) -> BuiltResource:
     if item.desired is None or item.key is None:
         return item
     before = applied.get((item.key.kind, item.key.namespace, item.key.name))
     clusters = tuple(sorted(before)) if before else found[item.desired.key]
-    return replace(item, clusters=clusters, key=replace(item.key, cluster=clusters[0]))
+    doubt = doubts.get(item.desired.key, "")
+    return replace(item, clusters=clusters, doubt=doubt, key=replace(item.key, cluster=clusters[0]))

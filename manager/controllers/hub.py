@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from apis.fleet.labels import DATA_PLANE
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
@@ -16,7 +17,14 @@ from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.manager import Manager
 from ctrlruntime.resources import Desired, ObjectKey
 from internal.fleet.hub import GRACE, PROBE_PERIOD, HubMonitor, HubTrouble, explain
-from internal.fleet.routing import Plane, check_plane, possible_planes, route
+from internal.fleet.routing import (
+    Plane,
+    annotated_kinds,
+    check_plane,
+    doubts,
+    possible_planes,
+    route,
+)
 from internal.tenancy.naming import LOCAL
 from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 
@@ -48,9 +56,17 @@ class StackOptions:
 class HubPlacement:
     """Where objects of tenants go, by the routing of the fleet system."""
 
-    def possible(self, kinds: Collection[GroupKind]) -> Mapping[GroupKind, Collection[str]]:
+    def possible(
+        self, kinds: Collection[GroupKind], manifests: Iterable[Mapping[str, Any]] = ()
+    ) -> Mapping[GroupKind, Collection[str]]:
         """Return the clusters in which objects of the kinds of one tenant may be."""
-        return {kind: _CLUSTERS[plane] for kind, plane in possible_planes(kinds).items()}
+        found = possible_planes(kinds, annotated_kinds(manifests))
+        return {kind: _CLUSTERS[plane] for kind, plane in found.items()}
+
+    def doubts(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, str]:
+        """Return why objects may be in the wrong cluster, each in one sentence."""
+        manifests = [each.manifest for each in rendered]
+        return doubts(manifests, route(manifests))
 
     def clusters_of(self, rendered: Sequence[Desired]) -> Mapping[ObjectKey, tuple[str, ...]]:
         """Return the clusters that get each object."""
