@@ -31,8 +31,13 @@ _WORKLOADS = frozenset(
     if mapping.gvk.group_kind in WORKLOADS
 )
 
-IDENTIFIES = Rule(groups=("",), resources=("namespaces",), verbs=("get",), names=("kube-system",))
-"""The UID of `kube-system` is the id of a data plane."""
+IDENTIFIES = Rule(
+    groups=("",),
+    resources=("namespaces",),
+    verbs=("get",),
+    names=(PLANE_NAMESPACE, "kube-system"),
+)
+"""The UID of `kube-system`, or without that of `fleet-system`, is the id of a data plane."""
 
 
 CONFIGURES = Rule(

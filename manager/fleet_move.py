@@ -17,6 +17,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.clock import monotonic
 from ctrlruntime.controller.annotations import PAUSED
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key, removal_of, remove_object
@@ -50,6 +51,9 @@ NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 TENANT: Final = Tenant.mapping()
 PERIOD: Final = 0.5
 """Seconds between two observations while a stack is waited for."""
+
+RELIST: Final = 30.0
+"""Seconds until the hub is listed again while neither Tenant changes."""
 
 HubObject = tuple[RESTMapping, Manifest]
 
@@ -110,9 +114,24 @@ def _advice(last: Step, source: str, target: str) -> str:
     return f"look at the stacks in {source} and {target}"
 
 
+@dataclass(frozen=True, slots=True)
+class _Listed:
+    """What the hub had of the Tenant."""
+
+    versions: tuple[str, str]
+    """Of both Tenants by then."""
+    at: float
+    objects: list[HubObject]
+    adopted: list[HubObject]
+
+
 @dataclass(slots=True)
 class Move:
-    """One Tenant on its way. Each round reads what there is, and does what is next."""
+    """One Tenant on its way. Each round reads what there is, and does what is next.
+
+    What the hub has is listed again after a write, and when one of the Tenants has changed: a move that waits costs two
+    reads each round.
+    """
 
     hub: Client
     left: Client
@@ -126,6 +145,7 @@ class Move:
     name: str
     namespace: str
     last: Step = Step.PAUSE
+    _listed: _Listed | None = None
 
     async def run(self, decide: Callable[[MoveState], Step]) -> None:
         """Go on until the Tenant is moved, or the move given up. Raises MoveRefused and the client's errors."""
@@ -142,8 +162,7 @@ class Move:
 
     async def _observe(self) -> tuple[MoveState, list[HubObject]]:
         left, made = await self._get(self.left), await self._get(self.made)
-        objects = await self._hub_objects(self.source_id)
-        adopted = await self._hub_objects(self.target_id)
+        objects, adopted = await self._of_hub((_version(left), _version(made)))
         state = MoveState(
             self.source_id,
             self.target_id,
@@ -156,6 +175,15 @@ class Move:
             state = await self._with_registry(state, left)
         return state, objects
 
+    async def _of_hub(self, versions: tuple[str, str]) -> tuple[list[HubObject], list[HubObject]]:
+        """Return what the hub has of the Tenant of each data plane, listed if it may have changed."""
+        known = self._listed
+        if known is None or known.versions != versions or monotonic() > known.at + RELIST:
+            objects = await self._hub_objects(self.source_id)
+            adopted = await self._hub_objects(self.target_id)
+            self._listed = known = _Listed(versions, monotonic(), objects, adopted)
+        return known.objects, known.adopted
+
     async def _with_registry(self, state: MoveState, left: Manifest) -> MoveState:
         """Return the state with what matters of a Tenant that a registry made."""
         if MOVING_TO not in annotations_of(left):
@@ -166,6 +194,7 @@ class Move:
         return replace(state, same_values=same)
 
     async def _carry_out(self, step: Step, state: MoveState, objects: list[HubObject]) -> None:
+        listed, self._listed = self._listed, None
         try:
             if state.left is not None and await self._write_left(step, state.left, objects):
                 return
@@ -174,6 +203,7 @@ class Move:
             if step is Step.COPY and state.left is not None:
                 await self.made.create(copied(state.left, self.source_id))
                 return
+            self._listed = listed
             await asyncio.sleep(PERIOD)
         except (AlreadyExists, Conflict):
             return  # not what was observed: observe again
@@ -290,6 +320,10 @@ class Move:
 
 _WITHOUT_PAUSE: Final[Manifest] = {"metadata": {"annotations": {PAUSED: None}}}
 _RESUMED: Final[Manifest] = {"metadata": {"annotations": {PAUSED: None, MOVING_TO: None}}}
+
+
+def _version(found: Manifest | None) -> str:
+    return "" if found is None else str(found["metadata"]["resourceVersion"])
 
 
 def _annotation(found: Manifest, name: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Final
 
 from apis.fleet import Reason
@@ -20,7 +21,9 @@ NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
 CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
 IDENTITY: Final = "kube-system"
-"""The namespace whose UID identifies a data plane: every API server has one, and it is never replaced."""
+"""The namespace whose UID identifies a data plane: a Kubernetes cluster has one, and it is never replaced.
+
+Where there is none, as in a workspace of kcp, PLANE_NAMESPACE has its place."""
 CHECKED: Final = "fleet.ctrlruntime.dev/checked-at"
 """Annotation of the Lease on a data plane, written to find out whether writes are taken."""
 FAILURES: Final = (APIError, TransportError, AuthError, OSError, TimeoutError)
@@ -47,16 +50,39 @@ def readable() -> Iterator[None]:
 
 async def identify(client: Client) -> str:
     """Return the id of a data plane. Raises the client's errors, and AnswerUnreadable for an answer without one."""
+    return (await identity_of(client))[1]
+
+
+async def identity_of(client: Client) -> tuple[str, str]:
+    """Return the namespace that identifies a data plane, and its UID, the id. Raises as `identify` does."""
+    name = IDENTITY
     with readable():
-        found = await client.get(NAMESPACE, IDENTITY)
+        try:
+            found = await client.get(NAMESPACE, name)
+        except NotFound:
+            name = PLANE_NAMESPACE
+            found = await client.get(NAMESPACE, name)
         uid = found["metadata"]["uid"]
         if not isinstance(uid, str) or not 0 < len(uid) <= LONGEST_UID:
             raise ValueError("the namespace has no uid")
-        return uid
+        return name, uid
 
 
-async def check_plane(client: Client, crds: Sequence[Manifest], *, write: bool = False) -> str:
-    """Return the id of a data plane that is prepared, and with `write` takes writes. Raises TargetError."""
+@dataclass(frozen=True, slots=True)
+class PlaneAnswer:
+    """What a data plane that can be used has answered."""
+
+    identity: str
+    """Its id."""
+    renewal: str = ""
+    """Holder and time of its Lease, if a write was tried and there is one."""
+
+
+async def check_plane(
+    client: Client, crds: Sequence[Manifest], *, write: bool = False
+) -> PlaneAnswer:
+    """Return the answer of a data plane that is prepared, and with `write` takes writes. Raises TargetError."""
+    renewal = ""
     try:
         identity = await identify(client)
         with readable():
@@ -64,10 +90,16 @@ async def check_plane(client: Client, crds: Sequence[Manifest], *, write: bool =
             for expected in crds:
                 await _check_crd(client, expected)
             if write:
-                await _check_writes(client)
+                renewal = renewal_of(await _check_writes(client))
     except FAILURES as error:
         raise TargetError(*_parts(outcome_of(error))) from error
-    return identity
+    return PlaneAnswer(identity, renewal)
+
+
+def renewal_of(spec: Mapping[str, Any]) -> str:
+    """Return holder and time of a Lease's spec; empty for one without a holder."""
+    holder = spec.get("holderIdentity") or ""
+    return f"{holder} {spec.get('renewTime')}" if holder else ""
 
 
 async def _check_namespace(client: Client) -> None:
@@ -89,14 +121,16 @@ async def _check_crd(client: Client, expected: Manifest) -> None:
         raise _unprepared(f"CRD {name} on the data plane is old: it lacks {field}")
 
 
-async def _check_writes(client: Client) -> None:
-    """Write to the Lease, if there is one: an annotation, which election does not read."""
+async def _check_writes(client: Client) -> Mapping[str, Any]:
+    """Write to the Lease, if there is one: an annotation, which election does not read. Return its spec."""
     annotations = {CHECKED: str(int(wall()))}
     patch = {"metadata": {"annotations": annotations}}
     try:
-        await client.patch(LEASES, LEASE, patch, namespace=PLANE_NAMESPACE)
+        found = await client.patch(LEASES, LEASE, patch, namespace=PLANE_NAMESPACE)
     except NotFound:
-        return
+        return {}
+    spec: Mapping[str, Any] = found.get("spec") or {}
+    return spec
 
 
 def missing_field(expected: Mapping[str, Any], found: Mapping[str, Any], path: str = "") -> str:
@@ -131,6 +165,11 @@ def outcome_of(error: BaseException) -> Outcome:
         )
     if isinstance(error, Forbidden):
         return Outcome(Reason.FORBIDDEN, f"{error.message}; grant it: {PREPARE}")
+    if isinstance(error, APIError) and 400 <= error.code < 500 and error.code != 429:
+        return Outcome(
+            Reason.NOT_PREPARED,
+            f"the data plane answers, and lacks what a stack needs ({error.code} {error.message}); {PREPARE}",
+        )
     if isinstance(error, APIError):
         return Outcome(
             Reason.UNREACHABLE,

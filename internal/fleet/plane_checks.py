@@ -11,11 +11,11 @@ from apis.fleet import Reason
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import monotonic
 from internal.fleet.plane_access import PlaneAccess
-from internal.fleet.plane_check import FAILURES, outcome_of
+from internal.fleet.plane_check import FAILURES, PlaneAnswer, outcome_of
 from internal.fleet.targets import Outcome, TargetError
 
-Check = Callable[[Config, bool], Awaitable[str]]
-"""Returns the id of the data plane. Raises TargetError. The flag: whether a write is tried too."""
+Check = Callable[[Config, bool], Awaitable[PlaneAnswer]]
+"""Returns the answer of the data plane. Raises TargetError. The flag: whether a write is tried too."""
 Done = Callable[[str, str], None]
 """Receives the namespace and a reason when a check has ended."""
 
@@ -39,6 +39,8 @@ class CheckResult:
     """Of the kubeconfig."""
     identity: str = ""
     """The data plane's id; empty if the check failed."""
+    renewal: str = ""
+    """Holder and time of its Lease, where a write was tried."""
     failure: Outcome | None = None
     at: float = 0.0
 
@@ -110,10 +112,10 @@ class PlaneChecks:
         return wait
 
     async def _run(self, name: str, plane: _Plane, access: PlaneAccess, *, write: bool) -> None:
-        identity, failure = "", None
+        answer, failure = PlaneAnswer(""), None
         try:
             async with asyncio.timeout(self.times.timeout):
-                identity = await self.check(access.config, write)
+                answer = await self.check(access.config, write)
         except TargetError as error:
             failure = error.outcome
         except FAILURES as error:
@@ -121,6 +123,8 @@ class PlaneChecks:
         except Exception as error:  # noqa: BLE001 - an answer that is unexpected costs this plane alone
             failure = Outcome(Reason.UNREACHABLE, _DEFECT.format(error=type(error).__name__))
         plane.failures = plane.failures + 1 if failure is not None else 0
-        plane.result = CheckResult(plane.digest, identity, failure, self.clock())
+        plane.result = CheckResult(
+            plane.digest, answer.identity, answer.renewal, failure, self.clock()
+        )
         plane.task = None
         self.done(name, "its data plane was checked")

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from apis.fleet.labels import LEASE, PLANE_NAMESPACE
-from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import ClusterOptions, Engager
 from ctrlruntime.controller.predicates import entry_of
-from internal.fleet.plane_check import IDENTITY, LEASES, NAMESPACE
+from internal.fleet.plane_check import IDENTITY, LEASES, NAMESPACE, renewal_of
 
 Changed = Callable[[str, str], None]
 """Receives the namespace and a reason when a data plane's state has changed."""
@@ -121,7 +120,7 @@ class Planes:
         if isinstance(event, DeleteEvent):
             plane.renewal = ""
             return
-        renewal = _renewal(entry)
+        renewal = renewal_of(entry.field("spec") or {})
         if not renewal or renewal == plane.renewal:
             return
         first, plane.renewal = plane.renewed_at is None, renewal
@@ -149,10 +148,3 @@ class Planes:
         first, plane.identity = not plane.identity, entry.uid
         if not first:
             self.changed(name, "another data plane answers")
-
-
-def _renewal(entry: Entry) -> str:
-    """Return holder and time of a Lease; empty for one without a holder."""
-    spec = entry.field("spec") or {}
-    holder = spec.get("holderIdentity") or ""
-    return f"{holder} {spec.get('renewTime')}" if holder else ""

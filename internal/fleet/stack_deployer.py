@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from apis.fleet import Reason
 from apis.fleet.fleetconfig import StackPods
@@ -27,6 +27,12 @@ from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetErro
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
 LISTED_WITHIN = 1.0
 """Seconds until it is looked again whether the Lease was listed, which takes no request."""
+
+
+UNWATCHED: Final = (
+    "the data plane answers, and its watches deliver nothing: its Lease is not what the watch has shown for a minute; "
+    "let the proxies and load balancers before its API server pass streams on as they come, without a buffer"
+)
 
 
 @dataclass(slots=True)
@@ -186,6 +192,8 @@ class StackDeployer:
         if result.failure is not None:
             raise TargetError(result.failure.reason, result.failure.message)
         check_same(entry, result.identity)
+        if result.renewal and result.renewal != plane.renewal:
+            raise TargetError(Reason.UNREACHABLE, UNWATCHED)
         raise _unheld(f"have renewed the Lease for {self.planes.unrenewed:.0f} s")
 
     async def _patch(self, entry: Entry, **metadata: Mapping[str, str]) -> None:

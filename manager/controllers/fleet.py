@@ -43,7 +43,7 @@ from internal.fleet.identities import BY_PLANE, Identities, plane_of
 from internal.fleet.labels import FIELD_MANAGER, SELECTED
 from internal.fleet.metrics import FleetMetrics
 from internal.fleet.namespace_reconciler import NamespaceReconciler, releases_plane
-from internal.fleet.plane_check import NAMESPACE, check_plane
+from internal.fleet.plane_check import NAMESPACE, PlaneAnswer, check_plane
 from internal.fleet.plane_checks import CheckTimes, PlaneChecks
 from internal.fleet.planes import UNRENEWED, Planes
 from internal.fleet.stack_bindings import (
@@ -352,7 +352,7 @@ def _checking(options: OperatorOptions) -> Callable[[Config, bool], Any]:
     def crds() -> list[Manifest]:
         return crds_of(options.kinds)
 
-    async def check(config: Config, write: bool) -> str:
+    async def check(config: Config, write: bool) -> PlaneAnswer:
         expected = await asyncio.to_thread(crds)
         async with Client.connect(config) as client:
             return await check_plane(client, expected, write=write)

@@ -15,7 +15,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.clock import utc_now
 from internal.fleet.plane_access import LARGEST, PlaneAccess, access_by, digest_of
-from internal.fleet.plane_check import FAILURES, IDENTITY, NAMESPACE, identify
+from internal.fleet.plane_check import FAILURES, NAMESPACE, identify, identity_of
 from internal.fleet.targets import TargetError
 
 PERIOD: Final = 5.0
@@ -99,8 +99,10 @@ class PlaneGuard:
         """Watch the identity, from no version on: each new connection begins with what that server has."""
         while True:
             try:
+                name, uid = await identity_of(client)
+                self._check(uid)
                 events = client.watch(
-                    NAMESPACE, fields={"metadata.name": IDENTITY}, timeout=WATCH_SECONDS
+                    NAMESPACE, fields={"metadata.name": name}, timeout=WATCH_SECONDS
                 )
                 async with aclosing(events):
                     async for kind, found in events:
