@@ -39,6 +39,19 @@ class StackControl:
             found.add((annotations.get(KUBECONFIG_HASH, ""), annotations.get(DATA_PLANE_ID, "")))
         return found
 
+    def images(self, namespace: str | None = None) -> dict[str, frozenset[str]]:
+        """Return the images of workloads by namespace; of one namespace, or of all."""
+        found: dict[str, set[str]] = {}
+        for entry in self._workloads(namespace):
+            template = (entry.field("spec") or {}).get("template") or {}
+            for container in (template.get("spec") or {}).get("containers") or ():
+                found.setdefault(entry.namespace, set()).add(str(container.get("image")))
+        return {name: frozenset(images) for name, images in found.items()}
+
+    def is_rolled(self, namespace: str) -> bool:
+        """Return whether all Pods of the workloads are of their present templates."""
+        return all(_is_rolled(entry) for entry in self._workloads(namespace))
+
     async def ensure(self, desired: Sequence[Desired], owner: Owner) -> bool:
         """Apply what differs. Return whether anything was written. Raises TargetError for conflicts, and the client's errors."""
         result = await reconcile_set(self.control, (), desired, owner)
@@ -89,12 +102,19 @@ class StackControl:
         )
         return await delete_inventory(self.control, owner, found)
 
-    def _workloads(self, namespace: str) -> list[Entry]:
+    def _workloads(self, namespace: str | None) -> list[Entry]:
         return [
             entry
             for mapping in WORKLOADS
             for entry in self.cache.entries(mapping, namespace, labels=SELECTED)
         ]
+
+
+def _is_rolled(entry: Entry) -> bool:
+    status = entry.field("status") or {}
+    wanted = (entry.field("spec") or {}).get("replicas", 1)
+    seen = int(status.get("observedGeneration") or 0) >= entry.generation
+    return seen and int(status.get("updatedReplicas") or 0) >= wanted
 
 
 def _available(entry: Entry) -> int:

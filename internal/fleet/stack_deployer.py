@@ -23,6 +23,7 @@ from internal.fleet.planes import Plane, Planes
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from internal.fleet.stack_control import StackControl
 from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
+from internal.fleet.waves import Health, Stack, waits_for
 
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
 LISTED_WITHIN = 1.0
@@ -117,7 +118,8 @@ class StackDeployer:
         url, flaw = _admission_url(entry)
         proof = Proof(access.digest, identity)
         desired = build_stack(entry.name, self.options, proof, url, pods)
-        wrote = await self.stack.ensure(desired, owner)
+        held = self._held(entry.name, proof, look)
+        wrote = False if held else await self.stack.ensure(desired, owner)
         if self.planes.is_stale(plane):
             self._check_stale(entry, access, plane, look)
             return None
@@ -129,7 +131,35 @@ class StackDeployer:
             raise _unheld("hold the Lease")
         if flaw:
             raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
-        return deployed(access.config.insecurity)
+        return deployed(access.config.insecurity, held)
+
+    def _held(self, name: str, proof: Proof, look: Look) -> str:
+        """Return what a new image of the stack waits for; empty: it is deployed. Another kubeconfig does not wait."""
+        image = self.options.image
+        own = self.stack.images(name).get(name, frozenset())
+        if image in own or (proof.digest, proof.identity) not in self.stack.proofs(name):
+            return ""
+        images = self.stack.images()
+        stacks = [
+            Stack(each, images[each], self._health(each, image in images[each]))
+            for each in images
+            if each not in self.known.leftovers
+        ]
+        held = waits_for(name, stacks, image)
+        if held:
+            look.within(self.checks.times.retry + len(stacks) / 10)
+        return held
+
+    def _health(self, name: str, rolling: bool) -> Health:
+        """Return how a stack is. `rolling`: it has the new image, which counts once all its Pods are of it."""
+        outcome = self.known.outcomes.get(name)
+        if outcome is None:
+            return Health.UNKNOWN
+        if outcome.reason is Reason.STACK_NOT_AVAILABLE:
+            return Health.UNAVAILABLE
+        if outcome.reason is not Reason.SUCCESSFUL_DEPLOYMENT:
+            return Health.FAILING
+        return Health.UNAVAILABLE if rolling and not self.stack.is_rolled(name) else Health.HEALTHY
 
     def _access(self, name: str, look: Look) -> PlaneAccess:
         """Read the kubeconfig. Raises TargetError."""
@@ -200,11 +230,10 @@ class StackDeployer:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
 
 
-def deployed(insecurity: str = "") -> Outcome:
-    """Return the outcome of a stack that is healthy; `insecurity` of the way to its data plane stays visible."""
-    if not insecurity:
-        return DEPLOYED
-    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}, but {insecurity}")
+def deployed(insecurity: str = "", held: str = "") -> Outcome:
+    """Return the outcome of a stack that is healthy; what is insecure or still held stays visible."""
+    notes = "; ".join(filter(None, (insecurity, held)))
+    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}, but {notes}") if notes else DEPLOYED
 
 
 def _admission_url(entry: Entry) -> tuple[str, str]:
