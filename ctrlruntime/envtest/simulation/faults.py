@@ -16,7 +16,7 @@ from typing import Final
 from ctrlruntime.envtest.simulation.hands import Hands
 from ctrlruntime.envtest.simulation.network import Transport
 from ctrlruntime.envtest.simulation.replica import Replica
-from ctrlruntime.envtest.simulation.server import Call, SimulatedServer
+from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.envtest.simulation.sources import World
 from ctrlruntime.envtest.simulation.tape import Tape
 
@@ -137,16 +137,22 @@ class Faults:
         """Whether a process may see what is old, or not know what it did: because of a fault, not of a defect."""
         return self._world.loop.time() < self._stale_until
 
+    def lasts(self, end: Callable[[], None]) -> None:
+        """Note what ends a fault of the test's own: it is called when all faults are over, at once if they are."""
+        if self.active:
+            self._until.append(end)
+            self._stale_until = self._world.loop.time() + _STALE
+        else:
+            end()
+
     @asynccontextmanager
-    async def happening(
-        self, most: int, server: SimulatedServer, hands: Hands | None = None
-    ) -> AsyncIterator[None]:
+    async def happening(self, most: int, hands: Hands | None = None) -> AsyncIterator[None]:
         """Let up to `most` faults happen in the block; none lasts longer than it. People act too if they are given."""
         if not self._tape.case.faults:
             yield
             return
         self._until.append(lambda: None)
-        task = asyncio.create_task(self._happen(most, server, hands))
+        task = asyncio.create_task(self._happen(most, hands))
         try:
             yield
         finally:
@@ -159,7 +165,7 @@ class Faults:
                 await hands.rest()
             self.last = self._world.loop.time()
 
-    async def _happen(self, most: int, server: SimulatedServer, hands: Hands | None) -> None:
+    async def _happen(self, most: int, hands: Hands | None) -> None:
         plan = self._tape.stream("plan")
         pause, count = plan.choice((0.5, 1.0, 2.0, 5.0)), plan.randint(min(5, most), most)
         kinds = [kind for kind in self.kinds if hands is not None or kind not in HAND]
@@ -178,11 +184,9 @@ class Faults:
             leading = [each for each in self.replicas if each.elected]
             aimed = kind in (*WRITE, *REQUEST) and draw.random() < _AT_LEADERS
             replica = draw.choice(leading if leading and aimed else self.replicas)
-            self._act(number, kind, replica, draw, server)
+            self._act(number, kind, replica, draw)
 
-    def _act(
-        self, number: int, kind: str, replica: Replica, draw: random.Random, server: SimulatedServer
-    ) -> None:
+    def _act(self, number: int, kind: str, replica: Replica, draw: random.Random) -> None:
         if (happen := self._own.get(kind)) is not None:
             self._happened(number, kind, happen(draw))
             return
@@ -193,7 +197,7 @@ class Faults:
             leases = draw.random() < (0.4 if kind in WRITE else 0.25)
             self._armed.append(_Armed(number, kind, replica, left, seconds, leases))
         elif kind in STREAM:
-            self._meet_watch(number, kind, replica, draw, server)
+            self._meet_watch(number, kind, replica, draw)
         elif not replica.process.dead:
             self._meet_process(number, kind, replica, draw, seconds)
 
@@ -257,9 +261,7 @@ class Faults:
 
     # -- watches -------------------------------------------------------------------------------------------
 
-    def _meet_watch(
-        self, number: int, kind: str, replica: Replica, draw: random.Random, server: SimulatedServer
-    ) -> None:
+    def _meet_watch(self, number: int, kind: str, replica: Replica, draw: random.Random) -> None:
         found = [
             (far, call)
             for far, call in self._watches.items()
@@ -277,7 +279,7 @@ class Faults:
             case "watch cut":
                 far.reset()
             case "watch ended":
-                server.end_watch(far)
+                call.server.end_watch(far)
             case "watch silent":
                 near.silent = True
                 loop.call_later(seconds, near.speak)
@@ -286,7 +288,7 @@ class Faults:
                 near.lag = seconds
                 self._until.append(near.speak)
             case "no bookmarks":
-                self._until.append(server.keep_bookmarks(far))
+                self._until.append(call.server.keep_bookmarks(far))
         more = f" for {seconds:.3g} s" if kind in ("watch silent", "watch late") else ""
         self._fires(number, kind, replica, call.request.resource, more)
 

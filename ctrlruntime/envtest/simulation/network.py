@@ -115,6 +115,19 @@ class Network:
         protocol.connection_made(near)
         return near, protocol
 
+    def take_off(self, host: str, port: int) -> Callable[[], None]:
+        """Break what is connected to a server, and let nothing connect. Return what undoes that."""
+        server = self.servers.pop((host, port), None)
+        for each in [*self.connections]:
+            if each.get_extra_info("peername") == (host, port):
+                each.reset()
+
+        def back() -> None:
+            if server is not None:
+                self.servers.setdefault((host, port), server)
+
+        return back
+
     def cut_off(self, process_name: str) -> None:
         """Begin a partition: nothing comes through from and to a process."""
         self.cut.setdefault(process_name, asyncio.Event())

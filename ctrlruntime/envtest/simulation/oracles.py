@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation.faults import Faults
+from ctrlruntime.envtest.simulation.process import Process
 from ctrlruntime.envtest.simulation.replica import Replica
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.envtest.simulation.state import counts
@@ -87,7 +88,7 @@ class Oracles:
     def changed(self, call: Call | None, bucket: Bucket, change: Change) -> None:
         """Take a change of an object, while it is made."""
         if bucket.resource.startswith("leases."):
-            self._lease_changed(change)
+            self._lease_changed(call, change)
         if not counts(bucket.resource):
             return
         obj = change.record.obj
@@ -101,15 +102,25 @@ class Oracles:
             self._check_lease(call, change)
             self._changed_by_manager(call, change)
 
-    def _lease_changed(self, change: Change) -> None:
+    def _lease_changed(self, call: Call | None, change: Change) -> None:
         record = change.record
         lease = f"{record.namespace}/{record.name}"
+        if call is not None:
+            lease = call.server.qualified(lease)
         holder = (record.obj.get("spec") or {}).get("holderIdentity") or ""
         self._holders[lease] = "" if change.type == "DELETED" else holder
         for replica in self._faults.replicas:
             if replica.lease == lease:
-                replica.elected = replica.identity == holder
+                if holder and call is not None and call.process is not None:
+                    self._names(call.process.root, change, holder)
+                replica.elected = replica.process.identity == holder
                 replica.process.led = replica.process.led or replica.elected
+
+    def _names(self, process: Process, change: Change, holder: str) -> None:
+        """Take the name by which a process takes part in an election from the Lease that it takes."""
+        before = change.previous.obj.get("spec") or {} if change.previous is not None else {}
+        if before.get("holderIdentity") != holder:
+            process.identity = holder
 
     def _check_lease(self, call: Call, change: Change) -> None:
         process = call.process

@@ -29,6 +29,7 @@ class Call:
     process: Process | None
     """None for the test itself."""
     request: Request
+    server: SimulatedServer
     status: int = 0
     """Of the answer; 0 while there is none."""
     lost: bool = False
@@ -46,9 +47,10 @@ class Call:
 
     @property
     def path(self) -> str:
-        """Kind and name, without subresource."""
+        """Kind and name, without subresource; in others than the first cluster with the name of it."""
         request = self.request
-        return f"{request.resource}.{request.group}/{request.namespace}/{request.name}"
+        path = f"{request.resource}.{request.group}/{request.namespace}/{request.name}"
+        return self.server.qualified(path)
 
 
 CALL: Final[contextvars.ContextVar[Call | None]] = contextvars.ContextVar("call", default=None)
@@ -78,15 +80,26 @@ class SimulatedServer(APIServer):
     """One server for the processes of a simulation; its storage stays when they are killed."""
 
     def __init__(
-        self, options: ServerOptions, now: Callable[[], float], trace: Trace, meddler: Meddler
+        self,
+        options: ServerOptions,
+        now: Callable[[], float],
+        trace: Trace,
+        meddler: Meddler,
+        name: str = "",
     ) -> None:
+        """`name`: of the cluster, where there are several; the first one has none."""
         super().__init__(options)
+        self.name = name
         self.witnesses: list[Witness] = []
         self._watches: dict[Transport, Watch] = {}
         self._now = now
         self._trace = trace
         self._meddler = meddler
         self.state.storage.listeners.append(self._changed)
+
+    def qualified(self, path: str) -> str:
+        """Return what names an object of this server among those of all."""
+        return f"{self.name}:{path}" if self.name else path
 
     def end_watch(self, transport: Transport) -> None:
         """End the watch on a connection in order, as a server does that is restarted."""
@@ -125,7 +138,10 @@ class SimulatedServer(APIServer):
         if not isinstance(transport, Transport):  # it went in the meantime
             return await super()._handle(raw)
         call = Call(
-            self._now(), transport.peer_process, parse_request(raw.method, raw.path_qs, raw.headers)
+            self._now(),
+            transport.peer_process,
+            parse_request(raw.method, raw.path_qs, raw.headers),
+            self,
         )
         token = CALL.set(call)
         try:
@@ -165,7 +181,7 @@ def _line(call: Call) -> str:
     path = f"{request.path}?{query}" if query else request.path
     ending = f" -> {call.status}" if call.status else ""
     lost = " (the answer is lost)" if call.lost else ""
-    return f"{request.method} {path}{ending}{lost}"
+    return f"{request.method} {call.server.qualified(path)}{ending}{lost}"
 
 
 def _refused(status: int, reason: str) -> web.Response:

@@ -7,6 +7,7 @@ import inspect
 import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
@@ -17,8 +18,9 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest.crds import CRDSource, install_crds
+from ctrlruntime.envtest.crds import CRDSource
 from ctrlruntime.envtest.server.storage import Bucket, Change
+from ctrlruntime.envtest.simulation.cluster import Cluster
 from ctrlruntime.envtest.simulation.faults import Faults
 from ctrlruntime.envtest.simulation.hands import Hands
 from ctrlruntime.envtest.simulation.loop import SimLoop
@@ -27,7 +29,7 @@ from ctrlruntime.envtest.simulation.process import Process
 from ctrlruntime.envtest.simulation.replica import Replica
 from ctrlruntime.envtest.simulation.server import Call, SimulatedServer, Witness
 from ctrlruntime.envtest.simulation.sources import World
-from ctrlruntime.envtest.simulation.state import State, counts, difference, state_of
+from ctrlruntime.envtest.simulation.state import State, counts, difference
 from ctrlruntime.envtest.simulation.tape import Tape
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
@@ -59,30 +61,36 @@ class Simulation:
         """What `settles` compares of an object: it is given kind, namespace and name, and the object, of which it may
         leave out what two runs that end alike differ in; None leaves the object out."""
         self.broken: RuleBroken | None = None
+        self._clusters: list[Cluster] = []
         self._world = world
         self._tape = tape
-        self._server = server
         self._expected = expected
-        self._beginning = server.state.storage.revision
         self._changed_at = 0.0
-        self._client: Client | None = None
         self._oracles = Oracles(self._time, faults, self._break)
         self._faults = faults
-        server.witnesses += [self, self._oracles]
+        self.first = self._added(server)
+        """The cluster that there is from the beginning."""
 
     # -- what a test uses ------------------------------------------------------------------------------
 
     @property
     def client(self) -> Client:
         """A client of the test itself: an administrator whom no fault meets."""
-        if self._client is None:
-            self._client = Client.connect(Config(host=self._server.url, user_agent="user"))
-        return self._client
+        return self.first.client
 
     @property
     def url(self) -> str:
         """Where the API server is: for clients of other processes."""
-        return self._server.url
+        return self.first.url
+
+    async def cluster(self, name: str) -> Cluster:
+        """Start another API server, to which all rules and faults apply as well. `name` goes before what is there."""
+        first = self.first.server
+        server = SimulatedServer(
+            first.options, self._time, self._world.loop.trace, self._faults, name
+        )
+        await server.start()
+        return self._added(server)
 
     @property
     def random(self) -> Random:
@@ -100,8 +108,7 @@ class Simulation:
 
     async def install(self, *kinds: CRDSource) -> None:
         """Install definitions, as `Environment.install_crds` does."""
-        await install_crds(self.client, kinds)
-        self._beginning = self._server.state.storage.revision
+        await self.first.install(*kinds)
 
     def manager(
         self,
@@ -111,10 +118,11 @@ class Simulation:
         leader_election: bool = False,
         options: ManagerOptions | None = None,
         name: str = "m",
+        cluster: Cluster | None = None,
     ) -> list[Replica]:
         """Run a manager with the controllers that `setup` adds, and start it again whenever it ends.
 
-        With `replicas` above 1 and `leader_election` the others stand by. `setup` may be async. Returns the processes.
+        `cluster`: the one of the manager; the first one by default. With `replicas` above 1 and `leader_election` the others stand by. `setup` may be async. Returns the processes.
         """
         given = options or ManagerOptions(name="manager")
         if leader_election:
@@ -126,24 +134,42 @@ class Simulation:
             )
         given = replace(given, metrics_bind_address="0", health_bind_address="0")
 
-        async def main(replica: Replica) -> None:
-            config = Config(host=self._server.url, user_agent=given.name)
-            own = replace(given, leader_election_identity=replica.identity)
-            await _run_manager(config, own, setup, self._log(replica.name))
+        where = cluster or self.first
 
-        delays = self._tape.stream("restarts")
-        loop, trace = self._world.loop, self._world.loop.trace
-        made = [
-            Replica(f"{name}{number}", main, loop, trace, delays)
-            for number in range(1, replicas + 1)
+        async def main(replica: Replica, log: TextIO) -> None:
+            config = Config(host=where.url, user_agent=given.name)
+            own = replace(given, leader_election_identity=replica.identity)
+            await _run_manager(config, own, setup, log)
+
+        lease = f"{given.leader_election_namespace}/{given.leader_election_id}"
+        lease = where.server.qualified(lease) if leader_election else ""
+        return [
+            self.program(f"{name}{number}", main, lease=lease) for number in range(1, replicas + 1)
         ]
-        self.replicas += made
-        for replica in made:
-            replica.ended = self._oracles.ended
-            if leader_election:
-                replica.lease = f"{given.leader_election_namespace}/{given.leader_election_id}"
-            replica.start()
-        return made
+
+    def program(
+        self, name: str, main: Callable[[Replica, TextIO], Awaitable[None]], *, lease: str = ""
+    ) -> Replica:
+        """Run a program that faults meet, and start it again whenever it ends. It is given where its log goes.
+
+        `lease`: namespace and name of the Lease it competes for, with the cluster and a colon before it in others than
+        the first one.
+        """
+
+        async def run(replica: Replica) -> None:
+            await main(replica, self._log(name))
+
+        loop = self._world.loop
+        replica = Replica(name, run, loop, loop.trace, self._tape.stream("restarts"))
+        replica.ended, replica.lease = self._oracles.ended, lease
+        self.replicas.append(replica)
+        replica.start()
+        return replica
+
+    def remove(self, replica: Replica) -> None:
+        """Kill a program for good."""
+        replica.end()
+        self.replicas.remove(replica)
 
     def start(self, name: str, main: Callable[[], Awaitable[None]]) -> None:
         """Run something else in a process of its own that no fault meets: what takes a kubelet's part, say."""
@@ -153,6 +179,14 @@ class Simulation:
     def add_fault(self, kind: str, happen: Callable[[Random], str]) -> None:
         """Add a kind of fault of the test's own: `happen` lets it, and returns what it was."""
         self._faults.add(kind, happen)
+
+    def after(self, seconds: float, happen: Callable[[], None]) -> None:
+        """Let something happen in virtual time, outside of all processes."""
+        self._world.loop.call_later(seconds, happen, context=Context())
+
+    def lasts(self, end: Callable[[], None]) -> None:
+        """Note what ends a fault of the test's own that lasts: it is called at the end of `faults` at the latest."""
+        self._faults.lasts(end)
 
     def note(self, what: str) -> None:
         """Note for readers of a red run what a user did that is no request."""
@@ -164,7 +198,7 @@ class Simulation:
 
     def objects(self, resource: str) -> list[Manifest]:
         """Return all objects of a resource, as `deployments.apps`, by namespace and name: no request is made."""
-        return [record.load() for record in self._server.state.storage.bucket(resource).scan()]
+        return self.first.objects(resource)
 
     async def sleep(self, seconds: float, *, exactly: bool = False) -> None:
         """Let virtual time pass. Among faults users may be in a hurry: it is less then, unless `exactly` so long."""
@@ -177,8 +211,9 @@ class Simulation:
         At its end all of them are over: streams go on, pauses and partitions end. With `by_hand` people also
         delete objects that controllers made, and hold them by finalizers.
         """
-        hands = Hands(self.client, self._server.state.storage) if by_hand else None
-        async with self._faults.happening(most, self._server, hands):
+        storage = self.first.server.state.storage
+        hands = Hands(self.client, storage) if by_hand else None
+        async with self._faults.happening(most, hands):
             yield
 
     async def settles(self, within: float = 900.0, lacks: Callable[[], str] | None = None) -> None:
@@ -213,7 +248,7 @@ class Simulation:
 
     def shows(self, witness: Witness) -> None:
         """Show every change and every request to a witness of the test, which may call `breaks`."""
-        self._server.witnesses.append(witness)
+        self.first.shows(witness)
 
     def breaks(self, rule: str, message: str) -> None:
         """End the run: a rule of the test is broken."""
@@ -225,9 +260,16 @@ class Simulation:
         return self._world.loop.time()
 
     def _state(self) -> State:
-        found = state_of(self._server.state.storage, self._beginning)
-        seen = {key: [self.compared(key, obj) for obj in objects] for key, objects in found.items()}
-        return {key: objects for key, objects in seen.items() if objects != [None]}
+        state: State = {}
+        for cluster in self._clusters:
+            state |= cluster.state(self.compared)
+        return state
+
+    def _added(self, server: SimulatedServer) -> Cluster:
+        made = Cluster(server, self._world.loop.network)
+        server.witnesses += [self, self._oracles]
+        self._clusters.append(made)
+        return made
 
     async def _quiet(self, within: float) -> None:
         end = self._time() + within
@@ -246,7 +288,7 @@ class Simulation:
         looked_at = -1
         found = ""
         while True:
-            revision = self._server.state.storage.revision
+            revision = sum(each.server.state.storage.revision for each in self._clusters)
             if revision != looked_at:
                 looked_at = revision
                 found = lacks()

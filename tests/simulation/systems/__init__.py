@@ -9,5 +9,6 @@ SYSTEMS: Final = {
     "tenancy": "tests.simulation.systems.tenancy:story",
     "cloud": "tests.simulation.systems.cloud:story",
     "cosmos": "tests.simulation.systems.cosmos:story",
+    "fleet": "tests.simulation.systems.fleet:story",
 }
 """Where the story of each system is, as module:function."""

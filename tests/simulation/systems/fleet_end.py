@@ -1,0 +1,108 @@
+"""How scale mode has to end: each stack works, each tenant is on its data plane and its workload on the hub, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
+from apis.tenancy import Tenant
+from ctrlruntime.envtest.simulation.cluster import Cluster
+from tests.fleet.stack.harness import is_ready
+from tests.simulation.systems.fleet_rules import OF_TENANTS, TENANTS
+from tests.simulation.systems.fleet_world import SHOP, Hub, Plane, World, mark_of
+
+_CONFIGS: Final = "fleetconfigs.fleet.ctrlruntime.dev"
+_WORKLOADS: Final = {"fleet-controllers", "fleet-admission", "fleet-workers"}
+_FOREIGN: Final = "kube-root-ca.crt"
+Manifest = dict[str, Any]
+
+
+def lacks(world: World) -> str:
+    """Return what is not as users mean it; empty where all is."""
+    return "\n".join(_lacks(world))
+
+
+def _lacks(world: World) -> Iterator[str]:
+    for hub in world.hubs.values():
+        yield from (f"{hub.name}: {each}" for each in _stacks_lack(hub))
+        yield from (f"{hub.name}: {each}" for each in _workloads_lack(world, hub))
+    for plane in world.planes.values():
+        yield from (f"{plane.name}: {each}" for each in _plane_lacks(world, plane))
+
+
+def _stacks_lack(hub: Hub) -> Iterator[str]:
+    labelled = {name for name, labelled in hub.labelled.items() if labelled}
+    for found in hub.cluster.objects(_CONFIGS):
+        status = found.get("status") or {}
+        entries = {each["name"]: each for each in status.get("targetNamespaces") or ()}
+        if {*entries} != labelled:
+            yield f"the status lists {sorted(entries)}, and {sorted(labelled)} have the label"
+        for name, entry in sorted(entries.items()):
+            if entry["reason"] != "SuccessfulDeployment":
+                yield f"{name} is {entry['reason']}: {entry['message']}"
+        for each in status.get("conditions") or ():
+            if each["type"] == "Ready" and each["status"] != "True":
+                yield f"the FleetConfig is not ready: {each['message']}"
+    for each in hub.cluster.objects("namespaces"):
+        labels, name = each["metadata"].get("labels") or {}, each["metadata"]["name"]
+        if name in hub.labelled and (labels.get(TARGET_NAMESPACE) == "true") != (name in labelled):
+            yield f"the namespace {name} has the labels {labels}"
+    for name in sorted(hub.labelled):
+        there = {
+            each["metadata"]["name"]
+            for resource in ("deployments.apps", "statefulsets.apps")
+            for each in _within(hub.cluster, resource, name)
+        }
+        if there != (_WORKLOADS if name in labelled else set()):
+            yield f"the namespace {name} has {sorted(there)}"
+
+
+def _workloads_lack(world: World, hub: Hub) -> Iterator[str]:
+    own = {name: each for name, each in world.planes.items() if each.hub == hub.name}
+    wanted = {
+        key: (own[tenant.plane].id, mark)
+        for tenant in world.tenants.values()
+        if tenant.plane in own
+        for key, mark in tenant.on_hub.items()
+    }
+    ids = {each.id for each in own.values()}
+    found = {
+        (resource, each["metadata"]["name"]): (
+            str((each["metadata"].get("labels") or {}).get(DATA_PLANE)),
+            mark_of(resource, each),
+        )
+        for resource in OF_TENANTS
+        for each in _within(hub.cluster, resource, SHOP)
+    }
+    for key in sorted({*wanted} | {*found}):
+        there, meant = found.get(key), wanted.get(key)
+        if there != meant and (meant is not None or (there and there[0] in ids)):
+            yield f"{'/'.join(key)} is {there}, not {meant}"
+
+
+def _plane_lacks(world: World, plane: Plane) -> Iterator[str]:
+    wanted = {name: each for name, each in world.tenants.items() if each.plane == plane.name}
+    found = {each["metadata"]["name"]: each for each in plane.cluster.objects(TENANTS)}
+    if {*wanted} != {*found}:
+        yield f"there are the tenants {sorted(found)}, meant are {sorted(wanted)}"
+    for name in sorted({*wanted} & {*found}):
+        tenant = Tenant.from_manifest(found[name])
+        if not is_ready(tenant):
+            conditions = (found[name].get("status") or {}).get("conditions")
+            yield f"the tenant {name} is not ready: {conditions}"
+    notes = {
+        each["metadata"]["name"]: mark_of("configmaps", each)
+        for each in _within(plane.cluster, "configmaps", SHOP)
+    }
+    meant = {f"{name}-note": str(each.marks[-1]) for name, each in wanted.items()}
+    if notes != meant:
+        yield f"there are {notes}, meant are {meant}"
+
+
+def _within(cluster: Cluster, resource: str, namespace: str) -> list[Manifest]:
+    return [
+        each
+        for each in cluster.objects(resource)
+        if each["metadata"]["namespace"] == namespace and each["metadata"]["name"] != _FOREIGN
+    ]
