@@ -8,7 +8,9 @@ from typing import Any, Final
 from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.simulation.cluster import Cluster
+from internal.fleet.labels import CONTROLLERS
 from tests.fleet.stack.harness import is_ready
+from tests.simulation.systems.fleet_pods import KINDS
 from tests.simulation.systems.fleet_rules import OF_TENANTS, TENANTS
 from tests.simulation.systems.fleet_world import SHOP, Hub, Plane, World, mark_of
 
@@ -26,7 +28,9 @@ def lacks(world: World) -> str:
 def _lacks(world: World) -> Iterator[str]:
     for hub in world.hubs.values():
         yield from (f"{hub.name}: {each}" for each in _stacks_lack(hub))
+        yield from (f"{hub.name}: {each}" for each in _requests_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _workloads_lack(world, hub))
+        yield from (f"{hub.name}: {each}" for each in _nodes_lack(hub))
     for plane in world.planes.values():
         yield from (f"{plane.name}: {each}" for each in _plane_lacks(world, plane))
 
@@ -56,6 +60,23 @@ def _stacks_lack(hub: Hub) -> Iterator[str]:
         }
         if there != (_WORKLOADS if name in labelled else set()):
             yield f"the namespace {name} has {sorted(there)}"
+
+
+def _requests_lack(world: World, hub: Hub) -> Iterator[str]:
+    for name in sorted(hub.labelled):
+        for each in _within(hub.cluster, "deployments.apps", name):
+            (container,) = each["spec"]["template"]["spec"]["containers"]
+            memory = container["resources"]["requests"]["memory"]
+            if each["metadata"]["name"] == CONTROLLERS and memory != world.memory:
+                yield f"the controllers of {name} request {memory}, not {world.memory}"
+
+
+def _nodes_lack(hub: Hub) -> Iterator[str]:
+    for resource in KINDS:
+        for each in hub.cluster.objects(resource):
+            metadata, status = each["metadata"], each.get("status") or {}
+            if status.get("observedGeneration") != metadata["generation"]:
+                yield f"the nodes have not looked at {resource} {metadata['name']}"
 
 
 def _workloads_lack(world: World, hub: Hub) -> Iterator[str]:

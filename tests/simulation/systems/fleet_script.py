@@ -158,7 +158,8 @@ class Script:
     async def change_pods(self) -> None:
         """Change what Pods of stacks get: all are rolled."""
         self._number += 1
-        requests = {"memory": f"{self._number + 300}Mi"}
+        self.world.memory = f"{self._number + 300}Mi"
+        requests = {"memory": self.world.memory}
         change = {"spec": {"stackPods": {"controllers": {"requests": requests}}}}
         for hub in self.world.hubs.values():
             await hub.cluster.client.patch(FleetConfig, "fleet", change)

@@ -85,6 +85,8 @@ class World:
     tenants: dict[str, Wanted] = field(default_factory=dict)
     leaving: dict[str, Wanted] = field(default_factory=dict)
     """Tenants that were deleted. No name is used again."""
+    memory: str = "256Mi"
+    """What the controllers of all stacks request."""
     by_hand: set[Key] = field(default_factory=set)
     """Objects that a person deleted on a hub."""
 
