@@ -246,10 +246,18 @@ class _Pass:
         return Wave(name=REST), None
 
     def _chosen(self, wave: Wave) -> frozenset[str]:
-        return wave.select(self.target, (item for item in self.members if not item.paused))
+        return wave.select(self.target, self._unpaused())
+
+    def _unpaused(self) -> list[Member]:
+        return [item for item in self.members if not item.paused]
 
     def _unfinished(self, wave: Wave, members: Sequence[Member]) -> Waiting | None:
         if not members:
+            unfit = [item for item in wave.wanted(self._unpaused()) if item.unfit]
+            if unfit:  # what nothing of the wave has shown is not passed on
+                names = _named([item.name for item in unfit])
+                text = f"wave {wave.name!r} begins with {names}: {unfit[0].unfit}"
+                return Waiting(Reason.WAVE, text)
             empty = f"no member that is not paused is in the wave {wave.name!r}"
             return Waiting(Reason.WAVE, empty) if wave.labels else None
         judged = [item for item in members if self._is_evidence(item)]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -48,19 +48,27 @@ class Wave:
         Members that have the target come first, those that were changed earlier before the others. So a wave
         stays as it was chosen while members become unfit and fit again.
         """
-        groups: dict[str, list[Member]] = {}
-        for member in members:
-            if self.labels.items() <= member.labels.items():
-                groups.setdefault(member.group, []).append(member)
         chosen: set[str] = set()
-        for group, found in groups.items():
-            share = self.shares.get(group, self.percent)
+        for found, count in self._groups(members):
             fit = [item for item in found if item.version == target or not item.unfit]
-            count = -(-len(found) * share // 100)
             if 0 < count < len(fit):  # otherwise the order does not matter
                 fit.sort(key=lambda item: (_since(target, item), _position(target, item.name)))
             chosen.update(item.name for item in fit[:count])
         return frozenset(chosen)
+
+    def wanted(self, members: Iterable[Member]) -> list[Member]:
+        """Return the members of which the wave takes a share, fit or not."""
+        return [item for found, count in self._groups(members) if count for item in found]
+
+    def _groups(self, members: Iterable[Member]) -> Iterator[tuple[list[Member], int]]:
+        """Yield the members of each group, with how many of them the wave takes."""
+        groups: dict[str, list[Member]] = {}
+        for member in members:
+            if self.labels.items() <= member.labels.items():
+                groups.setdefault(member.group, []).append(member)
+        for group, found in groups.items():
+            share = self.shares.get(group, self.percent)
+            yield found, -(-len(found) * share // 100)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
