@@ -26,7 +26,9 @@ async def story(sim: Simulation) -> None:
     """Tenants that change and move between data planes, while stacks come and go and everything fails."""
     draws = sim.draws("script")
     world = World()
-    nodes = [await _hub(sim, world, name, draws) for name in ("hub",)]
+    nodes = [
+        await _hub(sim, world, name, draws) for name in draws.choice((("hub",), ("hub", "hub2")))
+    ]
     stacks = ChainMap(*(each.ids for each in nodes))
     for each in nodes:
         each.hub.cluster.shows(HubRules(sim, world, each.hub, stacks))

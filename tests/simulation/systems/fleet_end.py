@@ -28,6 +28,7 @@ def lacks(world: World) -> str:
 def _lacks(world: World) -> Iterator[str]:
     for hub in world.hubs.values():
         yield from (f"{hub.name}: {each}" for each in _stacks_lack(hub))
+        yield from (f"{hub.name}: {each}" for each in _grants_lack(hub))
         yield from (f"{hub.name}: {each}" for each in _requests_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _workloads_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _nodes_lack(hub))
@@ -71,6 +72,15 @@ def _requests_lack(world: World, hub: Hub) -> Iterator[str]:
                 yield f"the controllers of {name} request {memory}, not {world.memory}"
 
 
+def _grants_lack(hub: Hub) -> Iterator[str]:
+    names = {f"fleet-stack-{name}" for name, labelled in hub.labelled.items() if labelled}
+    bindings = _within(hub.cluster, "rolebindings.rbac.authorization.k8s.io", SHOP)
+    found = {each["metadata"]["name"] for each in bindings}
+    found -= {name for name in found if name.startswith("fleet-secrets-")}
+    if found != names:
+        yield f"there are the bindings {sorted(found)}, meant are {sorted(names)}"
+
+
 def _nodes_lack(hub: Hub) -> Iterator[str]:
     for resource in KINDS:
         for each in hub.cluster.objects(resource):
@@ -87,7 +97,7 @@ def _workloads_lack(world: World, hub: Hub) -> Iterator[str]:
         if tenant.plane in own
         for key, mark in tenant.on_hub.items()
     }
-    ids = {each.id for each in own.values()}
+    ids = {each.id for each in own.values() if len(each.hubs) == 1}  # others left something
     found = {
         (resource, each["metadata"]["name"]): (
             str((each["metadata"].get("labels") or {}).get(DATA_PLANE)),

@@ -15,11 +15,12 @@ from apis.fleet.labels import (
     DATA_PLANE,
     KUBECONFIG_KEY,
     KUBECONFIG_SECRET,
+    LEASE,
     PARALLEL_PREFIX,
     PLANE_NAMESPACE,
 )
 from apis.tenancy import Tenant
-from ctrlruntime.client.errors import APIError, NotFound, TransportError
+from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound, TransportError
 from ctrlruntime.envtest.simulation import Simulation
 from internal.fleet.move import next_step
 from internal.fleet.move_state import MoveRefused
@@ -77,7 +78,11 @@ class Script:
             self.break_secret,
             self.renew_secret,
             self.renew_secret,
+            self.mix_up_secret,
+            self.toggle_grant,
             self.add_plane,
+            self.hand_over_plane,
+            self.hand_over_plane,
             self.change_pods,
         )
         for _ in range(self.draws.randint(2, 7)):
@@ -92,6 +97,8 @@ class Script:
             hub = self._hub(plane)
             if plane.broken:
                 await self._write_secret(plane)
+            if plane.revoked:
+                await self._grant(plane, granted=True)
             if not hub.labelled[plane.name]:
                 await self._label(hub, plane, labelled=True)
         await asyncio.gather(*self._tasks)
@@ -107,18 +114,52 @@ class Script:
         hub = self._hub(plane)
         await plane.cluster.client.create(namespace(PLANE_NAMESPACE))
         await plane.cluster.client.create(namespace(SHOP))
-        client = hub.cluster.client
-        await client.create(namespace(plane.name))
+        await self._announce(hub, plane)
+
+    async def _announce(self, hub: Hub, plane: Plane) -> None:
+        """Do on a hub what docs/fleet.md has for a data plane."""
+        plane.hub = hub.name
+        plane.hubs.add(hub.name)
+        with contextlib.suppress(AlreadyExists):
+            await hub.cluster.client.create(namespace(plane.name))
         await self._write_secret(plane)
-        granted = {"metadata": {"labels": {f"{PARALLEL_PREFIX}{plane.name}": "true"}}}
-        await client.patch(NAMESPACE, SHOP, granted)
+        await self._grant(plane, granted=True)
         await self._label(hub, plane, labelled=True)
 
     async def toggle_label(self) -> None:
         """Have a stack removed, or deployed again."""
         plane = self._any()
         hub = self._hub(plane)
-        await self._label(hub, plane, labelled=not hub.labelled[plane.name])
+        if not any(each.mixed_up for each in self.world.planes.values()):
+            await self._label(hub, plane, labelled=not hub.labelled[plane.name])
+
+    async def toggle_grant(self) -> None:
+        """Let a stack write where its tenants are, or no more: it starts again to read other Secrets."""
+        plane = self._any()
+        await self._grant(plane, granted=plane.revoked)
+
+    async def _grant(self, plane: Plane, *, granted: bool) -> None:
+        plane.revoked = not granted
+        labels = {f"{PARALLEL_PREFIX}{plane.name}": "true" if granted else None}
+        client = self._hub(plane).cluster.client
+        await client.patch(NAMESPACE, SHOP, {"metadata": {"labels": labels}})
+
+    async def hand_over_plane(self) -> None:
+        """Let another hub work for a data plane, before or after the former one ends that."""
+        plane = self._any()
+        former = self._hub(plane)
+        others = [each for each in self.world.hubs.values() if each is not former]
+        mixed_up = any(each.mixed_up for each in self.world.planes.values())
+        if not others or mixed_up or not self.world.stays(plane):
+            return
+        before = self.draws.random() < 0.5
+        if before:
+            await self._label(former, plane, labelled=False)
+            await self.sim.sleep(self.draws.choice((0.1, 5, 60)))
+        await self._announce(others[0], plane)
+        if not before:
+            await self.sim.sleep(self.draws.choice((0.1, 5, 60)))
+            await self._label(former, plane, labelled=False)
 
     async def _label(self, hub: Hub, plane: Plane, *, labelled: bool) -> None:
         hub.labelled[plane.name] = labelled
@@ -130,15 +171,24 @@ class Script:
     async def break_secret(self) -> None:
         """Write something into the Secret that is no kubeconfig: a stack that runs stays."""
         plane = self._any()
-        plane.broken = True
+        plane.broken, plane.mixed_up = True, False
         await self._write(plane, "no kubeconfig")
+
+    async def mix_up_secret(self) -> None:
+        """Write the kubeconfig of another data plane into a Secret: no stack may work there for it."""
+        running = [each for each in self.world.planes.values() if _has_stack(each)]
+        if len(running) > 1 and all(self._hub(each).labelled[each.name] for each in running):
+            plane, other = self.draws.sample(running, 2)
+            plane.broken = plane.mixed_up = True
+            self._number += 1
+            await self._write(plane, kubeconfig(other.cluster.url, self._number))
 
     async def renew_secret(self) -> None:
         """Write another kubeconfig of the same data plane: the stack is rolled once."""
         await self._write_secret(self._any())
 
     async def _write_secret(self, plane: Plane) -> None:
-        plane.broken = False
+        plane.broken = plane.mixed_up = False
         self._number += 1
         await self._write(plane, kubeconfig(plane.cluster.url, self._number))
 
@@ -199,9 +249,11 @@ class Script:
             return
         left = self.world.planes[wanted.plane]
         others = [
-            each for each in self.world.planes.values() if each.hub == left.hub and each is not left
+            each
+            for each in self.world.planes.values()
+            if each.hub == left.hub and each is not left and len(each.hubs) == 1
         ]
-        if not others:
+        if not others or len(left.hubs) > 1:
             return
         made = self.draws.choice(others)
         wanted.moving, wanted.plane = True, made.name
@@ -275,3 +327,11 @@ class Script:
             except TransportError as error:
                 self.sim.note(f"{plane.name} does not answer: {error}")
             await asyncio.sleep(_PATIENCE)
+
+
+def _has_stack(plane: Plane) -> bool:
+    """Whether some controllers hold the Lease on a data plane."""
+    return any(
+        each["metadata"]["name"] == LEASE and each["spec"].get("holderIdentity")
+        for each in plane.cluster.objects("leases.coordination.k8s.io")
+    )

@@ -39,7 +39,13 @@ class Plane:
     away: bool = False
     """Whether it is off the network."""
     broken: bool = False
-    """Whether its Secret has no kubeconfig."""
+    """Whether its Secret has no kubeconfig of it."""
+    mixed_up: bool = False
+    """Whether its Secret has the kubeconfig of another data plane."""
+    hubs: set[str] = field(default_factory=set)
+    """Those that worked for it."""
+    revoked: bool = False
+    """Whether the stack may not write in the namespace of the tenants."""
 
 
 @dataclass(slots=True)
@@ -89,6 +95,11 @@ class World:
     """What the controllers of all stacks request."""
     by_hand: set[Key] = field(default_factory=set)
     """Objects that a person deleted on a hub."""
+
+    def stays(self, plane: Plane) -> bool:
+        """Whether no tenant ever came from or went to a data plane."""
+        tenants = (*self.tenants.values(), *self.leaving.values())
+        return not any(plane.name in (each.plane, *each.former) for each in tenants if each.former)
 
     def tenant(self, name: str) -> Wanted | None:
         """Return a tenant that is or was."""
