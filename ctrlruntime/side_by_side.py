@@ -53,8 +53,9 @@ async def _run(jobs: Iterable[Awaitable[object]], return_when: str) -> None:
         return
     try:
         done, _ = await asyncio.wait(tasks, return_when=return_when)
-        for task in done:
-            task.result()
+        for task in tasks:  # of several errors always the same one is raised
+            if task in done:
+                task.result()
     finally:
         for task in tasks:
             task.cancel()

@@ -108,7 +108,7 @@ class Controller(Generic[RequestT]):
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
         self._syncing: asyncio.Task[None] | None = None
-        self._watching: set[asyncio.Task[None]] = set()
+        self._watching: dict[asyncio.Task[None], None] = {}  # in the order they began
         self._started = False
         self._closed = False
         self._running: asyncio.Task[None] | None = None
@@ -227,8 +227,8 @@ class Controller(Generic[RequestT]):
             return
         self._sources.append(source)
         task = asyncio.create_task(self._start_late(source), name=f"{self.name}: {source}")
-        self._watching.add(task)
-        task.add_done_callback(self._watching.discard)
+        self._watching[task] = None
+        task.add_done_callback(self._watching.pop)
 
     async def unwatch(self, source: Source) -> None:
         """Stop and forget a source that :meth:`watch` or the builder added; what it has enqueued still runs.

@@ -22,7 +22,7 @@ class DeferredWork:
     def __init__(self, limit: int = CONCURRENT) -> None:
         self._limit = limit
         self._waiting: deque[Work] = deque()
-        self._running: set[asyncio.Task[None]] = set()
+        self._running: dict[asyncio.Task[None], None] = {}  # in the order they began
         self._later: set[asyncio.TimerHandle] = set()
         self._closed = False
 
@@ -70,11 +70,11 @@ class DeferredWork:
     def _fill(self) -> None:
         while self._waiting and len(self._running) < self._limit:
             task = asyncio.create_task(_run(self._waiting.popleft()), name="deferred event handler")
-            self._running.add(task)
+            self._running[task] = None
             task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         self._fill()
 
 

@@ -26,7 +26,7 @@ class Clusters:
         self._logger = logger
         self._engaged: dict[str, Cluster] = {}
         self._leaving: dict[str, Cluster] = {}
-        self._started: set[Cluster] = set()
+        self._started: dict[Cluster, None] = {}  # in the order they began
         self._running = False
         self.added = False
         """Whether any cluster was ever added."""
@@ -73,7 +73,7 @@ class Clusters:
         cluster = self._engaged.pop(name, None)
         if cluster is not None:
             self._leaving[name] = cluster
-            self._started.discard(cluster)
+            self._started.pop(cluster, None)
             cluster.end_reporting()
             self._logger.info("Cluster disengaged", cluster=name)
         return cluster
@@ -106,7 +106,7 @@ class Clusters:
         """Start a cluster if the others run; before, nothing happens."""
         if not self._running or cluster in self._started or cluster not in self._engaged.values():
             return
-        self._started.add(cluster)
+        self._started[cluster] = None
         self._logger.info("Cluster engaged", cluster=cluster.name, host=cluster.config.host)
         await cluster.start()
 

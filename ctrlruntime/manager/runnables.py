@@ -92,7 +92,7 @@ class RunnableGroup:
         self._failed = failed
         self._logger = logger
         self._queued: list[tuple[Runnable, Start]] = []
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order they began
         self._shutdowns: dict[asyncio.Task[None], Callable[[], None]] = {}
         self._started = False
         self._stopped = False
@@ -149,8 +149,8 @@ class RunnableGroup:
     def _launch(self, runnable: Runnable, start: Start) -> asyncio.Task[None]:
         task = asyncio.ensure_future(self._run(start))
         task.set_name(repr(runnable))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
         shutdown: Callable[[], None] | None = getattr(runnable, "shutdown", None)
         if shutdown is not None and start == runnable.start:
             self._shutdowns[task] = shutdown
