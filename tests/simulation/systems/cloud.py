@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
-from apis.cloud import Instance, TaskOperation
+from apis.cloud import FleetRollout, Instance, TaskOperation
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
@@ -19,6 +18,7 @@ from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
 from manager.kinds import KINDS
 from manager.options import RunOptions
+from tests.simulation.systems.cloud_rollouts import BAD, FIRST, Rollout, RolloutRules
 from tests.simulation.systems.runs import Runs
 
 ONE_RUN: Final = "one run"
@@ -43,6 +43,7 @@ class Script:
     """By instance, the versions it was ever to have, in their order."""
     leaving: set[str] = field(default_factory=set)
     """Instances that were deleted."""
+    rollout: Rollout | None = None
 
 
 class Rules:
@@ -56,7 +57,7 @@ class Rules:
         """By instance, the tasks of which something is there outside."""
         self.deployed: dict[str, str] = {}
         """By instance, the version that its data have."""
-        self._migrated: Counter[tuple[str, str, str]] = Counter()
+        self._rollouts = RolloutRules(sim, self.deployed)
         runs.begins, runs.ends = self._begins, self._ends
 
     def _begins(self, request: RunRequest) -> None:
@@ -90,6 +91,7 @@ class Rules:
 
     def _upgrade_begins(self, request: RunRequest) -> None:
         spec, name = request.input.spec, request.input.instance
+        self._rollouts.begins(self._script.rollout, name, str(spec["toVersion"]))
         start, end = str(spec["fromVersion"]), str(spec["toVersion"])
         if end not in self._script.versions[name]:
             self._sim.breaks(MIGRATIONS, f"{name} is brought to {end}, which nobody wanted")
@@ -102,6 +104,7 @@ class Rules:
         given = request.input
         if run.state is not RunState.SUCCEEDED:
             return
+        self._rollouts.ends(request)
         if given.task == "kubernetes" and given.operation is TaskOperation.APPLY:
             self.deployed[given.instance] = str(given.spec["version"])
         if given.operation is TaskOperation.TEARDOWN:
@@ -147,6 +150,8 @@ class Fleet:
         self._machine = 1
 
     def _result(self, request: RunRequest) -> Manifest:
+        if BAD in (request.input.spec.get("toVersion"), request.input.spec.get("version")):
+            return {"state": RunState.FAILED, "message": "no such version", "retryable": False}
         if self.runs.lossy and self._failing.random() < self.flaky:
             return {"state": RunState.FAILED, "message": "try again"}
         return {}
@@ -160,7 +165,7 @@ class Fleet:
                 "metadata": {
                     "name": name,
                     "namespace": "default",
-                    "labels": {"instance-type": "internal"},
+                    "labels": {"instance-type": "internal" if name == FIRST else "production"},
                 },
                 "spec": {
                     "sourcegraphVersion": version,
@@ -172,7 +177,14 @@ class Fleet:
 
     async def change(self) -> None:
         """Let something happen, as drawn."""
-        happens = (self._version, self._version, self._infrastructure, self._delete)
+        happens = (
+            self._version,
+            self._version,
+            self._infrastructure,
+            self._delete,
+            self._roll_out,
+            self._roll_out,
+        )
         await self.draw.choice(happens)()
 
     async def _patch(self, name: str, spec: Manifest) -> None:
@@ -182,6 +194,8 @@ class Fleet:
         return self.draw.choice(sorted(self.wanted))
 
     async def _version(self) -> None:
+        if self.script.rollout is not None:
+            return  # what it assigned counts until somebody writes another version
         name = self._one()
         newer = [each for each in _VERSIONS if each >= self.wanted[name]]  # an older one is refused
         version = self.draw.choice(newer)
@@ -203,8 +217,23 @@ class Fleet:
             self.script.leaving.add(name)
             await self.sim.client.delete(Instance, name, namespace="default")
 
+    async def _roll_out(self) -> None:
+        """Bring all instances to a version, or let a wave begin that waits for an approval."""
+        client, rollout = self.sim.client, self.script.rollout
+        if rollout is not None:
+            await rollout.approve(client)
+            return
+        rollout = self.script.rollout = Rollout.drawn(self.draw)
+        for name in self.wanted:
+            self.script.versions[name].append(rollout.target)
+            if not rollout.is_bad:
+                self.wanted[name] = rollout.target
+        await client.create(rollout.manifest())
+
     async def ends(self, within: float) -> None:
         """Wait until everything is as the specs request, or break the run."""
+        if self.script.rollout is not None:
+            await self.script.rollout.approve(self.sim.client)
         until = asyncio.get_running_loop().time() + within
         while (left := await self._left()) and asyncio.get_running_loop().time() < until:
             await self.sim.sleep(30, exactly=True)
@@ -223,6 +252,10 @@ class Fleet:
         names = {each.metadata.name or "" for each in there}
         if names != set(self.wanted):
             return f"there are {sorted(names)}, wanted are {sorted(self.wanted)}"
+        for rollout in await self.sim.client.list(FleetRollout, "default"):
+            meant = self.script.rollout.end if self.script.rollout is not None else ""
+            if rollout.status.phase != meant:
+                return f"the rollout is {rollout.status.phase}: {rollout.status.message}"
         return ""
 
 
@@ -269,13 +302,16 @@ _OF_RUNS: Final = (
     "attempts",
     "record",
     "records",
+    "releaseAssignment",
+    "assignedVersion",
+    "cloud.ctrlruntime.dev/release-assignment",
 )
 """Members that are about the way: which runs there were."""
 
 
 def _compared(key: str, obj: object) -> object:
     """Leave out what the way left behind."""
-    if key.startswith("upgradeinstancetasks."):
+    if key.startswith(("upgradeinstancetasks.", "fleetrollouts.")):
         return None
     if isinstance(obj, list):
         return [_compared("", each) for each in obj]
