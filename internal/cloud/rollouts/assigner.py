@@ -29,8 +29,11 @@ class Assigner:
 
     async def assign(
         self, entry: Entry, spec: FleetRolloutSpec, change: Assignment, found: Entry
-    ) -> None:
-        """Write a version onto an instance and record an event, unless the instance changed meanwhile."""
+    ) -> bool:
+        """Write a version onto an instance and record an event, unless the instance changed meanwhile.
+
+        Returns whether all was written.
+        """
         assignment = ReleaseAssignment(
             rollout=entry.name,
             version=change.version,
@@ -39,15 +42,20 @@ class Assigner:
             priority=spec.priority,
         )
         if not await self._write(assignment, found):
-            return
+            return False
         text = f"{change.change.kind.value}: version {change.version} by FleetRollout {entry.name}"
         self.recorder.event(found, "Normal", "VersionAssigned", ACTION, text)
+        return True
 
-    async def write_again(self, spec: FleetRolloutSpec, found: Entry) -> None:
-        """Write an assignment with the priority that the rollout has now, and the annotation that repeats it."""
+    async def write_again(self, spec: FleetRolloutSpec, found: Entry) -> bool:
+        """Write an assignment with the priority that the rollout has now, and the annotation that repeats it.
+
+        Returns whether all was written.
+        """
         assignment = recorded_assignment(found)
-        if assignment is not None:
-            await self._write(replace(assignment, priority=spec.priority), found)
+        if assignment is None:
+            return True
+        return await self._write(replace(assignment, priority=spec.priority), found)
 
     async def _write(self, assignment: ReleaseAssignment, found: Entry) -> bool:
         """Write an assignment, unless the instance is no longer as `found`, on which was decided. True if it was written.
@@ -69,5 +77,5 @@ class Assigner:
             annotations = {"annotations": {RELEASE_ASSIGNMENT: text}}
             await self.patcher.patch_metadata(mapping, found, annotations)
         except (Conflict, NotFound):
-            return False  # its event brings the rollout back
+            return False
         return True

@@ -39,6 +39,8 @@ from internal.cloud.rollouts.reports import report
 from internal.cloud.rollouts.status import invalid, summarize, superseded
 from internal.cloud.rollouts.strategy import InvalidRollout, strategy_of
 
+AGAIN: Final = timedelta(seconds=1)
+"""Until an assignment that met a conflict is decided on again."""
 SUPERSEDED: Final = "A newer FleetRollout selects all of its instances."
 
 
@@ -96,12 +98,13 @@ class FleetRolloutReconciler:
         if health is not None and (health.halt or health.hold):
             strategy = with_health(strategy, health)
             fleet, decision, seen = await self._decide(entry, spec, strategy)
-        for change in decision.changes:
+        wrote = [
             await self.assigner.assign(entry, spec, change, seen[change.name])
+            for change in decision.changes
+        ]
         if decision.changes:
             fleet, decision, seen = await self._decide(entry, spec, strategy)
-        for name in fleet.write_again:
-            await self.assigner.write_again(spec, seen[name])
+        wrote += [await self.assigner.write_again(spec, seen[name]) for name in fleet.write_again]
         await self.fleet.yielder.maybe_yield()
         if not fleet.members and _is_superseded(fleet):
             after = superseded(rollout.status, spec, SUPERSEDED, entry.generation, now)
@@ -114,6 +117,8 @@ class FleetRolloutReconciler:
         report(self.metrics, rollout, this, after, spec)
         self.holds.record(this.request, 0 if decision.frozen is None else _held(decision))
         moments = [item for item in (decision.look_again, fleet.look_again) if item is not None]
+        if not all(wrote):  # a conflict need not be followed by an event of the instance
+            moments.append(self.clock() + AGAIN)
         if health is not None:
             shortest = min(check.period_seconds for check in spec.health_checks)
             moments.append(self.clock() + timedelta(seconds=shortest))
