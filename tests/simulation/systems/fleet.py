@@ -20,14 +20,14 @@ from tests.simulation.systems.fleet_end import lacks
 from tests.simulation.systems.fleet_pods import Nodes, mounted
 from tests.simulation.systems.fleet_rules import HubRules, PlaneRules
 from tests.simulation.systems.fleet_script import Script
-from tests.simulation.systems.fleet_world import Hub, Plane, World
+from tests.simulation.systems.fleet_world import Hub, Meant, Plane
 
 
 async def story(sim: Simulation) -> None:
     """Tenants that change and move between data planes, while stacks come and go and everything fails."""
     sim.compared = _compared
     draws = sim.draws("script")
-    world = World()
+    world = Meant()
     nodes = [
         await _hub(sim, world, name, draws) for name in draws.choice((("hub",), ("hub", "hub2")))
     ]
@@ -60,7 +60,7 @@ async def story(sim: Simulation) -> None:
         await sim.stays_idle(300)
 
 
-async def _hub(sim: Simulation, world: World, name: str, draws: random.Random) -> Nodes:
+async def _hub(sim: Simulation, world: Meant, name: str, draws: random.Random) -> Nodes:
     cluster = sim.first if not world.hubs else await sim.cluster(name)
     await cluster.install(FleetConfig)
     hub = world.hubs[name] = Hub(name, cluster)
@@ -95,7 +95,7 @@ def _compared(key: str, obj: object) -> object:
     return None if key.endswith(f"/{ORPHAN_RECORD}") else obj
 
 
-def _away(sim: Simulation, world: World, draw: random.Random) -> str:
+def _away(sim: Simulation, world: Meant, draw: random.Random) -> str:
     """Take a data plane off the network for a while."""
     there = [each for each in world.planes.values() if not each.away]
     if not there:

@@ -12,7 +12,7 @@ from internal.fleet.labels import CONTROLLERS
 from tests.fleet.stack.harness import is_ready
 from tests.simulation.systems.fleet_pods import KINDS
 from tests.simulation.systems.fleet_rules import OF_TENANTS, TENANTS
-from tests.simulation.systems.fleet_world import SHOP, Hub, Plane, World, mark_of
+from tests.simulation.systems.fleet_world import SHOP, Hub, Meant, Plane, mark_of
 
 _CONFIGS: Final = "fleetconfigs.fleet.ctrlruntime.dev"
 _WORKLOADS: Final = {"fleet-controllers", "fleet-admission", "fleet-workers"}
@@ -20,12 +20,12 @@ _FOREIGN: Final = "kube-root-ca.crt"
 Manifest = dict[str, Any]
 
 
-def lacks(world: World) -> str:
+def lacks(world: Meant) -> str:
     """Return what is not as users mean it; empty where all is."""
     return "\n".join(_lacks(world))
 
 
-def _lacks(world: World) -> Iterator[str]:
+def _lacks(world: Meant) -> Iterator[str]:
     for hub in world.hubs.values():
         yield from (f"{hub.name}: {each}" for each in _stacks_lack(hub))
         yield from (f"{hub.name}: {each}" for each in _grants_lack(hub))
@@ -63,7 +63,7 @@ def _stacks_lack(hub: Hub) -> Iterator[str]:
             yield f"the namespace {name} has {sorted(there)}"
 
 
-def _requests_lack(world: World, hub: Hub) -> Iterator[str]:
+def _requests_lack(world: Meant, hub: Hub) -> Iterator[str]:
     for name in sorted(hub.labelled):
         for each in _within(hub.cluster, "deployments.apps", name):
             (container,) = each["spec"]["template"]["spec"]["containers"]
@@ -89,7 +89,7 @@ def _nodes_lack(hub: Hub) -> Iterator[str]:
                 yield f"the nodes have not looked at {resource} {metadata['name']}"
 
 
-def _workloads_lack(world: World, hub: Hub) -> Iterator[str]:
+def _workloads_lack(world: Meant, hub: Hub) -> Iterator[str]:
     own = {name: each for name, each in world.planes.items() if each.hub == hub.name}
     wanted = {
         key: (own[tenant.plane].id, mark)
@@ -112,7 +112,7 @@ def _workloads_lack(world: World, hub: Hub) -> Iterator[str]:
             yield f"{'/'.join(key)} is {there}, not {meant}"
 
 
-def _plane_lacks(world: World, plane: Plane) -> Iterator[str]:
+def _plane_lacks(world: Meant, plane: Plane) -> Iterator[str]:
     wanted = {name: each for name, each in world.tenants.items() if each.plane == plane.name}
     found = {each["metadata"]["name"]: each for each in plane.cluster.objects(TENANTS)}
     if {*wanted} != {*found}:

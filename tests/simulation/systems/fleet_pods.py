@@ -36,7 +36,7 @@ from internal.fleet.labels import CONTROLLERS, WORKERS
 from manager.controllers import plane_guard
 from manager.options import Role, RunOptions
 from manager.stack import run_stack
-from tests.simulation.systems.fleet_world import Hub, World
+from tests.simulation.systems.fleet_world import Hub, Meant
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 KINDS: Final[dict[str, RESTMapping]] = {
@@ -68,7 +68,7 @@ class Nodes:
 
     sim: Simulation
     hub: Hub
-    world: World
+    world: Meant
     draws: random.Random
     ids: dict[str, str] = field(default_factory=dict)
     """By program: the data plane that it works for."""

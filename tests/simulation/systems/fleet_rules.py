@@ -12,7 +12,7 @@ from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.envtest.simulation.state import counts
-from tests.simulation.systems.fleet_world import SHOP, Hub, Key, Plane, Wanted, World, mark_of
+from tests.simulation.systems.fleet_world import SHOP, Hub, Key, Meant, Plane, Wanted, mark_of
 
 TENANTS: Final = "tenants.tenancy.ctrlruntime.dev"
 OF_TENANTS: Final = ("deployments.apps", "configmaps")
@@ -27,7 +27,7 @@ class HubRules:
     """A witness of a hub."""
 
     sim: Simulation
-    world: World
+    world: Meant
     hub: Hub
     stacks: Mapping[str, str]
     """The id of the data plane that each program of a stack works for."""
@@ -104,7 +104,7 @@ class PlaneRules:
     """A witness of a data plane."""
 
     sim: Simulation
-    world: World
+    world: Meant
     plane: Plane
     stacks: Mapping[str, str]
 

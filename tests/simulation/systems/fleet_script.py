@@ -28,7 +28,7 @@ from manager import fleet_move
 from tests.fleet.operator.harness import NAMESPACE, SCALE, SECRET, config, namespace
 from tests.fleet.stack.harness import CONFIG_MAP, DEPLOYMENT
 from tests.simulation.systems.fleet_pods import kubeconfig
-from tests.simulation.systems.fleet_world import SHOP, Hub, Plane, Wanted, World
+from tests.simulation.systems.fleet_world import SHOP, Hub, Meant, Plane, Wanted
 
 T = TypeVar("T")
 _PATIENCE = 5.0
@@ -44,7 +44,7 @@ class Script:
     """Each step changes the world as users mean it, and does so."""
 
     sim: Simulation
-    world: World
+    world: Meant
     draws: random.Random
     planes: Callable[[str], Awaitable[Plane]]
     """Starts a data plane, which has all that config/data-plane has."""

@@ -83,8 +83,8 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class World:
-    """All of it."""
+class Meant:
+    """All that users of scale mode mean."""
 
     hubs: dict[str, Hub] = field(default_factory=dict)
     planes: dict[str, Plane] = field(default_factory=dict)
