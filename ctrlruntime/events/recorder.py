@@ -80,6 +80,7 @@ class EventRecorder:
         self._idle = asyncio.Event()
         self._idle.set()
         self._stopped = False
+        self._subscribers: list[Callable[[Occurrence], None]] = []
 
     def event(
         self,
@@ -106,12 +107,22 @@ class EventRecorder:
             note=printable(note),
             related=None if related is None else reference(related),
         )
+        for each in self._subscribers:
+            each(occurrence)
         spam = self.correlator.spam
         series = self.correlator.observe(occurrence)
         if self.correlator.spam > spam:
             self._drop("spam")
         if series is not None:
             self._enqueue(series)
+
+    def subscribe(self, callback: Callable[[Occurrence], None]) -> Callable[[], None]:
+        """Call a function with each event, before it is merged with others or left out; return what ends that.
+
+        It is called in :meth:`event`, so it must be quick and must not raise.
+        """
+        self._subscribers.append(callback)
+        return lambda: self._subscribers.remove(callback)
 
     def ready_in(self) -> float | None:
         """Return the seconds until the next retry; None if there is none."""
