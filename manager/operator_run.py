@@ -14,7 +14,8 @@ from ctrlruntime.manager.logs import configure
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE
 from ctrlruntime.outbound_addresses import ALLOWED, allowed_environment
 from internal.fleet.stack_builder import StackOptions
-from manager.console.options import ConsoleOptions, serve_console
+from manager.console.options import ConsoleOptions
+from manager.console.serve import serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.own_image import OwnImageUnknown, own_image
 from manager.served_run import ServedRun

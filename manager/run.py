@@ -7,7 +7,7 @@ from dataclasses import replace
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import configure
-from manager.console.options import serve_console
+from manager.console.serve import serve_console
 from manager.options import Role, RunOptions
 from manager.shards import with_slots
 from manager.systems import load_systems

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ctrlruntime.manager.authorization import Access, AccessReviews, Caller
@@ -18,24 +18,33 @@ class Denied(Exception):
     """The user may see nothing of a page. The message names the right that is missing."""
 
 
+LOGS: Final = "logs"
+"""Name of the right to read logs of runs in a namespace."""
+EVENTS: Final = "events"
+"""Name of the right to read events there."""
+PODS: Final = "pods"
+CLAIMS: Final = "claims"
+_PARTS: Final = {
+    LOGS: ("", "pods", "log", "get"),
+    EVENTS: ("events.k8s.io", "events", "", "list"),
+    PODS: ("", "pods", "", "list"),
+    CLAIMS: ("", "persistentvolumeclaims", "", "list"),
+}
+"""Group, plural, subresource and verb of the rights that parts of pages take."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What a page shows: objects of kinds, in a namespace or all, perhaps one; the log of its run; or the process."""
+    """What a page shows: objects of kinds, in a namespace or all, perhaps one, with parts of it; or the process."""
 
     kinds: tuple[KindIndex, ...] = ()
+    related: tuple[KindIndex, ...] = ()
+    """Kinds of objects beside the one of the page, in its namespace; without the right they are left out."""
     namespace: str = ""
     name: str = ""
     process: bool = False
-    logs: bool = False
-
-    @property
-    def topic(self) -> Topic:
-        """What changes of it are published as."""
-        return Topic(
-            kinds=frozenset(each.kind for each in self.kinds),
-            namespace=self.namespace,
-            name=self.name,
-        )
+    parts: tuple[str, ...] = ()
+    """Parts that take a right of their own: LOGS, EVENTS, PODS, CLAIMS."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +55,21 @@ class Sight:
     hidden: tuple[str, ...] = ()
     """Plural names of the kinds that the user may not list here."""
     process: bool = False
-    logs: bool = False
-    """Whether logs of runs in the namespace may be shown: the right to get `pods/log`, wherever they are."""
+    related: tuple[KindIndex, ...] = ()
+    parts: frozenset[str] = frozenset()
+    """The parts that may be shown: of LOGS the right to get `pods/log`, wherever the logs are."""
+
+    @property
+    def logs(self) -> bool:
+        """Whether logs of runs in the namespace may be shown."""
+        return LOGS in self.parts
+
+    def topics(self, scope: Scope) -> tuple[Topic, ...]:
+        """Return what changes of it are published as."""
+        own = frozenset(each.kind for each in self.kinds)
+        beside = frozenset(each.kind for each in self.related)
+        first = Topic(kinds=own, namespace=scope.namespace, name=scope.name)
+        return (first, *([Topic(kinds=beside, namespace=scope.namespace)] if beside else []))
 
 
 async def sight(reviews: AccessReviews, caller: Caller, scope: Scope) -> Sight:
@@ -62,13 +84,25 @@ async def sight(reviews: AccessReviews, caller: Caller, scope: Scope) -> Sight:
     process = scope.process and await reviews.allowed(caller, PROCESS)
     if not seen and not process:
         raise Denied(_missing(caller, scope, hidden))
-    logs = scope.logs and await reviews.allowed(caller, logs_access(scope.namespace))
-    return Sight(tuple(seen), tuple(hidden), process, logs)
+    beside = replace(scope, name="")
+    related = [
+        each for each in scope.related if await reviews.allowed(caller, access_of(each, beside))
+    ]
+    parts = [
+        each
+        for each in scope.parts
+        if await reviews.allowed(caller, part_access(each, scope.namespace))
+    ]
+    hidden += [each.mapping.plural for each in scope.related if each not in related]
+    return Sight(tuple(seen), tuple(hidden), process, tuple(related), frozenset(parts))
 
 
-def logs_access(namespace: str) -> Access:
-    """Return the right that shows logs of runs in a namespace."""
-    return Access(verb="get", resource="pods", subresource="log", namespace=namespace)
+def part_access(part: str, namespace: str) -> Access:
+    """Return the right that shows a part of a page in a namespace."""
+    group, resource, subresource, verb = _PARTS[part]
+    return Access(
+        verb=verb, group=group, resource=resource, subresource=subresource, namespace=namespace
+    )
 
 
 def access_of(index: KindIndex, scope: Scope) -> Access:

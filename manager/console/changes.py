@@ -25,7 +25,7 @@ class Topic:
 class Subscription:
     """One page that is followed. However many changes there are, they are one until it is taken."""
 
-    topic: Topic
+    topics: tuple[Topic, ...]
     _changed: asyncio.Event = field(default_factory=asyncio.Event)
 
     def notify(self) -> None:
@@ -53,11 +53,11 @@ class Changes:
         return len(self._subscriptions)
 
     @contextmanager
-    def subscribed(self, topic: Topic) -> Iterator[Subscription]:
-        """Follow a topic for the length of a block. Raises TooManyStreams."""
+    def subscribed(self, *topics: Topic) -> Iterator[Subscription]:
+        """Follow topics for the length of a block. Raises TooManyStreams."""
         if len(self._subscriptions) >= self._most:
             raise TooManyStreams
-        subscription = Subscription(topic)
+        subscription = Subscription(topics)
         self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -67,5 +67,5 @@ class Changes:
     def publish(self, kind: str, namespace: str, name: str) -> None:
         """Notify the pages that show an object."""
         for each in self._subscriptions:
-            if each.topic.covers(kind, namespace, name):
+            if any(topic.covers(kind, namespace, name) for topic in each.topics):
                 each.notify()

@@ -100,6 +100,14 @@ def worst(rows: Iterable[Row], most: int = SHOWN) -> list[Row]:
     return heapq.nsmallest(most, rows, key=lambda row: urgency(row.summary))
 
 
+def has_words(row: Row, words: Iterable[str]) -> bool:
+    """Return whether a list shows each of the words of an object; words are in small letters."""
+    found = row.summary
+    place = f"{found.namespace}/{found.name}"
+    text = f"{found.kind} {place} {found.state} {found.version} {row.group} {found.message}".lower()
+    return all(word in text for word in words)
+
+
 def waves_in_progress(rollouts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the rollouts that are not over, with the wave in progress."""
     return [

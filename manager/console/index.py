@@ -13,6 +13,7 @@ from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEven
 from ctrlruntime.cache.informer import Informer, Registration
 from manager.console.changes import Changes
 from manager.console.rows import Row, row_of
+from manager.summaries import Summary
 
 Group = tuple[str, str, str, str, Health]
 """Namespace, group, version, state and what that means."""
@@ -31,7 +32,9 @@ class KindIndex:
         informer: Informer,
         changes: Changes,
         maybe_yield: Callable[[], Awaitable[None]],
+        became: Callable[[Summary, Summary], None] = lambda _old, _new: None,
     ) -> None:
+        """`became`: called with the former and the present summary of an object whose row was made anew."""
         self.counts: Counter[Group] = Counter()
         self.not_good: dict[Key, Row] = {}
         self.held: dict[Key, Row] = {}
@@ -40,6 +43,7 @@ class KindIndex:
         self._informer = informer
         self._changes = changes
         self._yield = maybe_yield
+        self._became = became
         self._rows: dict[Key, Row] = {}
         self._marked: dict[Key, None] = {}
         self._registration: Registration | None = None
@@ -65,6 +69,15 @@ class KindIndex:
     def get(self, namespace: str, name: str) -> Entry | None:
         """Return one object of the cache."""
         return self._informer.store.get(name, namespace=namespace)
+
+    def row(self, namespace: str, name: str) -> Row | None:
+        """Return the row of one object."""
+        return self._rows.get((namespace, name))
+
+    def owned(self, uid: str) -> list[Row]:
+        """Return the rows of the objects that name an owner by its UID."""
+        found = (self._rows.get(each.key) for each in self._informer.store.by_index("owner", uid))
+        return [row for row in found if row is not None]
 
     def rows(self, namespace: str = "") -> Iterator[Row]:
         """Yield the rows of a namespace, or all."""
@@ -116,6 +129,8 @@ class KindIndex:
         if entry is None:
             return
         row = self._rows[key] = row_of(entry)
+        if old is not None:
+            self._became(old.summary, row.summary)
         self._count(row, 1)
         if not row.summary.is_good:
             self.not_good[key] = row

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from ctrlruntime.clock import monotonic
 
 if TYPE_CHECKING:
-    from ctrlruntime.manager import Manager
     from internal.cloud.cloud_run_tails import CloudRunPlace
 
 Network = IPv4Network | IPv6Network
@@ -61,14 +60,6 @@ class ConsoleOptions:
                 f"the console at {self.bind_address} would take tokens in clear: add --console-secure, or "
                 "--console-trusted-proxy for a proxy in front of it, or bind it to 127.0.0.1"
             )
-
-
-def serve_console(manager: Manager, options: ConsoleOptions) -> None:
-    """Add the console to a manager that has its controllers, if it is on. Raises AddressError."""
-    if options.enabled:
-        from manager.console.server import add_console  # what only a console needs
-
-        add_console(manager, options)
 
 
 def is_loopback(host: str) -> bool:

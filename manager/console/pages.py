@@ -4,34 +4,45 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from aiohttp import web
 
-from apis.cloud import Instance
 from apis.health import Health
-from apis.tenancy import Tenant
-from ctrlruntime.cache.entry import Entry
-from internal.cloud.run_tails import LogSource, NoLog
-from manager.console import fleet_view, process_view, rollout_view, run_view, tenant_view
-from manager.console.access import Scope, Sight
+from internal.cloud.run_tails import LogSource
+from manager.console import (
+    charts,
+    fleet_view,
+    history,
+    object_pages,
+    process_view,
+    rollout_view,
+    samples,
+    timeline,
+)
+from manager.console.access import EVENTS, LOGS, Sight
 from manager.console.index import KindIndex
-from manager.console.rows import ENDED, Row
-from manager.instance_views import instance_row
+from manager.console.paths import RUNS
+from manager.console.rollout_view import ROLLOUTS
+from manager.console.rows import Row
+from manager.console.scopes import (
+    ScopeOf,
+    namespace_of,
+    of_kinds,
+    of_object,
+    of_planes,
+    of_plural,
+    of_process,
+)
+from manager.console.state import ConsoleState
 from manager.summaries import urgency
 
-if TYPE_CHECKING:
-    from manager.console.state import ConsoleState
-
 PER_PAGE: Final = 50
-"""Rows of a page: with messages of the longest allowed it stays below 100 KiB."""
-ROLLOUTS: Final = ("TenantTemplate", "FleetRollout")
-RUNS: Final = (
-    *("InstanceTerraform", "UpgradeInstanceTask", "InstanceKubernetes"),
-    *("InstanceKubernetesPVC", "InstanceInvariants"),
-)
+"""Rows of a page: with messages of the longest allowed it stays below 120 KiB."""
 
+MOST_WORDS: Final = 8
+"""Words of a search that count."""
 Model = dict[str, Any]
 
 
@@ -42,57 +53,11 @@ class Page:
     path: str
     template: str
     title: str
-    scope: Callable[[ConsoleState, web.Request], Scope]
+    scope: ScopeOf
     model: Callable[[ConsoleState, web.Request, Sight], Awaitable[Model]]
     in_menu: bool = True
     log: Callable[[web.Request, Sight], LogSource | None] = lambda _request, _seen: None
     """The log that its stream follows, if any."""
-
-
-# -- what the pages show --------------------------------------------------------------------------
-
-
-def namespace_of(request: web.Request) -> str:
-    """Return the namespace that a page is of; empty for all."""
-    return request.match_info.get("namespace") or request.query.get("namespace", "").strip()
-
-
-def _of_kinds(*kinds: str) -> Callable[[ConsoleState, web.Request], Scope]:
-    def scope(state: ConsoleState, request: web.Request) -> Scope:
-        found = state.indexes if not kinds else state.of_kinds(kinds)
-        return Scope(kinds=tuple(found), namespace=namespace_of(request))
-
-    return scope
-
-
-def _of_plural(*kinds: str, logs: bool = False) -> Callable[[ConsoleState, web.Request], Scope]:
-    def scope(state: ConsoleState, request: web.Request) -> Scope:
-        index = state.of_plural(request.match_info["plural"])
-        if index is None or (kinds and index.kind not in kinds):
-            raise web.HTTPNotFound
-        name = request.match_info.get("name", "")
-        return Scope(kinds=(index,), namespace=namespace_of(request), name=name, logs=logs)
-
-    return scope
-
-
-def _of_object(kind: str) -> Callable[[ConsoleState, web.Request], Scope]:
-    def scope(state: ConsoleState, request: web.Request) -> Scope:
-        found = state.of_kinds((kind,))
-        if not found:
-            raise web.HTTPNotFound
-        name = request.match_info["name"]
-        return Scope(kinds=tuple(found), namespace=namespace_of(request), name=name)
-
-    return scope
-
-
-def _of_process(_state: ConsoleState, _request: web.Request) -> Scope:
-    return Scope(process=True)
-
-
-def _of_planes(state: ConsoleState, _request: web.Request) -> Scope:
-    return Scope(kinds=tuple(state.of_kinds(("FleetConfig",))), process=True)
 
 
 # -- models ---------------------------------------------------------------------------------------
@@ -106,6 +71,9 @@ async def _fleet(state: ConsoleState, request: web.Request, seen: Sight) -> Mode
     counts = {each.kind: each.counts for each in kinds}
     rollouts = _rollout_rows(state, seen.kinds, namespace)
     return {
+        "chart": charts.chart_of(
+            "Objects by what their state means", _fleet_lines(state, seen, namespace), _HEALTHS
+        ),
         "kinds": fleet_view.kind_lines(kinds, namespace),
         "versions": fleet_view.grouped(counts.get("Instance", {}), namespace, by_version=True),
         "templates": fleet_view.grouped(counts.get("Tenant", {}), namespace, by_version=False),
@@ -115,6 +83,17 @@ async def _fleet(state: ConsoleState, request: web.Request, seen: Sight) -> Mode
         "waits": fleet_view.worst(_at_work(seen, namespace)),
         "waiting": sum(1 for _ in _at_work(seen, namespace)),
     }
+
+
+_HEALTHS: Final = ("bad", "unknown", "open", "good")
+"""Classes of the lines of the fleet's chart, in the order of Health."""
+
+
+def _fleet_lines(state: ConsoleState, seen: Sight, namespace: str) -> list[history.Line]:
+    """Return how many objects are good, wait and fail, of the kinds that the user may see."""
+    keys = [samples.fleet_chart(each.kind, namespace) for each in seen.kinds]
+    found = {line.name: line for line in history.summed([state.history.lines(key) for key in keys])}
+    return [found[health.value] for health in Health if health.value in found]
 
 
 async def _failures(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
@@ -155,7 +134,12 @@ async def _objects(_state: ConsoleState, request: web.Request, seen: Sight) -> M
         if text in row.summary.name and all(read(row) == value for read, value in wanted)
     ]
     model = paged(request, rows, lambda item: (item.namespace, item.name))
-    return {**model, "kind": seen.kinds[0].kind, "plural": seen.kinds[0].mapping.plural}
+    return {
+        **model,
+        "caption": "Objects by namespace and name",
+        "kind": seen.kinds[0].kind,
+        "plural": seen.kinds[0].mapping.plural,
+    }
 
 
 _FILTERS: Final[Mapping[str, Callable[[Row], str]]] = {
@@ -165,90 +149,11 @@ _FILTERS: Final[Mapping[str, Callable[[Row], str]]] = {
 }
 
 
-async def _tenant(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
-    from internal.tenancy.graph import load
-
-    tenant = _entry(seen, request).typed(Tenant)
-    await load()
-    nodes = tenant_view.nodes_of(tenant)
-    status = tenant.status
-    return {
-        "name": tenant.metadata.name,
-        "facts": {
-            "template": tenant.spec.template_ref,
-            "template revision": tenant.spec.template_revision or "",
-            "registry": tenant.spec.registry_id or "",
-            "ready": f"{status.ready_resources} of {status.desired_resources} resources",
-        },
-        "conditions": _conditions(status.conditions),
-        "nodes": nodes,
-        "picture": tenant_view.picture_of(nodes),
-        "removals": status.pending_removals,
-    }
-
-
-async def _instance(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
-    instance = _entry(seen, request).typed(Instance)
-    row = instance_row(instance)
-    assigned = instance.status.assigned_version
-    return {
-        "name": row["name"],
-        "facts": {
-            **{key: row[key] for key in ("state", "type", "version", "wanted", "task", "waiting")},
-            "message": row["message"],
-            "assigned": "" if assigned is None else assigned.message,
-        },
-        "rollout": row["rollout"],
-        "conditions": _conditions(instance.status.conditions),
-        "children": instance.status.children,
-    }
-
-
 async def _runs(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
     rows = _in_namespace(
         (row for each in seen.kinds for row in each.active.values()), namespace_of(request)
     )
     return paged(request, rows, lambda item: (item.state != "Running", *urgency(item)))
-
-
-async def _run(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
-    entry = _entry(seen, request)
-    status = entry.field("status") or {}
-    return {
-        "name": entry.name,
-        "kind": entry.kind,
-        "output": await _output(state, entry, seen),
-        **run_view.run_page(status),
-    }
-
-
-async def _output(state: ConsoleState, entry: Entry, seen: Sight) -> Model:
-    """Return the last lines that the run of an object printed, or why there are none."""
-    source = _log_source(entry)
-    if source is None:
-        return {"lines": (), "note": ""}
-    if not seen.logs:
-        note = f"It takes the right to get pods/log in namespace {entry.namespace}."
-        return {"lines": (), "note": note}
-    try:
-        tail = await state.run_tails.read(source)
-    except NoLog as error:
-        return {"lines": (), "note": str(error)}
-    return {"lines": tail.lines, "note": "" if tail.lines else "The run has printed nothing."}
-
-
-def _log_source(entry: Entry) -> LogSource | None:
-    run = (entry.field("status") or {}).get("run")
-    return LogSource.of(entry.namespace, entry.uid, run) if run else None
-
-
-def _followed_log(request: web.Request, seen: Sight) -> LogSource | None:
-    """Return the log of a run that is under way, for whom logs may be shown."""
-    entry = seen.kinds[0].get(namespace_of(request), request.match_info["name"])
-    if entry is None or not seen.logs:
-        return None
-    run = (entry.field("status") or {}).get("run") or {}
-    return _log_source(entry) if run.get("logs") and run.get("state") not in ENDED else None
 
 
 async def _rollouts(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
@@ -262,19 +167,6 @@ async def _rollouts(state: ConsoleState, request: web.Request, seen: Sight) -> M
     }
 
 
-async def _rollout(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
-    entry = _entry(seen, request)
-    row = rollout_view.rollout_row(entry, state.estimates, state.clock())
-    if row is None:
-        raise web.HTTPNotFound
-    return {
-        "name": entry.name,
-        "row": row,
-        "strategy": rollout_view.strategy_of(entry),
-        "waves": rollout_view.planned_waves(entry, row),
-    }
-
-
 async def _held(_state: ConsoleState, request: web.Request, seen: Sight) -> Model:
     rows = _in_namespace(
         (row for each in seen.kinds for row in each.held.values()), namespace_of(request)
@@ -282,8 +174,55 @@ async def _held(_state: ConsoleState, request: web.Request, seen: Sight) -> Mode
     return paged(request, rows, lambda item: (item.kind, item.namespace, item.name))
 
 
+async def _search(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
+    """Return the objects of all kinds that have every word in what a list shows of them."""
+    words = request.query.get("q", "").lower().split()[:MOST_WORDS]
+    found: list[Row] = []
+    if words:
+        for index in seen.kinds:
+            for row in list(index.rows(namespace_of(request))):
+                if fleet_view.has_words(row, words):
+                    found.append(row)
+                await state.manager.pace.maybe_yield()
+    return {**paged(request, found, urgency), "sought": " ".join(words)}
+
+
+async def _timeline(state: ConsoleState, request: web.Request, seen: Sight) -> Model:
+    """Return what this process saw happen to objects that the user may see, the latest first."""
+    kinds, namespace = {each.kind for each in seen.kinds}, namespace_of(request)
+    found = [
+        each
+        for each in state.journal.all()
+        if each.kind in kinds
+        and namespace in {"", each.namespace}
+        and (EVENTS in seen.parts or not each.is_event)
+    ]
+    number, pages = _page_of(request, len(found))
+    found.sort(key=lambda each: each.at, reverse=True)
+    shown = found[(number - 1) * PER_PAGE : number * PER_PAGE]
+    return {
+        "happened": [(each, timeline.moment_of(each)) for each in shown],
+        "events": EVENTS in seen.parts,
+        "total": len(found),
+        "page": number,
+        "pages": pages,
+    }
+
+
 async def _queues(state: ConsoleState, _request: web.Request, _seen: Sight) -> Model:
-    return process_view.queues(state.manager)
+    model = process_view.queues(state.manager)
+    names = {each.name for each in model["queues"]}
+    lines = [
+        history.Line(name, line.values)
+        for name in sorted(names)
+        for line in state.history.lines(("queue", name))
+    ]
+    busiest = sorted(lines, key=process_view.most, reverse=True)[: charts.MOST]
+    return {**model, "chart": charts.chart_of("Items of the busiest queues", busiest)}
+
+
+async def _shards(state: ConsoleState, _request: web.Request, _seen: Sight) -> Model:
+    return process_view.shards(state.manager)
 
 
 async def _planes(state: ConsoleState, _request: web.Request, seen: Sight) -> Model:
@@ -299,16 +238,34 @@ async def _planes(state: ConsoleState, _request: web.Request, seen: Sight) -> Mo
 # -- parts ----------------------------------------------------------------------------------------
 
 
+_SORTS: Final[Mapping[str, Callable[[Row], Any]]] = {
+    "kind": lambda row: (row.summary.kind, row.summary.namespace, row.summary.name),
+    "namespace": lambda row: (row.summary.namespace, row.summary.name),
+    "name": lambda row: (row.summary.name, row.summary.namespace),
+    "state": lambda row: (row.summary.health.rank, row.summary.state, row.summary.name),
+    "version": lambda row: (row.summary.version, row.summary.name),
+    "since": lambda row: (row.summary.since, row.summary.name),
+    "created": lambda row: (row.created, row.summary.name),
+}
+"""Columns that lists are sorted by; `-` before the name of one reverses it."""
+
+
 def paged(request: web.Request, rows: Iterable[Row], order: Callable[[Any], Any]) -> Model:
-    """Return one page of rows, and how many there are."""
+    """Return one page of rows, in the order that the query wants or else a given one, and how many there are."""
     found = list(rows)
     number, pages = _page_of(request, len(found))
     last = number * PER_PAGE
-    key = lambda row: order(row.summary)  # noqa: E731 - of two sorts
-    few = last * 20 < len(found)
-    first = heapq.nsmallest(last, found, key=key) if few else sorted(found, key=key)
+    wanted = request.query.get("sort", "")
+    by = _SORTS.get(wanted.removeprefix("-"))
+    if by is not None:
+        first = sorted(found, key=by, reverse=wanted.startswith("-"))
+    elif last * 20 < len(found):
+        first = heapq.nsmallest(last, found, key=lambda row: order(row.summary))
+    else:
+        first = sorted(found, key=lambda row: order(row.summary))
     shown = first[last - PER_PAGE : last]
-    return {"rows": shown, "total": len(found), "page": number, "pages": pages}
+    sort = "" if by is None else wanted
+    return {"rows": shown, "total": len(found), "page": number, "pages": pages, "sort": sort}
 
 
 def _page_of(request: web.Request, total: int) -> tuple[int, int]:
@@ -319,13 +276,6 @@ def _page_of(request: web.Request, total: int) -> tuple[int, int]:
 
 def _in_namespace(rows: Iterable[Row], namespace: str) -> Iterable[Row]:
     return (row for row in rows if namespace in {"", row.summary.namespace})
-
-
-def _entry(seen: Sight, request: web.Request) -> Entry:
-    found = seen.kinds[0].get(namespace_of(request), request.match_info["name"])
-    if found is None:
-        raise web.HTTPNotFound
-    return found
 
 
 def _rollout_rows(
@@ -344,51 +294,57 @@ def _rollout_rows(
 _OVER: Final = frozenset({"Complete", "Superseded", "Aborted", "RolledBack"})
 
 
-def _conditions(conditions: Iterable[Any]) -> list[dict[str, Any]]:
-    return [item.model_dump(mode="json", by_alias=True, exclude_none=True) for item in conditions]
+def _of_one(
+    path: str,
+    template: str,
+    title: str,
+    scope: ScopeOf,
+    special: object_pages.Special,
+) -> Page:
+    """Return the page of one object."""
+    model = object_pages.object_page(special)
+    return Page(f"{path}/{{namespace}}/{{name}}", template, title, scope, model, in_menu=False)
 
 
+_RUN: Final = replace(
+    _of_one(
+        "/runs/{plural}", "run.html", "Run", of_object(*RUNS, parts=(LOGS,)), object_pages.of_run
+    ),
+    log=object_pages.followed_log,
+)
+_MANIFEST: Final = "/yaml/{plural}/{namespace}/{name}"
 PAGES: Final = (
-    Page("/", "fleet.html", "Fleet", _of_kinds(), _fleet),
-    Page("/failures", "failures.html", "Failures", _of_kinds(), _failures),
-    Page("/waiting", "failures.html", "At work", _of_kinds(), _waiting),
-    Page("/rollouts", "rollouts.html", "Rollouts", _of_kinds(*ROLLOUTS), _rollouts),
-    Page("/runs", "runs.html", "Runs", _of_kinds(*RUNS), _runs),
-    Page("/held", "held.html", "Held deletions", _of_kinds(), _held),
-    Page("/queues", "queues.html", "Queues", _of_process, _queues),
-    Page("/data-planes", "planes.html", "Data planes", _of_planes, _planes),
-    Page("/objects/{plural}", "objects.html", "Objects", _of_plural(), _objects, in_menu=False),
-    Page(
-        path="/tenants/{namespace}/{name}",
-        template="tenant.html",
-        title="Tenant",
-        scope=_of_object("Tenant"),
-        model=_tenant,
-        in_menu=False,
+    Page("/", "fleet.html", "Fleet", of_kinds(), _fleet),
+    Page("/failures", "failures.html", "Failures", of_kinds(), _failures),
+    Page("/waiting", "failures.html", "At work", of_kinds(), _waiting),
+    Page("/rollouts", "rollouts.html", "Rollouts", of_kinds(*ROLLOUTS), _rollouts),
+    Page("/runs", "runs.html", "Runs", of_kinds(*RUNS), _runs),
+    Page("/held", "held.html", "Held deletions", of_kinds(), _held),
+    Page("/timeline", "timeline.html", "Timeline", of_kinds(parts=(EVENTS,)), _timeline),
+    Page("/queues", "queues.html", "Queues", of_process, _queues),
+    Page("/shards", "shards.html", "Shards", of_process, _shards),
+    Page("/data-planes", "planes.html", "Data planes", of_planes, _planes),
+    Page("/search", "search.html", "Search", of_kinds(), _search, in_menu=False),
+    Page("/objects/{plural}", "objects.html", "Objects", of_plural, _objects, in_menu=False),
+    _of_one("/objects/{plural}", "object.html", "Object", of_object(), object_pages.of_other),
+    _of_one("/tenants", "tenant.html", "Tenant", of_object("Tenant"), object_pages.of_tenant),
+    _of_one(
+        "/instances", "instance.html", "Instance", of_object("Instance"), object_pages.of_instance
     ),
-    Page(
-        path="/instances/{namespace}/{name}",
-        template="instance.html",
-        title="Instance",
-        scope=_of_object("Instance"),
-        model=_instance,
-        in_menu=False,
+    _of_one(
+        "/rollouts/{plural}",
+        "rollout.html",
+        "Rollout",
+        of_object(*ROLLOUTS),
+        object_pages.of_rollout,
     ),
+    _RUN,
     Page(
-        path="/runs/{plural}/{namespace}/{name}",
-        template="run.html",
-        title="Run",
-        scope=_of_plural(*RUNS, logs=True),
-        model=_run,
-        in_menu=False,
-        log=_followed_log,
-    ),
-    Page(
-        path="/rollouts/{plural}/{namespace}/{name}",
-        template="rollout.html",
-        title="Rollout",
-        scope=_of_plural(*ROLLOUTS),
-        model=_rollout,
+        path=_MANIFEST,
+        template="manifest.html",
+        title="YAML",
+        scope=of_object(alone=True),
+        model=object_pages.manifest_page,
         in_menu=False,
     ),
 )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
@@ -11,6 +12,10 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from apis.health import CLOUD_PHASES, Health
+from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.clock import utc_now
+from manager.console.charts import HEIGHT, WIDTH
+from manager.console.paths import object_path
 
 FOLDER: Final = Path(__file__).parent
 STATIC: Final = {"console.css": "text/css", "console.js": "text/javascript"}
@@ -33,7 +38,8 @@ RESOURCE_HEALTH: Final = {
 class Renderer:
     """Renders pages. Undefined names are errors, not empty texts."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], datetime] = utc_now) -> None:
+        self._now = now
         self.static = {name: (FOLDER / "static" / name).read_bytes() for name in STATIC}
         self._environment = Environment(
             loader=FileSystemLoader(FOLDER / "templates"),
@@ -43,7 +49,14 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        self._environment.globals |= {"asset": self.asset, "link": link, "pages_of": _pages_of}
+        self._environment.globals |= {
+            "asset": self.asset,
+            "link": link,
+            "pages_of": _pages_of,
+            "path_of": object_path,
+            "WIDTH": WIDTH,
+            "HEIGHT": HEIGHT,
+        }
         self._environment.filters |= {
             "mark": mark,
             "tone": tone,
@@ -51,6 +64,7 @@ class Renderer:
             "resource_health": lambda state: RESOURCE_HEALTH.get(state, Health.WAITING),
             "seg": _segment,
             "moment": moment,
+            "age": lambda text: age(text, self._now()),
         }
 
     def load(self) -> None:
@@ -87,6 +101,27 @@ def moment(text: str) -> str:
     """Return a time as people read it: 2026-11-23T20:29:31.123Z is 2026-11-23 20:29:31Z."""
     head, _, rest = text.partition(".")
     return head.replace("T", " ", 1) + ("Z" if rest else "")
+
+
+def age(text: str, now: datetime) -> str:
+    """Return how long ago a time was, in one unit or two: 45s, 12m, 3h20m, 5d. Empty for a text that is no time."""
+    try:
+        seconds = (now - parse_time(text)).total_seconds()
+    except ValueError:
+        return ""
+    if abs(seconds) < 60:
+        return f"{max(seconds, 0):.0f}s"
+    for unit, letter, part, small in _UNITS:
+        if abs(seconds) >= unit:
+            whole, rest = divmod(int(abs(seconds)), unit)
+            minor = f"{rest // part}{small}" if whole < 10 and part and rest >= part else ""
+            sign = "in " if seconds < 0 else ""
+            return f"{sign}{whole}{letter}{minor}"
+    return ""
+
+
+_UNITS: Final = ((86400, "d", 3600, "h"), (3600, "h", 60, "m"), (60, "m", 0, ""))
+"""Seconds of each unit, its letter, and the same of the next smaller one that is shown."""
 
 
 def _segment(text: str) -> str:

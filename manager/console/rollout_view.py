@@ -10,6 +10,8 @@ from apis.tenancy import TenantTemplate
 from ctrlruntime.cache.entry import Entry
 from manager.console.estimate import Estimates, in_words
 
+ROLLOUTS: Final = ("TenantTemplate", "FleetRollout")
+"""Kinds that have rollouts."""
 MOVING: Final = frozenset({"Progressing", "RollingBack"})
 COUNTS: Final = ("total", "updated", "changing", "failed", "waiting", "rolledBack", "kept")
 
@@ -23,6 +25,14 @@ def progress_of(entry: Entry) -> tuple[str, int, int] | None:
             return None
     target = str(status.get("targetVersion") or status.get("targetRevision") or "")
     return target, int(status.get("updated", 0)), int(status.get("total", 0))
+
+
+def waves_of(entry: Entry) -> list[dict[str, Any]]:
+    """Return the waves of a rollout as its status has them."""
+    status = entry.field("status") or {}
+    if entry.kind == "TenantTemplate":
+        status = status.get("rollout") or {}
+    return list(status.get("waves") or [])
 
 
 def rollout_key(entry: Entry) -> str:

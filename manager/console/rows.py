@@ -43,6 +43,7 @@ class Row:
     """An object: where it stands, what it is grouped by, and what holds it."""
 
     summary: Summary
+    created: str = ""
     group: str = ""
     """The template of a tenant, the rollout of an instance."""
     deleting_since: str = ""
@@ -71,6 +72,7 @@ def row_of(entry: Entry) -> Row:
     summary = summary_of({"kind": entry.kind, "metadata": metadata, "status": status})
     return Row(
         summary=_shortened(summary),
+        created=entry.creation_timestamp,
         group=_group(entry, status),
         deleting_since=entry.deletion_timestamp or "",
         finalizers=entry.finalizers if entry.deletion_timestamp else (),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 FIELDS: Final = (
@@ -13,6 +14,8 @@ FIELDS: Final = (
 _COUNTS: Final = ("add", "change", "destroy", "replace")
 PLAN_FIELDS: Final = ("digest", *_COUNTS, "link", "since", "checkedAt")
 """What of a plan that waits is shown, besides the addresses."""
+_FAILURE: Final = re.compile(r"\b(error|fatal|panic|failed|failure|exception)\b", re.IGNORECASE)
+"""What a line of a log has that reports a failure."""
 STEPS: Final = ("Pending", "Creating", "Created", "Started", "Done")
 
 
@@ -42,6 +45,11 @@ def run_page(status: Mapping[str, Any]) -> dict[str, Any]:
         ],
         "history": [run_fields(item) for item in status.get("history") or []],
     }
+
+
+def log_lines(lines: Iterable[str]) -> list[tuple[str, bool]]:
+    """Return the lines of a log, each with whether it reports a failure."""
+    return [(line, _FAILURE.search(line) is not None) for line in lines]
 
 
 def _plan(plan: Mapping[str, Any] | None) -> dict[str, Any] | None:

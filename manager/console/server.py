@@ -15,11 +15,13 @@ from ctrlruntime.manager.app_server import AppServer
 from ctrlruntime.manager.authorization import AccessReviews, Caller, TooManyUnknownTokens
 from ctrlruntime.manager.http import listen
 from ctrlruntime.manager.serving import followed, serving_tls
-from manager.console.access import Denied, Scope, sight
+from ctrlruntime.side_by_side import first_to_end
+from manager.console.access import Denied, sight
 from manager.console.changes import TooManyStreams
 from manager.console.options import ConsoleOptions
-from manager.console.pages import PAGES, Page, namespace_of
+from manager.console.pages import PAGES, Page
 from manager.console.rendering import STATIC, Renderer, link
+from manager.console.scopes import namespace_of
 from manager.console.state import ConsoleState
 from manager.console.stream import PERIOD, Streams
 from manager.console.users import COOKIE, LONGEST_TOKEN, Unknown, Users
@@ -91,7 +93,7 @@ class Console:
             await asyncio.to_thread(self._renderer.load)
             async with followed(self._mounted):
                 self._logger.info("Serving the console", url=f"{scheme}://{host}:{self.port}/")
-                await self._server.start()
+                await first_to_end(self._server.start(), self.state.keep_sampling())
         finally:
             await self.state.close()
             await self.reviews.close()
@@ -149,7 +151,7 @@ class Console:
             caller = await self._users.caller(request)
             scope = page.scope(self.state, request)
             seen = await sight(self.reviews, caller, scope)
-            for index in seen.kinds:
+            for index in (*seen.kinds, *seen.related):
                 await index.refresh()
             model = await page.model(self.state, request, seen)
             return self._page(
@@ -163,7 +165,7 @@ class Console:
             caller = await self._users.caller(request)
             scope = page.scope(self.state, request)
             seen = await sight(self.reviews, caller, scope)
-            for index in seen.kinds:
+            for index in (*seen.kinds, *seen.related):
                 await index.refresh()
 
             async def may_see() -> bool:
@@ -181,9 +183,8 @@ class Console:
                     return False
                 return True
 
-            topic = Scope(kinds=seen.kinds, namespace=scope.namespace, name=scope.name).topic
             with (
-                self.state.changes.subscribed(topic) as subscription,
+                self.state.changes.subscribed(*seen.topics(scope)) as subscription,
                 self.state.run_tails.watching(subscription.notify) as watch,
             ):
 

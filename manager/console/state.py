@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from ctrlruntime.api.resource import Resource
+from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.api.scalars import format_micro_time
 from ctrlruntime.cache.cache import Cache
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer
-from ctrlruntime.clock import monotonic
+from ctrlruntime.clock import monotonic, utc_now
+from ctrlruntime.events.correlator import Occurrence
 from ctrlruntime.manager import Manager
 from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.run_tails import RunTails
+from manager.console import samples
 from manager.console.changes import Changes
 from manager.console.estimate import Estimates
+from manager.console.history import PERIOD, History
 from manager.console.index import KindIndex
+from manager.console.journal import Journal
 from manager.console.options import ConsoleOptions
-from manager.console.pages import ROLLOUTS
-from manager.console.rollout_view import progress_of, rollout_key
+from manager.console.rollout_view import ROLLOUTS, progress_of, rollout_key
 from manager.kinds import KINDS
 
 
@@ -31,12 +37,18 @@ class ConsoleState:
         cloud = None if options.cloud_run is None else CloudRunTails(options.cloud_run)
         self.run_tails = RunTails(manager.cluster.connect, options.runs_folder, cloud)
         self.estimates = Estimates()
+        self.history = History()
+        self.journal = Journal(lambda: format_micro_time(utc_now()))
         self.clock = monotonic
         informers = [
-            found for kind in KINDS if (found := _informer_of(manager.cache, kind)) is not None
+            found
+            for kind in KINDS
+            if (found := _informer_of(manager.cache, kind.gvk().group_kind)) is not None
         ]
         self._indexes = {
-            each.gvk.kind: KindIndex(each, self.changes, manager.pace.maybe_yield)
+            each.gvk.kind: KindIndex(
+                each, self.changes, manager.pace.maybe_yield, self.journal.changed
+            )
             for each in informers
         }
         self._following = [
@@ -44,6 +56,7 @@ class ConsoleState:
             for each in informers
             if each.gvk.kind in ROLLOUTS
         ]
+        self._unsubscribe = manager.recorder.subscribe(self.recorded)
 
     @property
     def indexes(self) -> list[KindIndex]:
@@ -58,8 +71,35 @@ class ConsoleState:
         """Return a kind by its plural name."""
         return next((each for each in self.indexes if each.mapping.plural == plural), None)
 
+    def owned_parts(self, kind: GroupKind, uid: str) -> list[Entry]:
+        """Return the objects of a kind that is not the product's that an object owns, as far as the cache has them whole."""
+        found = _informer_of(self.manager.cache, kind)
+        return [] if found is None else list(found.store.by_index("owner", uid))
+
+    async def sample(self) -> None:
+        """Make the rows of what has changed, and record the counts of the charts. From memory alone."""
+        for each in self.indexes:
+            await each.refresh()
+        queues = self.manager.metrics.queue_states()
+        self.history.sample(samples.of_all(self.indexes, queues))
+
+    async def keep_sampling(self) -> None:
+        """Sample until cancelled. A failure is logged: the next sample is taken all the same."""
+        while True:
+            try:
+                await self.sample()
+            except Exception as error:
+                self.manager.logger.error("The charts were not sampled", exc_info=error)
+            await asyncio.sleep(PERIOD)
+
+    def recorded(self, occurrence: Occurrence) -> None:
+        """Keep an event of the manager's for the timelines."""
+        regarding, note = occurrence.regarding, occurrence.note
+        self.journal.recorded(regarding, occurrence.type, occurrence.reason, note)
+
     async def close(self) -> None:
         """Follow no longer."""
+        self._unsubscribe()
         await self.run_tails.close()
         for each in self._indexes.values():
             each.close()
@@ -75,8 +115,6 @@ class ConsoleState:
                 self.estimates.forget(rollout_key(entry))
 
 
-def _informer_of(cache: Cache, kind: type[Resource[Any, Any]]) -> Informer | None:
+def _informer_of(cache: Cache, kind: GroupKind) -> Informer | None:
     """Return the informer that keeps whole objects of a kind; the widest of several."""
-    return next(
-        (each for each in cache.informers_of(kind.gvk().group_kind) if not each.metadata_only), None
-    )
+    return next((each for each in cache.informers_of(kind) if not each.metadata_only), None)

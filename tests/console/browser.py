@@ -25,6 +25,7 @@ FLAGS = (
 KEYS = {
     "Tab": {"key": "Tab", "code": "Tab", "windowsVirtualKeyCode": 9},
     "Enter": {"key": "Enter", "code": "Enter", "windowsVirtualKeyCode": 13, "text": "\r"},
+    "Escape": {"key": "Escape", "code": "Escape", "windowsVirtualKeyCode": 27},
 }
 FOCUSED = "document.activeElement && (document.activeElement.id || document.activeElement.textContent.trim())"
 
@@ -78,8 +79,10 @@ class Browser:
         await self.until("!window.left && document.readyState === 'complete'")
 
     async def press(self, key: str) -> None:
+        """Press a key of KEYS, or one with a letter or a sign."""
+        about = KEYS.get(key, {"key": key, "text": key})
         for kind in ("keyDown", "keyUp"):
-            await self.call("Input.dispatchKeyEvent", type=kind, **KEYS[key])
+            await self.call("Input.dispatchKeyEvent", type=kind, **about)
 
     async def type(self, text: str) -> None:
         await self.call("Input.insertText", text=text)

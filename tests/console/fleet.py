@@ -19,6 +19,7 @@ def resource(name: str, kind: str, *needs: str) -> dict[str, Any]:
 
 SHOP = {
     **TENANT,
+    "registryId": "customers",
     "configMaps": [resource("settings", "ConfigMap")],
     "secrets": [resource("credentials", "Secret")],
     "deployments": [
@@ -60,7 +61,6 @@ CREATED = (
     ("google_compute_subnetwork.nodes", 23),
     ("google_container_cluster.main", 312),
     ("google_sql_database_instance.main", 287),
-    ("google_storage_bucket.uploads", 2),
     ("google_compute_global_address.ingress", 4),
     ("google_container_node_pool.default", 96),
 )

@@ -13,7 +13,7 @@ from apis.cloud import FleetRollout, Instance, InstanceTerraform
 from apis.fleet import FleetConfig
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api import Resource
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
@@ -105,7 +105,7 @@ class Harness:
 @contextlib.asynccontextmanager
 async def running(
     options: ConsoleOptions | None = None,
-    *kinds: type[Resource[Any, Any]],
+    *kinds: type[Resource[Any, Any]] | RESTMapping,
     server: SharedServer | None = None,
 ) -> AsyncIterator[Harness]:
     """A console and all that it needs; `server`: a real one, in place of an embedded one."""
@@ -114,7 +114,9 @@ async def running(
     else:
         around = server.environment(users=USERS, proxy=True)
     async with around as environment:
-        await environment.install_crds(*(*SHOWN, FleetConfig))
+        own = [each for each in kinds if not isinstance(each, RESTMapping)]
+        shown = (*SHOWN, FleetConfig)
+        await environment.install_crds(*shown, *(each for each in own if each not in shown))
         client = environment.client()
         for manifest in team_rights():
             await client.create(manifest)

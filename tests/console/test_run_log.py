@@ -102,7 +102,7 @@ async def test_a_log_takes_a_right_of_its_own(console: Harness) -> None:
     assert lines_of(await console.page(page_of("team"))) == [WORD]
     async with followed(console, f"/live{page_of('team')}", TEAM):
         assert len(console.console.state.run_tails) == 0
-    block, _ = blocks("docs/console.md")
+    block, *_ = blocks("docs/console.md")
     role = yaml.safe_load(block.text)
     await console.client.create(role)
     metadata = {"name": "logs", "namespace": "team"}

@@ -84,7 +84,7 @@ async def test_a_user_of_one_namespace_sees_only_that(console: Harness) -> None:
 
 
 async def test_the_role_of_the_document_shows_every_page(console: Harness) -> None:
-    _, block = blocks("docs/console.md")
+    *_, block = blocks("docs/console.md")
     role = yaml.safe_load(block.text)
     await console.client.create(role)
     subject = {"kind": "User", "name": STRANGER.name, "apiGroup": RBAC}

@@ -361,6 +361,7 @@ DOCUMENTS: dict[str, Document] = {
     "docs/console.md": Document(
         steps=(
             followed_by("tests/console/test_run_log.py"),
+            followed_by("tests/manifests/test_console_chart.py"),
             followed_by("tests/console/test_users.py"),
         )
     ),
