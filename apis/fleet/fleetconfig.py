@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.columns import AGE, condition_column
+from apis.deletions import Removals
 from ctrlruntime.api import CEL, ApiModel, Conditions, Quantity, RawExtension, Resource, Time
 
 from .common import GROUP, VERSION
@@ -146,7 +147,9 @@ class FleetConfigStatus(ApiModel):
     target_namespaces: list[TargetNamespace] = Field(default_factory=list)
     """Each target namespace, failures first, then by name."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, TeardownComplete."""
+    """Ready, TeardownComplete; OrphansHeld and DeletionsHeld once something has waited for an approval."""
+    removals: Removals | None = None
+    """Stacks of data planes that were permitted to go lately, by UID of their namespaces."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

@@ -9,7 +9,7 @@ from apis.fleet import FleetConfig
 from apis.fleet.fleetconfig import NAME
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.lifecycle import Lifecycle, ObjectPass, PausePolicy
-from internal.fleet import status
+from internal.fleet import stack_removals, status
 from internal.fleet.metrics import FleetMetrics
 from internal.fleet.targets import KnownTargets, Mode, is_former, mode_of
 
@@ -42,7 +42,10 @@ class ConfigReconciler:
             entries = status.target_list(
                 wanted, self.known.outcomes, before.target_namespaces, this.now
             )
+            removals = stack_removals.decide(config, self.namespaces, mode, this.now)
+            before = before.model_copy(update={"removals": removals.removals})
             conditions = [
+                *removals.conditions,
                 status.ready(wanted, entries, generation),
                 status.teardown(self._leftovers(mode), generation),
             ]

@@ -15,6 +15,7 @@ from ctrlruntime.controller import Request, Result
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Owner
 from internal.fleet.stack_deployer import StackDeployer
+from internal.fleet.stack_removals import WAITS, goes_by_config, is_permitted
 from internal.fleet.stack_teardown import AGAIN, StackTeardown
 from internal.fleet.targets import KnownTargets, Mode, Outcome, is_former, is_mistyped, mode_of
 
@@ -43,7 +44,8 @@ class NamespaceReconciler:
         config = self.configs.get(NAME, namespace="")
         if config is None or is_paused(config.annotations):
             return None
-        mode = mode_of(config.typed(FleetConfig))
+        typed = config.typed(FleetConfig)
+        mode = mode_of(typed)
         if mode is None:
             return None
         owner = Owner.of(config)
@@ -55,6 +57,9 @@ class NamespaceReconciler:
         if mode.wants(entry):
             return await self._deploy(entry, mode, owner)
         if is_former(entry, mode):
+            if goes_by_config(entry, mode) and not is_permitted(typed, entry):
+                self.known.record_leftover(entry.name, WAITS)
+                return None
             return await self._tear_down(entry, owner)
         await self._gone(entry.name, mode, owner, deleted=False)
         return None

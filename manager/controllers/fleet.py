@@ -209,7 +209,7 @@ def _add_namespaces(
         .watches(
             FleetConfig,
             handlers.all_targets,
-            predicates=[any_of(generation_changed, annotation_changed)],
+            predicates=[any_of(generation_changed, annotation_changed, permits_changed)],
         )
         .watches(SECRET, its_namespace, fields=ONLY)
         .watches(POD, its_namespace, labels=SELECTED, metadata_only=True)
@@ -237,6 +237,12 @@ def _add_namespaces(
         )
     _watch_bindings(builder)
     builder.build(reconciler)
+
+
+def permits_changed(event: Event) -> bool:
+    """Return whether stacks were permitted to go."""
+    found = [(each.field("status") or {}).get("removals") for each in entries_of(event)]
+    return found[0] != found[-1]
 
 
 def namespace_of(entry: Entry) -> Iterable[Request]:
