@@ -21,7 +21,9 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
+from internal.approvals.reported import reported
 from internal.tenancy.applier import Applier
+from internal.tenancy.approvals import RULES
 from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
 from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.fleet_planner import FleetPlanner
@@ -255,6 +257,7 @@ async def plan_tenants(
             raise PlanError(
                 f"there is no TenantRegistry {name!r} in namespace {wanted.namespace!r}"
             )
+        entry, uncounted = reported(entry, RULES)
         owner = f"{TenantRegistry.gvk().group_kind}/{wanted.namespace}/{name}"
         parts.children.use(owner, frozenset({SECRET.gvk}))
         await parts.children.mapping(SECRET.gvk, owner)
@@ -266,7 +269,7 @@ async def plan_tenants(
         freezes = await read_freezes(parts.cluster.live_client, FrozenSystem.TENANCY)
         planner = parts.planner(freezes)
         found = await planner.plan(entry, reading, only)
-        found.notes += freezes.notes
+        found.notes += [*freezes.notes, *([uncounted] if uncounted else [])]
         if wanted.confirm:
             await planner.confirm(found)
         return found

@@ -14,6 +14,7 @@ from ctrlruntime.cache.entry import EntryDecoder
 from internal.approvals.admission import Refused, Write, deletion_of, record_of
 from internal.approvals.counted import NOT_SERVED, subject_of
 from internal.approvals.judge import Judgement, Recorder, judge
+from internal.approvals.reported import reported
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 from internal.cloud.approvals import INSTANCE, ROLLOUT, SUBRESOURCE
 from internal.cosmos.approvals import RULES as NODE_SET
@@ -392,3 +393,62 @@ def test_the_page_of_a_rollout_names_who_approved_what_it_shows() -> None:
     )
     waves = planned_waves(entry, {"waves": [], "wave": "all"})
     assert [each["approval"] for each in waves] == ["Automatic", "Manual, by bob"]
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize(("kind", "annotation"), EVERY_APPROVAL)
+def test_a_reader_without_the_key_counts_what_the_manager_reported(
+    kind: str, annotation: str
+) -> None:
+    """As `manager plan` has it: an approval counts once it is in the status, and no less protection is in force."""
+    rules, value = RULES[kind], "0123456789abcdef"
+    spec = {REQUIRED: WANTED}
+    protection = orjson.dumps(rules.protection(spec)).decode()
+    given = {"annotation": annotation, "value": value, "by": "bob", "at": "2026-01-01T00:00:00Z"}
+    condition = {"type": "ApprovalsCount", "status": "True", "reason": "Counted", "message": ""}
+    refusal = {
+        **condition,
+        "status": "False",
+        "message": f"Not in force: {annotation}={value} does not count: 'alice' is the author.",
+    }
+
+    def seen(
+        spec: object, *, given: object = (), condition: Mapping[str, Any] = condition
+    ) -> tuple[bool, str, object]:
+        manifest = {
+            "apiVersion": "x/v1",
+            "kind": kind,
+            "metadata": {
+                "name": "a",
+                "uid": "u",
+                "resourceVersion": "1",
+                "generation": 2,
+                "annotations": {annotation: value, RECORD: "forged"},
+            },
+            "spec": spec,
+            "status": {
+                "approvals": {"protection": protection, "given": given},
+                "conditions": [
+                    {
+                        **condition,
+                        "observedGeneration": 2,
+                        "lastTransitionTime": "2026-01-01T00:00:00Z",
+                    }
+                ],
+            },
+        }
+        decoder = EntryDecoder(FleetRollout.gvk())
+        found, why = reported(decoder.decode_manifest(manifest), rules)
+        return annotation in found.annotations, why, found.field("spec")
+
+    assert seen(spec, given=[given]) == (True, "", spec)
+    counts, why, _ = seen(spec)
+    assert not counts
+    assert "was not judged by the manager yet" in why
+    counts, why, _ = seen(spec, given=[given], condition=refusal)
+    assert not counts
+    assert "'alice' is the author" in why
+    for weaker in WEAKER[kind]:
+        counts, why, in_force = seen({**spec, **weaker})
+        assert rules.protection(in_force) == rules.protection(spec)
+        assert "an approval does not count" in why

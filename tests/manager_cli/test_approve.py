@@ -24,6 +24,7 @@ from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
 
 pytestmark = pytest.mark.criterion("G-T6")
+AT = "2026-03-01T00:00:00Z"
 SAMPLES = {
     manifest["kind"]: manifest
     for path in sorted((ROOT / "config" / "samples").glob("*.yaml"))
@@ -139,3 +140,27 @@ async def test_another_digest_and_an_object_that_holds_nothing_are_refused(
     assert "nothing that it wants to delete waits" in await approve(env, name, code=1)
     assert "approve --list" in await approve(env, code=2)
     assert "tenantregistry" in await approve(env, "deployment/web", code=2)
+
+
+@pytest.mark.criterion("S-P2")
+async def test_who_has_to_approve_and_who_did_are_columns(env: Environment) -> None:
+    registry, node_set = PARENTS[0], PARENTS[3]
+    for kind in (registry, node_set):
+        await put_held(env, kind)
+    client, name = env.client("envtest"), name_of(registry)
+    required = {"group": "approvers", "furtherGroups": ["owners"]}
+    spec = {"spec": {"requireApprovalBy": required}}
+    await client.patch(registry, name, spec, namespace="default")
+    given = {"annotation": "a", "value": "0123456789abcdef", "by": "bob", "at": AT}
+    status = {"status": {"approvals": {"given": [given]}}}
+    await client.patch_status(registry, name, status, namespace="default")
+    listed = json.loads(await approve(env, "--list", "-o", "json"))
+    shown = {each["kind"]: (each["needs"], each["approved"]) for each in listed}
+    assert shown == {
+        "TenantRegistry": ("the group 'approvers' or 'owners'", "0123456789abcdef by bob"),
+        "CosmosFullNode": ("", ""),
+    }
+    head, first, second = (await approve(env, "--list", "-o", "wide")).splitlines()[:3]
+    assert {"NEEDS", "APPROVED"} <= set(head.split())
+    assert "by bob" in first + second
+    assert "NEEDS" not in await approve(env, "--list")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import TenantRegistry
@@ -22,6 +23,8 @@ from ctrlruntime.webhook.injection import MUTATING
 from internal.approvals.rules import RECORD
 from internal.tenancy.policies import ALLOW_DELETE
 from manager.controllers.approvals import record_webhooks
+from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
+from manager.plan_output import text as text_of
 from tests.support.manager_harness import make_manager
 from tests.support.people import APPROVERS, let_write, person, recorded
 from tests.tenancy.fleet import Fleet
@@ -129,6 +132,14 @@ async def test_what_is_written_past_admission_is_reported_and_not_followed(tmp_p
         await fleet.event("ApprovalNotCounted")
         await fleet.harness.idle()
         assert len(await fleet.tenants()) == 3
+        planned = await plan_tenants(
+            fleet.harness.environment.config("manager"),
+            fleet.harness.options,
+            PlanRequest(namespace=fleet.namespace, registry="registry"),
+            structlog.get_logger(),
+        )
+        assert planned.groups == [], "what does not count for the controller does not for a plan"
+        assert f"{ALLOW_DELETE}={digest} does not count" in text_of(planned)
 
 
 async def is_past_admission(fleet: Fleet) -> bool:
