@@ -24,6 +24,7 @@ from internal.removal_holds import HELD, allow_delete
 from manager.cluster_flags import cluster_options, talk
 from manager.controllers.orphan_record import CONFIG_MAP
 from manager.controllers.orphan_record import HELD as ORPHANS_HELD
+from manager.output import echo
 from manager.rollout import approve_wave
 from manager.tables import Column, output_option, print_rows
 
@@ -104,14 +105,14 @@ def approve(
         held, unread = talk(kubeconfig, context, lambda client: held_sets(client, place))
         print_rows([asdict(each) for each in held], _COLUMNS, output)
         for each in unread:
-            click.echo(f"{each}: you may not list them here", err=True)
+            echo(f"{each}: you may not list them here", err=True)
         return
     if target is None:
         raise click.UsageError("name what is approved; `manager approve --list` shows what waits")
     word, slash, name = target.partition("/")
     if slash and word.lower() in {"namespace", "namespaces", "ns"}:
         orphans = talk(kubeconfig, context, lambda client: _approve_orphans(client, name, digest))
-        click.echo(f"{target}: approved once: {orphans.message}")
+        echo(f"{target}: approved once: {orphans.message}")
         return
     kind = _parent(word) if slash else None
     if kind is None and slash and word.lower() not in _ROLLOUTS:
@@ -123,7 +124,7 @@ def approve(
     found = talk(
         kubeconfig, context, lambda client: _approve(client, kind, name, namespace, digest)
     )
-    click.echo(f"{target}: approved once: {found.message}")
+    echo(f"{target}: approved once: {found.message}")
 
 
 async def held_sets(client: Client, namespace: str | None) -> tuple[list[HeldSet], list[str]]:

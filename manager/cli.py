@@ -9,6 +9,7 @@ from typing import Final
 import click
 
 from ctrlruntime import __version__
+from manager.output import echo
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
@@ -57,6 +58,16 @@ class LazyGroup(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl(sorted(shown.items()))
 
+    def invoke(self, ctx: click.Context) -> object:
+        """Run a command. Texts of its errors come from outside as well."""
+        try:
+            return super().invoke(ctx)
+        except click.UsageError:
+            raise
+        except click.ClickException as error:
+            echo(f"Error: {error.format_message()}", err=True)
+            raise click.exceptions.Exit(error.exit_code) from error
+
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
@@ -92,10 +103,10 @@ def manifests(output_dir: Path, check: bool) -> None:
             raise click.ClickException(
                 f"generated files have drifted; run `make generate`\n{difference}"
             )
-        click.echo("generated files match the code")
+        echo("generated files match the code")
         return
     for path in made.generate(output_dir):
-        click.echo(f"wrote {path}")
+        echo(f"wrote {path}")
 
 
 @main.command()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 from click.shell_completion import get_completion_class
 
+from manager.output import echo
+
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -22,7 +24,7 @@ def completion(context: click.Context, shell: str) -> None:
     found = get_completion_class(shell)
     if found is None:
         raise click.ClickException(f"no completion for {shell}")
-    click.echo(found(root.command, {}, program, variable_of(program)).source())
+    echo(found(root.command, {}, program, variable_of(program)).source())
 
 
 def variable_of(program: str) -> str:

@@ -18,6 +18,7 @@ from internal.cloud.ephemeral import Deployed, Ephemerals, NoName, current_branc
 from internal.cloud.leases import LeaseUnreadable, lease_end
 from manager.cluster_flags import cluster_options, talk
 from manager.flags import with_options
+from manager.output import echo
 
 T = TypeVar("T")
 Command = Callable[..., Any]
@@ -87,8 +88,8 @@ def deploy(version: str, lease: str, base: Path | None, name: str | None, **give
     spec = {} if base is None else yaml.safe_load(base.read_text()).get("spec") or {}
     done: Deployed = _ask(given, lambda all_: all_.deploy(chosen, version, length, spec))
     word = "created" if done.created else "its creation is under way"
-    click.echo(f"{chosen}: {word}, version {version}, until {_until(done.instance)}")
-    click.echo(f"`manager ephemeral status --name {chosen}` says how it goes")
+    echo(f"{chosen}: {word}, version {version}, until {_until(done.instance)}")
+    echo(f"`manager ephemeral status --name {chosen}` says how it goes")
 
 
 @ephemeral.command()
@@ -98,7 +99,7 @@ def upgrade(version: str, name: str | None, **given: object) -> None:
     """Bring an instance to VERSION."""
     chosen = _name(name)
     _ask(given, lambda all_: all_.upgrade(chosen, version))
-    click.echo(f"{chosen}: is being upgraded to {version}")
+    echo(f"{chosen}: is being upgraded to {version}")
 
 
 @ephemeral.command()
@@ -107,7 +108,7 @@ def delete(name: str | None, **given: object) -> None:
     """Delete an instance before its lease ends."""
     chosen = _name(name)
     _ask(given, lambda all_: all_.delete(chosen))
-    click.echo(f"{chosen}: is being deleted")
+    echo(f"{chosen}: is being deleted")
 
 
 @ephemeral.command("list")
@@ -117,7 +118,7 @@ def list_all(**given: object) -> None:
     for item in _ask(given, lambda all_: all_.list()):
         version = item.spec.sourcegraph_version
         state = leases.state_of(item).partition(":")[0]
-        click.echo(f"{item.metadata.name}\t{version}\t{state}\tuntil {_until(item)}")
+        echo(f"{item.metadata.name}\t{version}\t{state}\tuntil {_until(item)}")
 
 
 @ephemeral.command()
@@ -126,8 +127,8 @@ def status(name: str | None, **given: object) -> None:
     """How an instance is."""
     chosen = _name(name)
     found = _ask(given, lambda all_: all_.get(chosen))
-    click.echo(f"{chosen}: {leases.state_of(found)}")
-    click.echo(f"version {found.status.version or 'none yet'}, until {_until(found)}")
+    echo(f"{chosen}: {leases.state_of(found)}")
+    echo(f"version {found.status.version or 'none yet'}, until {_until(found)}")
 
 
 @ephemeral.command()
@@ -154,7 +155,7 @@ def lease(
         )
 
     after = _ask(given, lambda all_: all_.set_lease(chosen, end_of))
-    click.echo(f"{chosen}\n- until {before[-1]}\n+ until {_until(after)}")
+    echo(f"{chosen}\n- until {before[-1]}\n+ until {_until(after)}")
 
 
 def _until(found: Instance) -> str:

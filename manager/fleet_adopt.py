@@ -25,6 +25,7 @@ from internal.fleet.routing import FOLLOWERS
 from internal.fleet.targets import TRUE, TargetError
 from manager.cluster_flags import hub_options, talk
 from manager.kinds import PLANE_KINDS
+from manager.output import echo
 from manager.plane_clients import SECRET, proved_plane
 from manager.plane_stacks import running_stack
 
@@ -79,16 +80,16 @@ async def _adopt(
 ) -> None:
     """Hand everything over that has an owner. Raises ClickException while others keep changing it."""
     found = await _plan(hub, plane, former, identity)
-    click.echo(summary(found, former, identity, target))
+    echo(summary(found, former, identity, target))
     for hint in await _missing_grants(hub, found, target):
-        click.echo(hint)
+        echo(hint)
     if dry_run:
-        click.echo("Dry run: nothing was changed.")
+        echo("Dry run: nothing was changed.")
         return
     adopted = 0
     for _ in range(ROUNDS):
         if not found.objects:
-            click.echo(f"{adopted} object(s) adopted.")
+            echo(f"{adopted} object(s) adopted.")
             return
         for each in found.objects:
             namespace = each.metadata.get("namespace")

@@ -22,6 +22,7 @@ from internal.fleet.metrics import is_up
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
 from internal.fleet.targets import TRUE, TargetError
 from manager.cluster_flags import hub_options, talk
+from manager.output import echo
 from manager.plane_clients import SECRET, plane_client
 from manager.plane_objects import PlaneObject, delete_objects, plane_objects
 from manager.plane_stacks import living_advice
@@ -54,11 +55,11 @@ def forget(
         plane = await lost_plane(client, namespace, data_plane)
         found = await plane_objects(client, plane)
         deleted = [each for each in found if not each.retained]
-        click.echo(_summary(plane, deleted, len(found) - len(deleted)))
+        echo(_summary(plane, deleted, len(found) - len(deleted)))
         if deleted:
             _confirm(len(deleted), typed)
             gone = await delete_objects(client, deleted)
-            click.echo(f"{gone} object(s) deleted.")
+            echo(f"{gone} object(s) deleted.")
 
     talk(kubeconfig, context, conversation)
 

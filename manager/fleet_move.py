@@ -43,6 +43,7 @@ from internal.fleet.targets import TRUE
 from internal.tenancy.policies import is_orphaned
 from manager.cluster_flags import cluster_options, talk
 from manager.fleet_move_reads import other_registry, same_values
+from manager.output import echo
 from manager.plane_clients import proved_plane
 from manager.plane_objects import ON_HUB
 from manager.plane_stacks import stack_problem
@@ -154,7 +155,7 @@ class Move:
             state, objects = await self._observe()
             self.last = decide(state)
             if self.last is not reported:
-                click.echo(f"{time.strftime('%H:%M:%S')} {self.last.value}")
+                echo(f"{time.strftime('%H:%M:%S')} {self.last.value}")
                 reported = self.last
             if self.last in {Step.DONE, Step.ABORTED}:
                 return

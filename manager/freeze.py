@@ -25,6 +25,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from manager.cluster_flags import cluster_options, hub_options, talk
+from manager.output import echo
 from manager.tables import Column, output_option, print_rows
 
 LIST: Final = (
@@ -98,7 +99,7 @@ def begin(
     gvk = ChangeFreeze.gvk()
     head = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": {"name": name}}
     talk(kubeconfig, context, lambda client: client.create({**head, "spec": spec}))
-    click.echo(f"{name}: all changes wait until `manager freeze end {name}`, or its end")
+    echo(f"{name}: all changes wait until `manager freeze end {name}`, or its end")
 
 
 @freeze.command()
@@ -124,7 +125,7 @@ def exempt(
         item = Exemption(kind=kind, namespace=namespace, name=object_name, reason=reason, by=by)
         return await retry_on_conflict(lambda: _exempt(client, name, item, revoke=revoke))
 
-    click.echo(f"{name}: {talk(kubeconfig, context, change)}")
+    echo(f"{name}: {talk(kubeconfig, context, change)}")
 
 
 async def _exempt(client: Client, name: str, item: Exemption, *, revoke: bool) -> str:
@@ -176,7 +177,7 @@ def end_freeze(name: str, kubeconfig: Path | None, context: str | None) -> None:
     mapping = ChangeFreeze.mapping()
     removal = removal_of(mapping, {"name": name}, Cause.REQUESTED, Evidence.CERTAIN)
     talk(kubeconfig, context, lambda client: remove_object(client, mapping, removal))
-    click.echo(f"{name}: deleted; changes go on unless another freeze holds them")
+    echo(f"{name}: deleted; changes go on unless another freeze holds them")
 
 
 def _end(text: str, now: datetime) -> datetime:

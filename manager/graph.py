@@ -11,6 +11,7 @@ from internal.tenancy.drawing import Drawing, dot, mermaid
 from internal.tenancy.graph import Graph, GraphError
 from manager.cluster_flags import cluster_options, talk
 from manager.manifest_files import manifests, one_of
+from manager.output import echo
 
 _FORMATS = {"mermaid": mermaid, "dot": dot}
 
@@ -68,10 +69,10 @@ def graph(
         found = talk(kubeconfig, context, read)
     resources = [resource for _, resource in resource_lists(found.spec)]
     status = found.status if isinstance(found, Tenant) else None
-    click.echo(_FORMATS[language](Drawing.of(resources, status)), nl=False)
+    echo(_FORMATS[language](Drawing.of(resources, status)), nl=False)
     try:
         Graph.of(resources)
     except GraphError as error:
         for problem in error.problems:
-            click.echo(f"Error: {problem}", err=True)
+            echo(f"Error: {problem}", err=True)
         raise click.exceptions.Exit(1) from None

@@ -25,6 +25,7 @@ from manager.importing import (
     require_stopped,
     take_over,
 )
+from manager.output import echo
 from manager.privilege_flags import privilege_options
 
 MOST_SHOWN: Final = 20
@@ -88,18 +89,18 @@ def import_tenants(
         if mode == "manifests":
             await _print_manifests(client, former, namespace)
         elif mode == "undo":
-            click.echo(
+            echo(
                 f"{await give_back(client, former, namespace)} objects given back to {former.name}"
             )
         elif mode == "confirm":
-            click.echo(f"{await confirm(client, former, namespace)} objects confirmed")
+            echo(f"{await confirm(client, former, namespace)} objects confirmed")
         else:
             items = await Import(client, former, privileges, namespace).items()
             _print_items(items)
             if mode == "yes":
                 await _take(client, former, items, accept_changes)
             else:
-                click.echo("Nothing is changed without --yes.")
+                echo("Nothing is changed without --yes.")
 
     try:
         talk(kubeconfig, context, conversation)
@@ -114,9 +115,9 @@ async def _take(
     wanted = {Standing.TAKE, Standing.CHANGED} if accept_changes else {Standing.TAKE}
     chosen = [each for each in items if each.standing in wanted]
     done = await take_over(client, chosen)
-    click.echo(f"{done} objects taken over")
+    echo(f"{done} objects taken over")
     if done < len(chosen):
-        click.echo(f"{len(chosen) - done} changed meanwhile: run this again", err=True)
+        echo(f"{len(chosen) - done} changed meanwhile: run this again", err=True)
         raise click.exceptions.Exit(1)
 
 
@@ -124,16 +125,16 @@ def _print_items(items: list[Item]) -> None:
     counts = Counter(each.standing for each in items)
     for standing in Standing:
         if counts[standing]:
-            click.echo(f"{counts[standing]:7}  {standing}")
+            echo(f"{counts[standing]:7}  {standing}")
     for standing in SHOWN:
         found = [each for each in items if each.standing is standing]
         if not found:
             continue
-        click.echo(f"{standing}:")
+        echo(f"{standing}:")
         for each in found[:MOST_SHOWN]:
-            click.echo(f"  {each.place}{f': {each.note}' if each.note else ''}")
+            echo(f"  {each.place}{f': {each.note}' if each.note else ''}")
         if len(found) > MOST_SHOWN:
-            click.echo(f"  and {len(found) - MOST_SHOWN} more")
+            echo(f"  and {len(found) - MOST_SHOWN} more")
 
 
 async def _print_manifests(client: Client, former: FormerOperator, namespace: str | None) -> None:
@@ -142,4 +143,4 @@ async def _print_manifests(client: Client, former: FormerOperator, namespace: st
         for mapping in (former.registry, former.template)
         for each in await client.list(mapping, namespace)
     ]
-    click.echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)
+    echo(yaml.safe_dump_all(found, sort_keys=False), nl=False)

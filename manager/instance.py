@@ -30,6 +30,7 @@ from manager.cluster_flags import cluster_options, talk
 from manager.instance_logs import logs
 from manager.instance_plans import approve, reject
 from manager.instance_views import describe, list_instances
+from manager.output import echo
 
 
 @click.group()
@@ -58,7 +59,7 @@ def _annotating(names: tuple[str, ...], value: str | None, said: str) -> Callabl
             context,
             lambda c: c.patch(Instance, instance_name, patch, namespace=namespace),
         )
-        click.echo(f"{instance_name}: {said}")
+        echo(f"{instance_name}: {said}")
 
     return command
 
@@ -92,7 +93,7 @@ def retry(name: str, kubeconfig: Path | None, context: str | None, namespace: st
     talk(
         kubeconfig, context, lambda client: client.patch(Instance, name, patch, namespace=namespace)
     )
-    click.echo(f"{name}: what failed is tried again")
+    echo(f"{name}: what failed is tried again")
 
 
 @instance.command()
@@ -112,13 +113,13 @@ def cancel(
         lambda client: cancel_runs(client, name, namespace=namespace, run_id=run_id),
     )
     for each in found:
-        click.echo(f"{each.kind} {each.name}: run {each.run_id} is being cancelled")
+        echo(f"{each.kind} {each.name}: run {each.run_id} is being cancelled")
     if not found:
         what = f"run {run_id} is not" if run_id else "nothing is"
         raise click.ClickException(
             f"{name}: {what} under way; `manager instance describe {name}` shows its tasks"
         )
-    click.echo(f"To go on: manager instance retry {name}")
+    echo(f"To go on: manager instance retry {name}")
 
 
 @instance.command()
@@ -136,7 +137,7 @@ def unlock(name: str, kubeconfig: Path | None, context: str | None, namespace: s
     except NotUnlocked as error:
         raise click.ClickException(str(error)) from error
     for each in found:
-        click.echo(
+        echo(
             f"{each.kind} {each.name}: the next run gives back lock {each.lock_id}, left behind by {each.run_id}"
         )
 
@@ -161,7 +162,7 @@ def reconcile(
         lambda client: request_runs(client, name, namespace=namespace, value=value, kind=kind),
     )
     for each in found:
-        click.echo(f"{each.kind} {each.name}: a run is requested")
+        echo(f"{each.kind} {each.name}: a run is requested")
     if not found:
         what = kind or "subresource"
         raise click.ClickException(
@@ -182,7 +183,7 @@ def extract(name: str, kubeconfig: Path | None, context: str | None, namespace: 
         await client.patch_status(Instance, name, {"status": status}, namespace=namespace)
 
     talk(kubeconfig, context, take_out)
-    click.echo(f"{name}: extracted. A run that was under way goes on; look at status.task.")
+    echo(f"{name}: extracted. A run that was under way goes on; look at status.task.")
 
 
 @instance.command()
@@ -265,15 +266,15 @@ def _show(wave: Wave, results: Sequence[Result], *, dry_run: bool) -> None:
     if dry_run:
         for item in wave.upgrade:
             had = version_that_counts(item)
-            click.echo(f"{place_of(item)}: would be upgraded, {had} -> {wave.to}")
+            echo(f"{place_of(item)}: would be upgraded, {had} -> {wave.to}")
     for result in results:
-        click.echo(f"{result.name}: {result.change.value}, {result.detail}")
+        echo(f"{result.name}: {result.change.value}, {result.detail}")
     for passed in wave.passed:
-        click.echo(f"{passed.name}: skipped, {passed.reason}")
+        echo(f"{passed.name}: skipped, {passed.reason}")
     missed = {result.name for result in results if result.change is not Change.UPGRADED}
     behind = Counter(type_of(item) for item in wave.upgrade if place_of(item) in missed)
     for kind, (there, members) in wave.counts.items():
-        click.echo(f"{kind}: {there - behind[kind]} of {members} at {wave.to}")
+        echo(f"{kind}: {there - behind[kind]} of {members} at {wave.to}")
 
 
 def _extracted(name: str, namespace: str) -> str:

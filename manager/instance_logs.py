@@ -20,6 +20,7 @@ from internal.cloud.runs.cloudrun import (
     metadata_token,
 )
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 
 TOKEN: Final = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105
 """Variable with an access token of Google, as Terraform's provider reads it."""
@@ -80,17 +81,17 @@ def logs(
 
     async def show(client: Client, cloud: CloudRunLogs) -> None:
         found = await find_run(client, name, namespace=namespace, kind=kind, run_id=run_id)
-        click.echo(f"{found.kind.__name__} {found.name}, run {found.run.run_id}:", err=True)
+        echo(f"{found.kind.__name__} {found.name}, run {found.run.run_id}:", err=True)
         lines = log_lines(client, found, tail=tail, follow=follow, cloud=cloud)
         async with aclosing(lines):
             async for line in lines:
-                click.echo(line)
+                echo(line)
 
     try:
         talk(kubeconfig, context, read)
     except LogElsewhere as elsewhere:
         if elsewhere.reason:
-            click.echo(f"{elsewhere.reason}. {_HELP}", err=True)
-        click.echo(elsewhere.address)
+            echo(f"{elsewhere.reason}. {_HELP}", err=True)
+        echo(elsewhere.address)
     except NoLog as error:
         raise click.ClickException(str(error)) from error

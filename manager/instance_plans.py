@@ -11,6 +11,7 @@ from ctrlruntime.api import format_time
 from ctrlruntime.client.client import Client
 from internal.cloud.plan_requests import WaitingPlan, decide_on_plan, waiting_plans
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 
 _PLAN_OPTION = click.option(
     "--plan", "digest", default="", help="The digest of the plan, as it is shown and in the status."
@@ -30,7 +31,7 @@ def approve(
     is approved. A freeze or a closed maintenance window holds an approved plan until it ends.
     """
     found = talk(kubeconfig, context, lambda client: _decide(client, name, namespace, digest, True))
-    click.echo(f"{found.kind} {found.name}: plan {digest} is approved")
+    echo(f"{found.kind} {found.name}: plan {digest} is approved")
 
 
 @click.command()
@@ -48,8 +49,8 @@ def reject(
     found = talk(
         kubeconfig, context, lambda client: _decide(client, name, namespace, digest, False)
     )
-    click.echo(f"{found.kind} {found.name}: plan {digest} is rejected")
-    click.echo(f"To plan again: manager instance retry {name}")
+    echo(f"{found.kind} {found.name}: plan {digest} is rejected")
+    echo(f"To plan again: manager instance retry {name}")
 
 
 async def _decide(
@@ -58,7 +59,7 @@ async def _decide(
     """Print what waits, and record the decision. Raises ClickException if there is no plan of that digest."""
     plans = await waiting_plans(client, name, namespace=namespace)
     for each in plans:
-        click.echo(plan_text(each))
+        echo(plan_text(each))
     if not plans:
         raise click.ClickException(
             f"{name}: no plan waits; `manager instance describe {name}` shows its tasks"

@@ -13,6 +13,7 @@ from apis.cloud import Instance, TaskPriority
 from ctrlruntime.client.client import Client
 from internal.cloud.bulk import type_of
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 from manager.summaries import summary_of
 from manager.tables import Column, output_option, print_fields, print_rows
 
@@ -83,7 +84,7 @@ def describe(
     if output in {"json", "yaml"}:
         whole = {**shown, "children": children}
         text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
-        click.echo(text.rstrip())
+        echo(text.rstrip())
         return
     print_fields({key: value for key, value in shown.items() if value})
     print_rows(children, CHILDREN, output)

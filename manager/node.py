@@ -8,6 +8,7 @@ import click
 import uvloop
 
 from ctrlruntime.fast_imports import fast_imports
+from manager.output import echo
 
 if TYPE_CHECKING:
     from internal.cosmos.comet.address import Address
@@ -106,7 +107,7 @@ def version_check(
     address = _address(rpc_url)
     try:
         if once:
-            click.echo(uvloop.run(check_before_start(where, kubeconfig)))
+            echo(uvloop.run(check_before_start(where, kubeconfig)))
         else:
             looking = keep_checking(where, address, kubeconfig, seconds=interval, deadline=timeout)
             uvloop.run(looking)
@@ -134,7 +135,7 @@ def config_merge(base_dir: Path, overlay_dir: Path, config_dir: Path) -> None:
 
     try:
         for path in merge_config(base_dir, overlay_dir, config_dir):
-            click.echo(f"wrote {path}")
+            echo(f"wrote {path}")
     except (BadConfig, OSError) as error:
         raise click.ClickException(str(error)) from error
 
@@ -171,4 +172,4 @@ def fetch(what: str, url: str, home: Path, max_bytes: int | None, sha256: str) -
             fetched = fetching.fetch_snapshot(source, home, data)
     except (fetching.FetchError, OSError) as error:
         raise click.ClickException(str(error)) from error
-    click.echo(f"{what}: fetched" if fetched else f"{what}: the disk has it")
+    echo(f"{what}: fetched" if fetched else f"{what}: the disk has it")

@@ -22,6 +22,7 @@ from internal.tenancy.sources import SourceError
 from manager.cluster_flags import cluster_options
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.manifest_files import manifests, one_of
+from manager.output import echo
 from manager.plan_output import as_json, markdown, text
 from manager.privilege_flags import default_account_option, privilege_options
 
@@ -118,7 +119,7 @@ def plan(
         raise _Failure(str(error)) from error
     except click.ClickException as error:
         raise _Failure(error.message) from error
-    click.echo(_FORMATS[output](found), nl=False)
+    echo(_FORMATS[output](found), nl=False)
     if not found.is_empty:
         raise click.exceptions.Exit(CHANGES)
 

@@ -29,6 +29,7 @@ from internal.tenancy.privileges import ForeignNamespaces, Privileges
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.rows import ActiveRow
 from manager.manifest_files import LIMITS, manifests, one_of
+from manager.output import echo
 from manager.privilege_flags import privilege_options
 
 
@@ -102,14 +103,14 @@ def render(
     except GraphError as error:
         raise click.ClickException(f"template {tenant.spec.template_ref!r}: {error}") from error
     shown = tuple(each.manifest for each in made.hooks) if only_hooks else made.manifests
-    click.echo(_FORMATS[output](shown), nl=False)
+    echo(_FORMATS[output](shown), nl=False)
     if made.hooks and not only_hooks:
         names = ", ".join(f"{each.id} ({each.moment.value})" for each in made.hooks)
-        click.echo(f"Note: hooks would run, and are printed with --hooks: {names}", err=True)
+        echo(f"Note: hooks would run, and are printed with --hooks: {names}", err=True)
     for text in made.lost:
-        click.echo(f"Warning: {text}", err=True)
+        echo(f"Warning: {text}", err=True)
     for problem in made.problems:
-        click.echo(f"Error: {problem}", err=True)
+        echo(f"Error: {problem}", err=True)
     if made.problems:
         raise click.exceptions.Exit(1)
 

@@ -18,6 +18,7 @@ from internal.tenancy.naming import label_value
 from internal.tenancy.template_revisions import CONTROLLER_REVISION, recorded_lists
 from internal.tenancy.tenants import LISTS_EXCLUDED, Blueprint
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 from manager.rollout_targets import (
     COUNTS,
     FLEET_STATUS,
@@ -162,7 +163,7 @@ def pause(name: str, kubeconfig: Path | None, context: str | None, namespace: st
     """Change no more members; those that are changing finish."""
     of_template = {"spec": {"rollout": {"pause": True}}}
     _patch_rollout(kubeconfig, context, name, namespace, of_template, {"spec": {"pause": True}})
-    click.echo(f"{name}: paused")
+    echo(f"{name}: paused")
 
 
 @rollout.command()
@@ -175,7 +176,7 @@ def resume(name: str, kubeconfig: Path | None, context: str | None, namespace: s
         "spec": {"rollout": {"pause": False}},
     }
     _patch_rollout(kubeconfig, context, name, namespace, patch, resumed())
-    click.echo(f"{name}: resumed")
+    echo(f"{name}: resumed")
 
 
 @rollout.command()
@@ -185,7 +186,7 @@ def abort(name: str, kubeconfig: Path | None, context: str | None, namespace: st
     """Change nothing more by a FleetRollout, and leave its instances to other rollouts."""
     patch = {"spec": {"action": RolloutAction.ABORT.value}}
     _patch_rollout(kubeconfig, context, name, namespace, None, patch)
-    click.echo(f"{name}: aborted; `manager rollout resume {name} -n {namespace}` continues it")
+    echo(f"{name}: aborted; `manager rollout resume {name} -n {namespace}` continues it")
 
 
 @rollout.command()
@@ -224,7 +225,7 @@ def approve_wave(
         return chosen
 
     chosen = talk(kubeconfig, context, write)
-    click.echo(f"{name}: wave {chosen} is approved")
+    echo(f"{name}: wave {chosen} is approved")
 
 
 @rollout.command()
@@ -264,16 +265,16 @@ def undo(
 
     chosen = talk(kubeconfig, context, write)
     if chosen is None:
-        click.echo(f"{name}: the instances that it changed return to the version before")
+        echo(f"{name}: the instances that it changed return to the version before")
     else:
-        click.echo(f"{name}: back to revision {chosen.number} ({chosen.version})")
+        echo(f"{name}: back to revision {chosen.number} ({chosen.version})")
 
 
 def _follow(
     kubeconfig: Path | None, context: str | None, name: str, namespace: str, timeout: float
 ) -> None:
     try:
-        end = talk(kubeconfig, context, lambda c: follow(c, name, namespace, timeout, click.echo))
+        end = talk(kubeconfig, context, lambda c: follow(c, name, namespace, timeout, echo))
     except NotInTime as error:
         raise click.ClickException(str(error)) from error
     if end is not Health.GOOD:

@@ -10,6 +10,7 @@ import click
 
 from manager.flags import with_options
 from manager.options import Role, RunOptions
+from manager.output import echo
 
 SUPPORTED = ("tenancy", "cosmos", "cloud")
 """Systems that run on data planes."""
@@ -74,7 +75,7 @@ restricted_option = click.option(
 
 
 def _warn_of_default() -> None:
-    click.echo(
+    echo(
         "--restrict-hub-secrets is deprecated: it is the default, leave it out "
         "(--unrestricted-hub-secrets is the opposite)",
         err=True,

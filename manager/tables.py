@@ -13,6 +13,7 @@ import yaml
 
 from ctrlruntime.api.printable import printable
 from manager.flags import with_options
+from manager.output import echo
 
 FORMATS: Final = ("table", "wide", "json", "yaml")
 _UNLIMITED: Final = 100_000
@@ -46,16 +47,16 @@ def print_fields(fields: Mapping[str, Any]) -> None:
     """Print one field a line, lists in one, without control characters; then an empty line."""
     for key, value in fields.items():
         shown = ", ".join(value) if isinstance(value, list) else value
-        click.echo(printable(f"{key}: {shown}"))
-    click.echo("")
+        echo(printable(f"{key}: {shown}"))
+    echo("")
 
 
 def print_rows(rows: Sequence[Mapping[str, Any]], columns: Sequence[Column], output: str) -> None:
     """Print rows in a format: those of tables show the columns, the others all that a row has."""
     if output == "json":
-        click.echo(json.dumps([dict(row) for row in rows], indent=2))
+        echo(json.dumps([dict(row) for row in rows], indent=2))
     elif output == "yaml":
-        click.echo(yaml.safe_dump([dict(row) for row in rows], sort_keys=False), nl=False)
+        echo(yaml.safe_dump([dict(row) for row in rows], sort_keys=False), nl=False)
     else:
         shown = [item for item in columns if output == "wide" or not item.wide]
         _print_table(rows, shown)

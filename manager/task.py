@@ -8,6 +8,7 @@ import click
 import uvloop
 
 from ctrlruntime.fast_imports import fast_imports
+from manager.output import echo
 
 if TYPE_CHECKING:
     from structlog.stdlib import BoundLogger
@@ -36,7 +37,7 @@ def run_named(name: str) -> None:
     try:
         code = uvloop.run(run_task(name, os.environ, TASKS, _logger_to))
     except BadInput as error:
-        click.echo(f"Error: {error}", err=True)
+        echo(f"Error: {error}", err=True)
         code = ExitCode.REJECTED
     sys.exit(code)
 

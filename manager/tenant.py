@@ -12,6 +12,7 @@ import yaml
 
 from apis.tenancy import ResourcePhase, Tenant, TenantStatus
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 from manager.summaries import summary_of
 from manager.tables import Column, output_option, print_fields, print_rows
 
@@ -41,13 +42,13 @@ def tenant(
     ]
     shown = {**_header(found), "conditions": conditions, "resources": resource_rows(found)}
     if output == "json":
-        click.echo(json.dumps(shown, indent=2))
+        echo(json.dumps(shown, indent=2))
     elif output == "yaml":
-        click.echo(yaml.safe_dump(shown, sort_keys=False).rstrip())
+        echo(yaml.safe_dump(shown, sort_keys=False).rstrip())
     else:
         print_fields(_header(found))
         print_rows(conditions, CONDITIONS, output)
-        click.echo("")
+        echo("")
         print_rows(shown["resources"], RESOURCES, output)
 
 

@@ -19,6 +19,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
 from ctrlruntime.clock import utc_now
 from manager.cluster_flags import cluster_options, talk
+from manager.output import echo
 from manager.summaries import Summary, count_states, not_good, summary_of
 from manager.tables import Column, output_option, print_rows
 from manager.top_members import MEMBERS, read_members
@@ -88,19 +89,19 @@ def top(
             **({"members": members} if members else {}),
         }
         text = json.dumps(whole, indent=2) if output == "json" else yaml.safe_dump(whole)
-        click.echo(text.rstrip())
+        echo(text.rstrip())
         return
     print_rows(counts, COUNTS, output)
     if members:
-        click.echo("")
+        echo("")
         print_rows(members, MEMBERS, output)
     if rows:
-        click.echo("")
+        echo("")
         print_rows(rows, OBJECTS, output)
     if len(bad) > len(rows):
-        click.echo(f"and {len(bad) - len(rows)} more: --limit shows them")
+        echo(f"and {len(bad) - len(rows)} more: --limit shows them")
     for kind in unread:
-        click.echo(f"{kind}: you may not list them here", err=True)
+        echo(f"{kind}: you may not list them here", err=True)
 
 
 async def _read(

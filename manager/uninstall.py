@@ -6,6 +6,7 @@ import click
 
 from ctrlruntime.client.client import Client
 from manager.cluster_flags import talk
+from manager.output import echo
 from manager.owned_objects import owned_objects
 from manager.uninstalling import (
     UninstallError,
@@ -61,13 +62,13 @@ def uninstall(
         ours = await custom_resources(client)
         owned = [each async for each in owned_objects(client)]
         for title, lines in (("Objects of our kinds:", count(ours)), ("Owned:", count(owned))):
-            click.echo("\n".join([title, *(lines or ["      0"])]))
+            echo("\n".join([title, *(lines or ["      0"])]))
         if mode == "keep":
             await _keep(client, yes, timeout)
         elif mode == "remove":
             await _remove(client, len(ours) + len(owned), typed, timeout)
         else:
-            click.echo("Nothing is changed without --keep-objects or --remove-everything.")
+            echo("Nothing is changed without --keep-objects or --remove-everything.")
 
     try:
         talk(kubeconfig, context, conversation)
@@ -78,11 +79,11 @@ def uninstall(
 async def _keep(client: Client, yes: bool, timeout: float) -> None:
     if not yes:
         click.confirm("Delete the objects of our kinds and keep all that they own?", abort=True)
-    await stop_manager(client, click.echo, timeout)
-    await release_objects(client, click.echo)
+    await stop_manager(client, echo, timeout)
+    await release_objects(client, echo)
     await release_custom_resources(client)
-    await delete_definitions(client, click.echo, timeout)
-    click.echo(REST)
+    await delete_definitions(client, echo, timeout)
+    echo(REST)
 
 
 async def _remove(client: Client, objects: int, typed: int | None, timeout: float) -> None:
@@ -90,12 +91,12 @@ async def _remove(client: Client, objects: int, typed: int | None, timeout: floa
         typed = click.prompt(f"Type the number of objects ({objects}) to remove them", type=int)
     if typed != objects:
         raise click.ClickException(f"there are {objects} objects, not {typed}; nothing was changed")
-    await remove_custom_resources(client, click.echo, timeout)
+    await remove_custom_resources(client, echo, timeout)
     left = [each async for each in owned_objects(client)]
-    await stop_manager(client, click.echo, timeout)
-    await release_objects(client, click.echo)
-    await delete_definitions(client, click.echo, timeout)
+    await stop_manager(client, echo, timeout)
+    await release_objects(client, echo)
+    await delete_definitions(client, echo, timeout)
     if left:
-        click.echo("Kept by their own policies (Retain):")
-        click.echo("\n".join(f"  {each.label}" for each in left))
-    click.echo(REST)
+        echo("Kept by their own policies (Retain):")
+        echo("\n".join(f"  {each.label}" for each in left))
+    echo(REST)
