@@ -83,6 +83,8 @@ class RegistryReconciler:
         if not await self.writers.patcher.add_finalizer(mapping, entry, FINALIZER):
             return None
         state = self._state(request)
+        if state.recorded is not None:
+            registry = state.recorded.restored(registry)
         await self.rows.schedule.query_if_due(request, registry, entry, state)
         await self._sync_if_due(request, registry, entry, state)
         self.rows.write_backs.offer(request, registry, state.synced.reading)
@@ -111,7 +113,9 @@ class RegistryReconciler:
         planned = await self.planner.plan(registry, entry, reading, state)
         approval = entry.annotations.get(ALLOW_DELETE, "") if planned.whole.override_used else ""
         released = planned.whole.released(state.released)
-        await self.reports.record_removals(registry, entry, planned.allowed, released, approval)
+        state.recorded = await self.reports.record_removals(
+            registry, entry, planned.allowed, released, approval
+        )
         state.released = released
         await self.reports.announce(registry, entry, planned.whole)
         unmarked = await self.tenants.record_moves(planned.allowed, owner)

@@ -27,7 +27,7 @@ from internal.tenancy.registry_status import (
     registry_status,
     removal_condition,
 )
-from internal.tenancy.removal_window import recent_of, recent_values_of, record
+from internal.tenancy.removal_window import Recorded, recent_of, recent_values_of, record
 from internal.tenancy.slots import SlotConditions
 from internal.tenancy.tally import Tally
 from internal.tenancy.tenant_counts import REMOVALS, group
@@ -63,7 +63,7 @@ class RegistryReports:
         allowed: Plan,
         released: frozenset[str] = frozenset(),
         approval: str = "",
-    ) -> None:
+    ) -> Recorded:
         """Write the rows that are about to lose their tenants, so that no crash makes them uncounted.
 
         `approval`: the digest that is used by that; `released`: the tenants that it and those before let go. Raises Conflict if the registry is not as it was read: then nothing is removed yet.
@@ -79,7 +79,7 @@ class RegistryReports:
         recorded = recorded_of(released)
         same = recorded == registry.status.approved_removals
         if same and not (approval or fresh or changed - recent_values_of(registry, now).uids):
-            return
+            return Recorded.of(registry)
         window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
@@ -91,6 +91,7 @@ class RegistryReports:
         await self.writers.statuses.write(
             TenantRegistry.mapping(), entry, registry.status, after, only_if_unchanged=True
         )
+        return Recorded.of(registry.model_copy(update={"status": after}))
 
     async def announce(self, registry: TenantRegistry, entry: Entry, made: Plan) -> None:
         """Record events for what the guard holds and what failed.

@@ -8,6 +8,7 @@ from typing import Final
 
 from ctrlruntime.backoff import exponential
 from internal.tenancy.registry_status import Synced
+from internal.tenancy.removal_window import Recorded
 
 FIRST_RETRY: Final = 1.0
 LAST_RETRY: Final = 300.0
@@ -43,6 +44,8 @@ class RegistryState:
     planned_for: PlannedFor | None = None
     released: frozenset[str] = frozenset()
     """Tenants whose deletion was approved and that could not be deleted yet."""
+    recorded: Recorded | None = None
+    """What its status was last written with of removals."""
     handled: str | None = None
     status_at: float = float("-inf")
 

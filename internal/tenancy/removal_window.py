@@ -7,10 +7,11 @@ Pure: the clock is passed in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice
+from typing import Self
 
 from apis.tenancy import RemovedRows, TenantRegistry
 
@@ -57,6 +58,49 @@ def recent_values_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
     """Return the rows that lost objects by changed values within that window."""
     window = registry.spec.deletion_guard.period
     return recent(registry.status.value_removals, now, window)
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What the status of one registry was written with: it counts also where the status is wiped, as by a restore."""
+
+    uid: str
+    removed_rows: tuple[RemovedRows, ...]
+    value_removals: tuple[RemovedRows, ...]
+    used_approvals: Mapping[str, int]
+
+    @classmethod
+    def of(cls, registry: TenantRegistry) -> Self:
+        """Return what a registry's status records."""
+        status = registry.status
+        return cls(
+            registry.metadata.uid or "",
+            tuple(status.removed_rows),
+            tuple(status.value_removals),
+            dict(status.used_approvals),
+        )
+
+    def restored(self, registry: TenantRegistry) -> TenantRegistry:
+        """Return the registry with what its status lacks of that; another one of its name as it is."""
+        if registry.metadata.uid != self.uid:
+            return registry
+        status = registry.status
+        update = {
+            "removed_rows": _joined(status.removed_rows, self.removed_rows),
+            "value_removals": _joined(status.value_removals, self.value_removals),
+            "used_approvals": {**self.used_approvals, **status.used_approvals},
+        }
+        return registry.model_copy(update={"status": status.model_copy(update=update)})
+
+
+def _joined(there: Sequence[RemovedRows], known: Sequence[RemovedRows]) -> list[RemovedRows]:
+    """Return what is there, and what was known of times that are not."""
+    times = {each.time for each in there}
+    return sorted([*there, *(each for each in known if each.time not in times)], key=_time)
+
+
+def _time(entry: RemovedRows) -> datetime:
+    return entry.time
 
 
 def record(

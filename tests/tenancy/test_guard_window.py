@@ -210,3 +210,27 @@ def test_h_a4_an_approval_counts_what_is_held_and_is_not_counted_itself() -> Non
     assert [item.uid for item in approved.deletes] == ["", "", ""]
     free = plan(found, [WEB], existing, Guard(window=DAY, percent=100))
     assert [item.uid for item in free.deletes] == ["u0", "u1", "u2"]
+
+
+@pytest.mark.criterion("G-T3")
+async def test_g_t3_a_status_that_is_wiped_opens_no_new_window(tmp_path: Path) -> None:
+    """As a restore without status does it, or a person: what the manager removed still counts."""
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await ten(harness)
+        for uid in ("u0", "u1"):
+            fleet.delete_row(uid)
+            await fleet.gone(Tenant, f"{uid}-app")
+        await harness.idle()
+        status = (await fleet.get(TenantRegistry.mapping(), "registry"))["status"]
+        await harness.client.patch_status(
+            TenantRegistry,
+            "registry",
+            {"status": dict.fromkeys(status)},
+            namespace=fleet.namespace,
+        )
+        fleet.delete_row("u2")
+        held = await fleet.until(
+            TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
+        )
+        assert "2 were removed before" in held.message
+        assert "u2-app" in await fleet.tenants()
