@@ -19,6 +19,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from apis import tenancy
+from apis.tenancy import places
 from ctrlruntime import resources
 from ctrlruntime.controller import annotations as annotation_keys
 from ctrlruntime.envtest import Environment, fixtures
@@ -289,7 +290,7 @@ def test_labels_and_annotations_are_all_listed() -> None:
 SPOKEN = (
     outcome, registry_status, template_reconciler, template_reports, statuses, deletion_guard, plan, errors, queries,
     query_schedule, registry_planner, registry_reports, registry_teardown, reports, rollout_status, missing_permissions,
-    remote, applier, hub, state_writer, write_back, source_limits, approvals_reconciler, slots,
+    remote, places, applier, hub, state_writer, write_back, source_limits, approvals_reconciler, slots,
 )  # fmt: skip
 """Modules whose CamelCase words end up in conditions and events."""
 ACTIONS = {"Query", "Plan", "Build", "Validate", "Retain", "Apply", "Skip"}
