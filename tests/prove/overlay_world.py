@@ -129,11 +129,14 @@ class Cache(Model):
             and (self.listing[0].newest, order[self.listing[0].sequence], self.listing[1]),
             tuple(self.known.values()),
             tuple(sorted(self.foreign.items())),
-            pickle.dumps(
-                (sorted(self.own._answered.items()), sorted(self.own._presumed.items())), -1
-            )
-            if self.own._answered or self.own._presumed
-            else b"",
+            tuple(
+                (key, _change(each.change), *sorted(each.versions))
+                for key, each in sorted(self.own._answered.items())
+            ),
+            tuple(
+                (key, *((seen, _change(each)) for seen, each in sorted(presumed.items())))
+                for key, presumed in sorted(self.own._presumed.items())
+            ),
         )
 
     # -- what happens --------------------------------------------------------------------------------------
@@ -335,6 +338,11 @@ class Cache(Model):
             if is_ is not None and changed and self.foreign.get(name, 0) < changed[-1] > is_[0]:
                 raise Violated(f"the change of {name} by another at {changed[-1]} was not reported")
         return True
+
+
+def _change(event: UpdateEvent) -> Hashable:
+    """Return all of an event: bytes of it would also show which of its objects are one."""
+    return _known(event.old), _known(event.new), event.own
 
 
 def _clock() -> float:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain, takewhile
+from itertools import chain, groupby, takewhile
 from typing import Any, Final
 
 from ctrlruntime.envtest.simulation import sources
@@ -19,6 +19,8 @@ from ctrlruntime.envtest.simulation.zygote import in_child, in_children
 
 _SHRINKING: Final = 80
 """Runs that the shrinking of one case may take."""
+_LONGEST: Final = 1200.0
+"""Seconds of real time for the cases in which users do the same."""
 _LINES: Final = 40
 """Lines of a trace that a reader is shown."""
 
@@ -100,6 +102,12 @@ class _Cases:
     def __init__(self, story: Story) -> None:
         self._story = story
         self._calm: Outcome | None = None
+        self._of_script: tuple[int, Outcome] | None = None
+
+    @property
+    def shares(self) -> bool:
+        """Whether all cases are compared with one run: the story draws nothing of its own."""
+        return self._calm is not None
 
     def warm_up(self, case: Case) -> Outcome:
         """Run it without faults. Where the story draws nothing of its own, that serves all cases."""
@@ -109,10 +117,26 @@ class _Cases:
         return calm
 
     def run(self, case: Case) -> Outcome:
-        calm = self._calm or self.warm_up(case)
+        calm = self._calm_of(case)
         if calm.rule:
             return calm
         return run_case(self._story, case, calm.states)
+
+    def run_all(self, cases: list[Case]) -> list[Outcome]:
+        """Run cases one after the other, each in a fork: those in which users do the same are compared with one run."""
+        self.prepare(cases[0])
+        return [in_child(partial(self.run, case)) for case in cases]
+
+    def prepare(self, case: Case) -> None:
+        """Run what a case is compared with, where that has not been."""
+        self._calm_of(case)
+
+    def _calm_of(self, case: Case) -> Outcome:
+        if self._calm is not None:
+            return self._calm
+        if self._of_script is None or self._of_script[0] != case.script:
+            self._of_script = (case.script, run_case(self._story, case.calm(brief=True)))
+        return self._of_script[1]
 
 
 def _explored(
@@ -138,17 +162,29 @@ def _explored(
         gc.freeze()
         until = float("inf") if minutes is None else began + 60 * minutes
         timely = takewhile(lambda _: time.monotonic() < until, chain([first], waiting))
-        runs = (partial(runner.run, case) for case in timely)
-        for _, outcome in in_children(runs, workers=workers):
+        for outcome in _outcomes(runner, timely, workers):
             _add(report, outcome)
             if outcome.rule:
-                report.red.append(_shrunk(runner, outcome) if shrink else outcome)
+                smaller = partial(_shrunk, runner, outcome)
+                report.red.append(in_child(smaller) if shrink else outcome)
                 if len(report.red) >= most_red:
                     break
     report.seconds = time.monotonic() - began
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     report.processor_seconds = used.ru_utime + used.ru_stime
     return report
+
+
+def _outcomes(runner: _Cases, cases: Iterable[Case], workers: int) -> Iterator[Outcome]:
+    """Run cases in forks, some at a time."""
+    if runner.shares:
+        runs = (partial(runner.run, case) for case in cases)
+        yield from (outcome for _, outcome in in_children(runs, workers=workers))
+        return
+    scripts = groupby(cases, key=lambda case: case.script)
+    groups = (partial(runner.run_all, list(group)) for _, group in scripts)
+    for _, outcomes in in_children(groups, workers=workers, timeout=_LONGEST):
+        yield from outcomes
 
 
 def _add(report: Report, outcome: Outcome) -> None:
@@ -163,6 +199,7 @@ def _shrunk(runner: _Cases, red: Outcome) -> Outcome:
     """Return the outcome with as few actions and modes as break the same rule."""
     if not red.case.faults:
         return red
+    runner.prepare(red.case)
     found = red
     runs = 0
 

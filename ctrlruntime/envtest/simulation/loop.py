@@ -131,15 +131,17 @@ class SimLoop(asyncio.BaseEventLoop):
         self._run(turn)
 
     def _run(self, turn: list[asyncio.Handle]) -> None:
+        at, steps = self._now, []
         for handle in turn:
             if handle.cancelled():
                 continue
             process = _CONTEXT(handle).get(CURRENT)
             if process is not None and process.holds(handle):
                 continue
-            self.steps += 1
-            self.trace.step(self._now, process.name if process is not None else "", _named(handle))
+            steps.append(f"{process.name if process is not None else ''} {_named(handle)}")
             handle._run()
+        self.steps += len(steps)
+        self.trace.turn(at, steps)
 
     def wake(self, handles: list[asyncio.Handle]) -> None:
         """Make steps ready that were held back."""

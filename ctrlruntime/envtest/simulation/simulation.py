@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import io
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
-from typing import Any, Final, TextIO, cast
-
-import orjson
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
@@ -23,7 +20,7 @@ from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation.cluster import Cluster
 from ctrlruntime.envtest.simulation.faults import Faults
 from ctrlruntime.envtest.simulation.hands import Hands
-from ctrlruntime.envtest.simulation.loop import SimLoop
+from ctrlruntime.envtest.simulation.logs import logger
 from ctrlruntime.envtest.simulation.oracles import RULES, Oracles, RuleBroken
 from ctrlruntime.envtest.simulation.process import Process
 from ctrlruntime.envtest.simulation.replica import Replica
@@ -32,13 +29,12 @@ from ctrlruntime.envtest.simulation.sources import World
 from ctrlruntime.envtest.simulation.state import State, counts, difference
 from ctrlruntime.envtest.simulation.tape import Tape
 from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.manager.logs import make_logger
 
 Setup = Callable[[Manager], object]
 _QUIET: Final = 30.0
 """Seconds without a change after which a run without faults has ended."""
-_UNREAD: Final = frozenset({"ts", "reconcileID", "controllerGroup", "controllerKind"})
-"""Fields of log lines that are left out."""
+_BRIEF: Final = 0.1
+"""The share of an idle time that passes in seeds that are brief."""
 _LEASE_NAMESPACE: Final = "default"
 
 
@@ -64,6 +60,7 @@ class Simulation:
         self._clusters: list[Cluster] = []
         self._world = world
         self._tape = tape
+        self._brief = tape.mode("brief", 0.9)
         self._expected = expected
         self._changed_at = 0.0
         self._oracles = Oracles(self._time, faults, self._break)
@@ -136,10 +133,10 @@ class Simulation:
 
         where = cluster or self.first
 
-        async def main(replica: Replica, log: TextIO) -> None:
+        async def main(replica: Replica) -> None:
             config = Config(host=where.url, user_agent=given.name)
             own = replace(given, leader_election_identity=replica.identity)
-            await _run_manager(config, own, setup, log)
+            await _run_manager(config, own, setup)
 
         lease = f"{given.leader_election_namespace}/{given.leader_election_id}"
         lease = where.server.qualified(lease) if leader_election else ""
@@ -148,19 +145,15 @@ class Simulation:
         ]
 
     def program(
-        self, name: str, main: Callable[[Replica, TextIO], Awaitable[None]], *, lease: str = ""
+        self, name: str, main: Callable[[Replica], Awaitable[None]], *, lease: str = ""
     ) -> Replica:
-        """Run a program that faults meet, and start it again whenever it ends. It is given where its log goes.
+        """Run a program that faults meet, and start it again whenever it ends.
 
         `lease`: namespace and name of the Lease it competes for, with the cluster and a colon before it in others than
         the first one.
         """
-
-        async def run(replica: Replica) -> None:
-            await main(replica, self._log(name))
-
         loop = self._world.loop
-        replica = Replica(name, run, loop, loop.trace, self._tape.stream("restarts"))
+        replica = Replica(name, main, loop, loop.trace, self._tape.stream("restarts"))
         replica.ended, replica.lease = self._oracles.ended, lease
         self.replicas.append(replica)
         replica.start()
@@ -233,7 +226,12 @@ class Simulation:
         await self._fresh_managers_agree()
 
     async def stays_idle(self, seconds: float = 3600.0) -> None:
-        """Let time pass, in which nothing may be written but leases, and informers watch on."""
+        """Let time pass, in which nothing may be written but leases, and informers watch on.
+
+        In nine of ten seeds it is a tenth of that: the rest of the time would be most of what they cost.
+        """
+        if self._brief:
+            seconds *= _BRIEF
         with self._oracles.idle(seconds):
             await asyncio.sleep(seconds)
 
@@ -326,12 +324,9 @@ class Simulation:
             self.broken = RuleBroken(rule, message)
             self._world.loop.stop()
 
-    def _log(self, name: str) -> TextIO:
-        return cast("TextIO", _Log(self._world.loop, name))
 
-
-async def _run_manager(config: Config, options: ManagerOptions, setup: Setup, log: TextIO) -> None:
-    manager = Manager(config, options, logger=make_logger(stream=log))
+async def _run_manager(config: Config, options: ManagerOptions, setup: Setup) -> None:
+    manager = Manager(config, options, logger=logger())
     adding = setup(manager)
     if inspect.isawaitable(adding):
         await adding
@@ -340,25 +335,3 @@ async def _run_manager(config: Config, options: ManagerOptions, setup: Setup, lo
 
 async def _awaited(main: Callable[[], Awaitable[None]]) -> None:
     await main()
-
-
-class _Log(io.TextIOBase):
-    """The log of a process: lines of the trace."""
-
-    def __init__(self, loop: SimLoop, name: str) -> None:
-        super().__init__()
-        self._loop = loop
-        self._name = name
-
-    def write(self, text: str) -> int:
-        if text.strip():
-            self._loop.trace.keep_line(self._loop.time(), self._name, f"# {_readable(text)}")
-        return len(text)
-
-
-def _readable(text: str) -> str:
-    """Return a message and its fields, without what a reader of a trace has anyway."""
-    fields = orjson.loads(text)
-    message = f"{fields.pop('level')}: {fields.pop('msg')}"
-    shown = (f"{key}={value}" for key, value in fields.items() if key not in _UNREAD)
-    return " ".join([message, *shown])

@@ -22,6 +22,7 @@ from typing import Any, Final
 import aiohappyeyeballs
 
 from ctrlruntime import clock
+from ctrlruntime.envtest.simulation import logs
 from ctrlruntime.envtest.simulation.loop import Forbidden, SimLoop
 from ctrlruntime.envtest.simulation.process import Process, current
 from ctrlruntime.manager import leadership, loopthread, manager
@@ -126,7 +127,8 @@ def installed() -> Iterator[None]:
             if isinstance(value, type | types.BuiltinFunctionType) and value in replaced:
                 undo.append(_set(module, name, replaced[value]))
     try:
-        yield
+        with logs.kept():
+            yield
     finally:
         for back in reversed(undo):
             back()

@@ -6,8 +6,11 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-MODES: Final = ("order", "delays", "cost", "haste")
+MODES: Final = ("order", "delays", "cost", "haste", "brief")
 """What a seed decides about a whole run, besides its actions."""
+SHARED: Final = 4
+"""Consecutive seeds in which users do the same, so that they are compared with one run without faults."""
+_OF_USERS: Final = "user"
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +47,15 @@ class Case:
         modes = sorted(MODES if self.modes is None else self.modes)
         return f"{self.seed}/{'.'.join(map(str, sorted(self.actions or ())))}/{'.'.join(modes)}"
 
-    def calm(self) -> Case:
+    @property
+    def script(self) -> int:
+        """What users do: equal for seeds in which they do the same."""
+        return self.seed // SHARED
+
+    def calm(self, *, brief: bool = False) -> Case:
         """Return the case without faults, in the plain order."""
-        return replace(self, actions=frozenset(), modes=frozenset(), faults=False)
+        modes = frozenset({"brief"}) if brief else frozenset()
+        return replace(self, actions=frozenset(), modes=modes, faults=False)
 
 
 @dataclass(slots=True)
@@ -64,7 +73,8 @@ class Tape:
         """Return the stream of a name."""
         found = self._streams.get(name)
         if found is None:
-            found = self._streams[name] = random.Random(f"{self.case.seed}/{name}")
+            seed = self.case.script if name == _OF_USERS else self.case.seed
+            found = self._streams[name] = random.Random(f"{seed}/{name}")
         return found
 
     def mode(self, name: str, chance: float) -> bool:

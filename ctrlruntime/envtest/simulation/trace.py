@@ -14,7 +14,8 @@ class Line:
 
     at: float
     who: str
-    what: str
+    what: object
+    """Text, or what becomes text when it is read."""
 
     def __str__(self) -> str:
         return f"{self.at:12.6f} {self.who or '-':16} {self.what}"
@@ -31,18 +32,19 @@ class Trace:
     lines: deque[Line] = field(default_factory=deque)
     _hash: Any = field(default_factory=lambda: hashlib.blake2b(digest_size=16))
 
-    def step(self, at: float, who: str, what: str) -> None:
-        """Note one step of the loop."""
-        self._hash.update(f"{at!r} {who} {what}\n".encode())
+    def turn(self, at: float, steps: list[str]) -> None:
+        """Note the steps of one turn of the loop, each a process and what it runs."""
+        self._hash.update(f"{at!r} {steps}\n".encode())
         if self.every_step:
-            self._keep(Line(at, who, what))
+            for step in steps:
+                self._keep(Line(at, *step.split(" ", 1)))
 
     def note(self, at: float, who: str, what: str) -> None:
         """Note what a reader needs."""
         self._hash.update(f"{at!r} {who} {what}\n".encode())
         self._keep(Line(at, who, what))
 
-    def keep_line(self, at: float, who: str, what: str) -> None:
+    def keep_line(self, at: float, who: str, what: object) -> None:
         """Keep a line that is no part of the hash: of a log, which may name what has no order."""
         self._keep(Line(at, who, what))
 

@@ -9,7 +9,7 @@ import random
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final
 from unittest.mock import patch
 
 import yaml
@@ -29,9 +29,9 @@ from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Replica, Simulation
+from ctrlruntime.envtest.simulation.logs import logger
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.manager import GCOptions
-from ctrlruntime.manager.logs import make_logger
 from internal.fleet.labels import CONTROLLERS, WORKERS
 from manager.controllers import plane_guard
 from manager.options import Role, RunOptions
@@ -173,8 +173,8 @@ class Nodes:
         runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
         hub = Config(host=self.hub.cluster.url, user_agent="manager")
 
-        async def main(_replica: Replica, log: TextIO) -> None:
-            await run_stack(options, hub, runtime, make_logger(stream=log))
+        async def main(_replica: Replica) -> None:
+            await run_stack(options, hub, runtime, logger())
 
         name = f"{self.hub.name}/{namespace}/{pod.name}"
         self.ids[name] = given["--data-plane-id"]
