@@ -109,6 +109,7 @@ class Cache(Model):
                 *overlay._gone.values(),
                 *(each.sequence for each in overlay._tombstones.values()),
                 *([self.listing[0].sequence] if self.listing else ()),
+                overlay._sequence,
             }
         )
         order = {sequence: at for at, sequence in enumerate(sequences)}
@@ -125,6 +126,7 @@ class Cache(Model):
             tuple((uid, order[each.sequence]) for uid, each in sorted(overlay._tombstones.items())),
             tuple(sorted(overlay._floors.items())),
             (overlay._newest, overlay.progress(), self.delivered, self.watching),
+            order[overlay._sequence],
             self.listing
             and (self.listing[0].newest, order[self.listing[0].sequence], self.listing[1]),
             tuple(self.known.values()),

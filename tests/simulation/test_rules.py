@@ -51,7 +51,7 @@ async def a_leader_stands_still(sim: Simulation) -> None:
 
 
 def test_a_write_of_a_former_leader_is_found() -> None:
-    report = explore(a_leader_stands_still, [Case(0)])
+    report = explore(a_leader_stands_still, [Case(0, modes=frozenset())])
     assert [each.rule for each in report.red] == [LEASE]
 
 

@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from tests.simulation.same_seed import different
+from tests.simulation.systems import SYSTEMS
+
 STORY = "tests.simulation.stories:story"
 
 
@@ -36,6 +39,13 @@ def test_the_same_seed_gives_the_same_run_in_two_processes() -> None:
     assert reports[0]["digests"] == reports[1]["digests"]
     assert len({*reports[0]["digests"].values()}) == 10
     assert reports[0]["faults by what they met"] == reports[1]["faults by what they met"]
+
+
+@pytest.mark.criterion("SIM-D41")
+@pytest.mark.parametrize("system", sorted({*SYSTEMS} - {"library"}))
+def test_the_same_seed_of_a_system_gives_the_same_run(system: str) -> None:
+    """Seconds: two processes with two whole runs of a system each."""
+    assert not different(SYSTEMS[system], first=0, seeds=2)
 
 
 def test_a_red_seed_prints_what_happened_and_how_to_see_it_again() -> None:

@@ -34,9 +34,13 @@ KINDS: Final = (*PROCESS, *WRITE, *REQUEST, *STREAM, *HAND)
 _WEIGHTS: Final = {
     **dict.fromkeys(WRITE, 3.0),
     **dict.fromkeys(REQUEST, 2.0),
-    **dict.fromkeys((*PROCESS, *HAND), 1.5),
+    **dict.fromkeys(PROCESS, 1.5),
+    **dict.fromkeys(STREAM, 2.5),
+    **dict.fromkeys(HAND, 5.0),
 }
-"""How often a kind is drawn, for 1 of the others: fewer of these meet what they are for."""
+"""How often a kind is drawn: fewer of some meet what they are for, or only some stories have them."""
+_OWN: Final = 3.0
+"""How often a kind of a test's own is drawn."""
 
 _REASONS: Final = {
     "409": (409, "Conflict"),
@@ -169,7 +173,7 @@ class Faults:
         plan = self._tape.stream("plan")
         pause, count = plan.choice((0.5, 1.0, 2.0, 5.0)), plan.randint(min(5, most), most)
         kinds = [kind for kind in self.kinds if hands is not None or kind not in HAND]
-        weights = [_WEIGHTS.get(kind, 1.0) for kind in kinds]
+        weights = [_WEIGHTS.get(kind, _OWN) for kind in kinds]
         for number in range(self._next, self._next + count):
             self._next = number + 1
             draw = self._tape.stream(f"action/{number}")

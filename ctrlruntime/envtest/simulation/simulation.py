@@ -29,10 +29,13 @@ from ctrlruntime.envtest.simulation.sources import World
 from ctrlruntime.envtest.simulation.state import State, counts, difference
 from ctrlruntime.envtest.simulation.tape import Tape
 from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager.election import ElectionOptions
 
 Setup = Callable[[Manager], object]
 _QUIET: Final = 30.0
-"""Seconds without a change after which a run without faults has ended."""
+"""Seconds without a change after which a run without faults has ended: longer than a lease."""
+_PATIENCE: Final = 3
+"""How many times as long an election of a patient seed takes."""
 _BRIEF: Final = 0.1
 """The share of an idle time that passes in seeds that are brief."""
 _LEASE_NAMESPACE: Final = "default"
@@ -61,6 +64,7 @@ class Simulation:
         self._world = world
         self._tape = tape
         self._brief = tape.mode("brief", 0.9)
+        self._patient = tape.mode("patient", 0.6)
         self._expected = expected
         self._changed_at = 0.0
         self._oracles = Oracles(self._time, faults, self._break)
@@ -125,6 +129,7 @@ class Simulation:
         if leader_election:
             given = replace(
                 given,
+                election=self._election(given.election),
                 leader_election=True,
                 leader_election_id=given.leader_election_id or name,
                 leader_election_namespace=given.leader_election_namespace or _LEASE_NAMESPACE,
@@ -163,6 +168,17 @@ class Simulation:
         """Kill a program for good."""
         replica.end()
         self.replicas.remove(replica)
+
+    def _election(self, given: ElectionOptions) -> ElectionOptions:
+        """Return the times of an election: in some seeds they are longer, and it is less of what a seed costs."""
+        if not self._patient or given != ElectionOptions():
+            return given
+        return replace(
+            given,
+            lease_duration=_PATIENCE * given.lease_duration,
+            renew_deadline=_PATIENCE * given.renew_deadline,
+            retry_period=_PATIENCE * given.retry_period,
+        )
 
     def start(self, name: str, main: Callable[[], Awaitable[None]]) -> None:
         """Run something else in a process of its own that no fault meets: what takes a kubelet's part, say."""
@@ -271,12 +287,13 @@ class Simulation:
 
     async def _quiet(self, within: float) -> None:
         end = self._time() + within
-        while self._time() < self._changed_at + _QUIET:
+        quiet = _QUIET * _PATIENCE if self._patient else _QUIET
+        while self._time() < self._changed_at + quiet:
             if self._time() > end:
                 raise RuleBroken(
                     "settles", f"something still changes {within:g} s after all faults ended"
                 )
-            await asyncio.sleep(self._changed_at + _QUIET - self._time())
+            await asyncio.sleep(self._changed_at + quiet - self._time())
 
     async def _reaches(self, expected: State, within: float) -> None:
         await self._comes_to(lambda: difference(expected, self._state(), "without faults"), within)

@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-MODES: Final = ("order", "delays", "cost", "haste", "brief")
+MODES: Final = ("order", "delays", "cost", "haste", "brief", "patient")
 """What a seed decides about a whole run, besides its actions."""
 SHARED: Final = 4
 """Consecutive seeds in which users do the same, so that they are compared with one run without faults."""

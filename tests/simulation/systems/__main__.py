@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import click
 
+from ctrlruntime.envtest.simulation.faults import KINDS
 from tests.simulation.systems import SYSTEMS
 
 
@@ -28,12 +33,34 @@ def main(options: tuple[str, ...], system: str, seeds: int | None, minutes: floa
         share = ["--minutes", str(minutes / len(chosen))]
     elif seeds is not None:
         share = ["--seeds", str(-(-seeds // len(chosen)))]
-    code = 0
+    code, reports = 0, []
     for name in chosen:
         click.echo(f"{name}:", err=True)
         command = [sys.executable, "-m", "ctrlruntime.envtest.simulation", SYSTEMS[name]]
-        code = subprocess.run([*command, *share, *options], check=False).returncode or code
+        run = subprocess.run(
+            [*command, *share, *options], stdout=subprocess.PIPE, text=True, check=False
+        )
+        click.echo(run.stdout, nl=False)
+        code = run.returncode or code
+        if run.stdout.startswith("{"):
+            reports.append(json.loads(run.stdout))
+    if len(reports) > 1:
+        click.echo(json.dumps(total(reports), indent=2))
     sys.exit(code)
+
+
+def total(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return what the systems came to together: each kind of fault, those that did not fire too."""
+    fired = Counter(dict.fromkeys(KINDS, 0))
+    for each in reports:
+        fired.update(each["faults"])
+    return {
+        "seeds": sum(each["seeds"] for each in reports),
+        "seconds": round(sum(each["seconds"] for each in reports), 1),
+        "faults": dict(sorted(fired.items())),
+        "rarest fault": min(fired.values()),
+        "red": sum(len(each["red"]) for each in reports),
+    }
 
 
 if __name__ == "__main__":

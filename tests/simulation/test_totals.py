@@ -1,0 +1,16 @@
+"""What the systems came to together."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctrlruntime.envtest.simulation.faults import KINDS
+from tests.simulation.systems.__main__ import total
+
+
+@pytest.mark.criterion("SIM-D42")
+def test_a_kind_of_fault_that_never_fired_shows_in_the_total() -> None:
+    report = {"seeds": 5, "seconds": 1.5, "faults": {"crash": 3, "rows lag": 1}, "red": []}
+    both = total([report, {**report, "faults": {"crash": 4}}])
+    assert both["faults"] == {**dict.fromkeys(KINDS, 0), "crash": 7, "rows lag": 1}
+    assert (both["seeds"], both["rarest fault"], both["red"]) == (10, 0, 0)
