@@ -41,7 +41,7 @@ def test_the_same_seed_gives_the_same_run_in_two_processes() -> None:
     assert reports[0]["faults by what they met"] == reports[1]["faults by what they met"]
 
 
-@pytest.mark.criterion("SIM-D41")
+@pytest.mark.criterion("SIM-41")
 @pytest.mark.parametrize("system", sorted({*SYSTEMS} - {"library"}))
 def test_the_same_seed_of_a_system_gives_the_same_run(system: str) -> None:
     """Seconds: two processes with two whole runs of a system each."""

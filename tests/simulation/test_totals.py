@@ -8,7 +8,7 @@ from ctrlruntime.envtest.simulation.faults import KINDS
 from tests.simulation.systems.__main__ import total
 
 
-@pytest.mark.criterion("SIM-D42")
+@pytest.mark.criterion("SIM-42")
 def test_a_kind_of_fault_that_never_fired_shows_in_the_total() -> None:
     report = {"seeds": 5, "seconds": 1.5, "faults": {"crash": 3, "rows lag": 1}, "red": []}
     both = total([report, {**report, "faults": {"crash": 4}}])

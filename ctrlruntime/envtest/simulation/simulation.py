@@ -141,6 +141,9 @@ class Simulation:
         async def main(replica: Replica) -> None:
             config = Config(host=where.url, user_agent=given.name)
             own = replace(given, leader_election_identity=replica.identity)
+            if given.sharding is not None:
+                member = given.sharding.member or replica.name
+                own = replace(own, sharding=replace(given.sharding, member=member))
             await _run_manager(config, own, setup)
 
         lease = f"{given.leader_election_namespace}/{given.leader_election_id}"

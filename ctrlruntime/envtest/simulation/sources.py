@@ -233,8 +233,9 @@ class ElectionProcess:
         self.owner = asyncio.get_running_loop()
         self._here = copy_context()
         parent = current()
-        context = Process(f"{parent.name}/election", parent).context() if parent else copy_context()
-        self._task = self.owner.create_task(self._run(main), name=name, context=context)
+        child = Process(f"{parent.name}/election", parent) if parent else None
+        self._context = child.context() if child else copy_context()
+        self._task = self.owner.create_task(self._run(main), name=name, context=self._context)
 
     async def _run(self, main: Callable[[Any], Coroutine[Any, Any, None]]) -> None:
         await asyncio.gather(asyncio.create_task(main(self)), return_exceptions=True)
@@ -242,6 +243,11 @@ class ElectionProcess:
     def call_owner(self, function: Callable[[], None]) -> None:
         """Have the parent call something."""
         self.owner.call_soon(function, context=self._here)
+
+    def call(self, function: Callable[[], None]) -> None:
+        """Have the child call something; nothing if the coroutine has ended."""
+        if not self._task.done():
+            self.owner.call_soon(function, context=self._context.copy())
 
     @property
     def orphaned(self) -> bool:

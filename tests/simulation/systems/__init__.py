@@ -7,6 +7,7 @@ from typing import Final
 SYSTEMS: Final = {
     "library": "tests.simulation.stories:story",
     "tenancy": "tests.simulation.systems.tenancy:story",
+    "members": "tests.simulation.systems.tenancy:members",
     "cloud": "tests.simulation.systems.cloud:story",
     "cosmos": "tests.simulation.systems.cosmos:story",
     "fleet": "tests.simulation.systems.fleet:story",

@@ -12,13 +12,16 @@ from functools import partial
 from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.envtest.simulation import Simulation
+from ctrlruntime.envtest.simulation.oracles import LEASE
 from ctrlruntime.manager import GCOptions, Manager
 from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sources.crd import registry_crd
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.options import RunOptions
+from manager.shards import with_slots
 from manager.systems import load_systems
 from tests.simulation.systems.kubelets import Kubelets
+from tests.simulation.systems.members import Members
 from tests.simulation.systems.table import Table, served, source_type
 from tests.simulation.systems.tenancy_end import lacks
 from tests.simulation.systems.tenancy_rules import Rules
@@ -26,8 +29,18 @@ from tests.simulation.systems.tenancy_script import Script
 from tests.simulation.systems.tenancy_world import Wanted
 
 
-async def story(sim: Simulation) -> None:
-    """Rows and templates, changed in all ways while everything fails; then all is as users mean it."""
+async def members(sim: Simulation) -> None:
+    """The same with two or three managers that divide the tenants."""
+    sim.allow(LEASE)  # who led once is a member still: Members has the rule instead
+    sim.shows(Members(sim))
+    await story(sim, members=sim.draws("members").choice((2, 3)))
+
+
+async def story(sim: Simulation, members: int = 0) -> None:
+    """Rows and templates, changed in all ways while everything fails; then all is as users mean it.
+
+    With `members` so many managers divide the tenants.
+    """
     draws = sim.draws("script")
     world = Wanted(Table(sim.draws("table"), sim.inputs_change))
     script = Script(sim, world, draws)
@@ -36,7 +49,8 @@ async def story(sim: Simulation) -> None:
         await sim.install(crd, TenantTemplate, Tenant, ChangeFreeze)
         Kubelets(sim, sim.draws("kubelets")).start()
         sim.shows(Rules(sim, world))
-        run_managers(sim, RunOptions(systems=("tenancy",), tenancy=options(draws)))
+        given = RunOptions(systems=("tenancy",), tenancy=options(draws), shards=members > 0)
+        run_managers(sim, given, members or 2)
         await script.begin()
         async with sim.faults():
             await script.go_on()
@@ -57,16 +71,16 @@ async def _beside(script: Script) -> AsyncIterator[None]:
         task.cancel()
 
 
-def run_managers(sim: Simulation, options: RunOptions) -> None:
-    """Start two managers as `manager run` does."""
+def run_managers(sim: Simulation, options: RunOptions, replicas: int) -> None:
+    """Start managers as `manager run` does."""
     systems = load_systems(options.systems)
 
     async def add(manager: Manager) -> None:
         for each in systems:
-            await each(manager, options, manager.config)
+            await each(manager, with_slots(options, manager), manager.config)
 
     given = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
-    sim.manager(add, replicas=2, leader_election=True, options=given)
+    sim.manager(add, replicas=replicas, leader_election=True, options=given)
 
 
 def options(draws: random.Random) -> TenancyOptions:
