@@ -42,7 +42,7 @@ async def story(sim: Simulation, members: int = 0) -> None:
     With `members` so many managers divide the tenants.
     """
     draws = sim.draws("script")
-    world = Wanted(Table(sim.draws("table"), sim.inputs_change))
+    world = Wanted(Table(sim.draws("table"), sim.inputs_change), shared=members > 0)
     script = Script(sim, world, draws)
     with served(sim, world.table):
         crd = registry_crd(SourceTypes((source_type(world.table),)))

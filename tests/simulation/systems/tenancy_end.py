@@ -55,6 +55,8 @@ def _counts_lack(sim: Simulation, world: Wanted) -> Iterator[str]:
     for each in sim.objects(REGISTRIES):
         counts = {"desired": tenants, "ready": tenants, "failed": 0, "removalsPending": 0}
         yield from _status(each, counts, Ready="True", TenantsSynced="True", RowsValid="True")
+        if world.shared:
+            yield from _conditions(each, SlotsOwned="True")
     names = ("totalTenants", "readyTenants", "updatedTenants")
     for each in sim.objects(TEMPLATES):
         counts = {**dict.fromkeys(names, per_template), "failedTenants": 0}

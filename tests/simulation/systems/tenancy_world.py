@@ -95,6 +95,8 @@ class Wanted:
     """What there is by the will of users, now and before."""
 
     table: Table
+    shared: bool = False
+    """Whether several managers divide the tenants."""
     guard: dict[str, Any] = field(default_factory=dict)
     blueprints: dict[str, Blueprint] = field(default_factory=dict)
     unwanted: set[Key] = field(default_factory=set)
