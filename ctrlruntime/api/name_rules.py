@@ -84,7 +84,7 @@ def _unqualified(value: str) -> list[str]:
     if not slash:
         prefix, name = "", value
     elif "/" in name:
-        text = f"a qualified name {_NAME_PART} with an optional DNS subdomain prefix and '/' "
+        text = f"a valid label key {_NAME_PART} with an optional DNS subdomain prefix and '/' "
         return [text + "(e.g. 'example.com/MyName')"]
     texts: list[str] = []
     if slash and not prefix:

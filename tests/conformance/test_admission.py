@@ -14,7 +14,8 @@ from ctrlruntime.envtest.server import ServerOptions
 from ctrlruntime.envtest.server.certificates import Authority
 
 from .hooks import serve
-from .manifests import configmap, deployment
+from .manifests import GROUP as WIDGETS
+from .manifests import configmap, deployment, pod, widget
 from .servers import TOKENS
 from .wire import Api
 
@@ -361,3 +362,25 @@ async def test_broken_answers_are_failures(api: Api, hook: Hook) -> None:
         code, _, _ = await api.fails("POST", api.configmaps, configmap("a"))
         assert code == 500, respond
     assert (await api.send("GET", f"{api.configmaps}/a"))[0] == 404
+
+
+@pytest.mark.criterion("U-F2")
+@pytest.mark.parametrize("kind", ["Widget", "Pod"])
+async def test_what_a_webhook_adds_gets_defaults(
+    api: Api, hook: Hook, widgets: str, kind: str
+) -> None:
+    group, plural = (WIDGETS, "widgets") if kind == "Widget" else ("", "pods")
+    rule = {"apiGroups": [group], "apiVersions": ["v1"], "operations": ["CREATE"]}
+    await hook.install(api, MUTATING, hook.config(api, rules=[{**rule, "resources": [plural]}]))
+    container = {
+        "op": "add",
+        "path": "/spec/containers/-",
+        "value": {"name": "added", "image": "x:1"},
+    }
+    color = {"op": "remove", "path": "/spec/color"}
+    hook.respond = lambda _: patch(color if kind == "Widget" else container)
+    if kind == "Widget":
+        assert (await api.create(widgets, widget("a")))["spec"]["color"] == "red"
+    else:
+        added = (await api.create(api.path("v1", "pods"), pod("a")))["spec"]["containers"][1]
+        assert added["imagePullPolicy"] == "IfNotPresent"

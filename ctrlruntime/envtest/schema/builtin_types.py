@@ -22,6 +22,8 @@ _KEY_DEFAULTS: dict[str, dict[str, Any]] = {
     "io.k8s.api.core.v1.ServicePort": {"protocol": "TCP"},
 }
 """Defaults of list keys: the data of the release leaves defaults out."""
+_RAW = "io.k8s.apimachinery.pkg.runtime.RawExtension"
+"""Content that only its owner can read: one value."""
 
 
 class BuiltinTypes:
@@ -35,6 +37,8 @@ class BuiltinTypes:
         found = self._types.get(name)
         if found is None:
             found = self._types[name] = self._build(self._source.get(name))
+            if name == _RAW:
+                found = self._types[name] = TypeNode(map_=MapType({}, element=UNTYPED, atomic=True))
         return found
 
     def of(self, schema: dict[str, Any]) -> TypeNode:
@@ -45,6 +49,8 @@ class BuiltinTypes:
             return TypeNode(
                 map_=MapType(lambda: found.map.fields if found.map else {}, atomic=True)
             )
+        if name and schema.get("x-kubernetes-map-type") == "granular" and found.map is not None:
+            return TypeNode(map_=MapType(lambda: found.map.fields if found.map else {}))
         return found
 
     def _build(self, schema: dict[str, Any]) -> TypeNode:

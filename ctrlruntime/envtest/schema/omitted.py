@@ -40,6 +40,7 @@ _MEMBERS: Final = {
     "PersistentVolumeClaimVolumeSource": "readOnly",
     "PodSpec": _POD,
     "PodStatus": "phase message reason nominatedNodeName hostIP podIP qosClass",
+    "PriorityClass": "globalDefault description",
     "Probe": "initialDelaySeconds",
     "ReplicaSetSpec": "minReadySeconds",
     "ReplicaSetStatus": "fullyLabeledReplicas readyReplicas availableReplicas observedGeneration",

@@ -15,6 +15,7 @@ from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch
 from ctrlruntime.envtest.server import conversion
+from ctrlruntime.envtest.server.cleaning import Cleaner
 from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, converts
 from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
@@ -61,6 +62,7 @@ class Admission:
 
     def __init__(self, state: State) -> None:
         self._state = state
+        self._cleaner = Cleaner(state)
         self._client = WebhookClient(state.options)
 
     @property
@@ -121,6 +123,7 @@ class Admission:
             changed = json_patch(call.form(version)[0], operations)
         except (PatchRefused, ValueError) as error:
             raise internal(f'failed to apply the patch of webhook "{name}": {error}') from None
+        self._cleaner.default(call.kind, version, changed)
         await self._take(call, changed, version)
 
     # -- versions --------------------------------------------------------------------------

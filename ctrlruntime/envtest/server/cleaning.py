@@ -51,6 +51,19 @@ class Cleaner:
         else:
             self._fill_builtin(kind, request, obj, applied)
 
+    def default(self, kind: Kind, version: str, obj: Manifest) -> None:
+        """Fill in the defaults of a version, in place, as after each mutating webhook."""
+        if kind.custom:
+            self._state.schema(kind, version).default(obj)
+        elif conversion.same_in_storage(kind, version):
+            kind.builtin.defaults.fill(obj)
+        else:
+            stored = conversion.to_storage(kind, obj, version)
+            kind.builtin.defaults.fill(stored)
+            shown = conversion.from_storage(kind, stored, version)
+            obj.clear()
+            obj.update(shown)
+
     def _fill_builtin(
         self, kind: Kind, request: Request, obj: Manifest, applied: Manifest | None
     ) -> None:
@@ -63,14 +76,7 @@ class Cleaner:
             schema.wrap_integers(obj)
             self._converts(kind, request, obj, applied, schema)
         schema.normalize(obj)
-        if conversion.same_in_storage(kind, request.version):
-            kind.builtin.defaults.fill(obj)
-            return
-        stored = conversion.to_storage(kind, obj, request.version)
-        kind.builtin.defaults.fill(stored)
-        shown = conversion.from_storage(kind, stored, request.version)
-        obj.clear()
-        obj.update(shown)
+        self.default(kind, request.version, obj)
 
     @staticmethod
     def _decodes(kind: Kind, request: Request, obj: Manifest, schema: TypeSchema) -> None:

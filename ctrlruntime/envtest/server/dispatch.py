@@ -95,6 +95,8 @@ class Dispatcher:
             raise unknown_path()
         if kind.custom and (warning := deprecation(kind, request.version)):
             request.warnings.append(warning)
+        if kind.builtin.deprecated:
+            request.warnings.append(kind.builtin.deprecated)
         request.form = negotiate(request.headers.get("Accept", ""), request.verb)
         if request.verb == "watch":
             return Watch(self._state, kind, request)

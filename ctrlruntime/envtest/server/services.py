@@ -74,7 +74,8 @@ class Allocator:
             if not port.get("nodePort") and known.get(_port_key(port)):
                 port["nodePort"] = known[_port_key(port)]
         self._ports -= had
-        self._assign_ports(new, after)
+        if after.get("allocateLoadBalancerNodePorts", True):
+            self._assign_ports(new, after)
 
     def release(self, service: Manifest) -> None:
         spec = service.get("spec") or {}

@@ -197,6 +197,7 @@ class Steps:
         )
         sub = "" if live is None else request.subresource
         strategy.validate(state, kind, request.version, new, live, sub)
+        request.warnings.extend(kind.builtin.warnings(new, live))
         if self._admission.active:
             await self._admission.validate(kind, request, write.operation, new, live)
         if live is None:

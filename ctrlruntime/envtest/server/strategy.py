@@ -135,7 +135,8 @@ def validate(
     if not kind.custom:
         errors += _rule_errors(kind, version, new, old, subresource)
     if errors:
-        raise invalid(kind.group, kind.kind, metadata.get("name", ""), errors)
+        group = kind.group if kind.bucket == kind.resource else ""  # the one that it is stored in
+        raise invalid(group, kind.kind, metadata.get("name", ""), errors)
 
 
 def _rule_errors(

@@ -14,10 +14,17 @@ from ctrlruntime.envtest.server.printers.column import NAME_AND_AGE, Printer
 
 UpdateCheck = Callable[[Any, Any], Iterable[FieldError]]
 Hook = Callable[[Manifest], None]
+Warnings = Callable[[Manifest, Manifest | None], Iterable[str]]
 
 
 def _nothing(obj: Manifest) -> None:
     """Leave the object as it is."""
+
+
+def _no_warnings(new: Manifest, old: Manifest | None) -> Iterable[str]:
+    """Find nothing to warn of."""
+    del new, old
+    return ()
 
 
 def _nothing_more(new: Manifest, old: Manifest, subresource: str) -> None:
@@ -34,6 +41,10 @@ class Builtin:
     rules: Rules = field(default_factory=Rules)
     updates: tuple[UpdateCheck, ...] = ()
     """Checks of a new object against the stored one."""
+    deprecated: str = ""
+    """The warning that every request for the kind gets."""
+    warnings: Warnings = _no_warnings
+    """What the writer of an object is warned of; without a stored one it is new."""
     printer: Printer = NAME_AND_AGE
     before_tracking: Hook = _nothing
     """Defaults that the sender of a new object owns."""

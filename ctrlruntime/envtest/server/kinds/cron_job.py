@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zoneinfo
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
@@ -27,7 +28,12 @@ from ctrlruntime.envtest.server.printers.column import (
 
 _Object = dict[str, Any]
 # CronJob templates are not completed before a job is made of them.
-_JOB_TEMPLATE_SPEC: Final = Defaults(within={"template": TEMPLATE})
+_POD_TEMPLATE: Final = Defaults({"metadata": {}, **TEMPLATE.values}, TEMPLATE.within)
+_JOB_TEMPLATE: Final = Defaults(
+    {"metadata": {}}, {"spec": Defaults(within={"template": _POD_TEMPLATE})}
+)
+_LONGEST: Final = 52
+"""Of a name: the jobs' names add eleven characters."""
 
 
 def _schedule(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -39,6 +45,16 @@ def _schedule(spec: _Object, prefix: str) -> Iterator[FieldError]:
         if len(fields) != 5:
             detail = f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]"
             yield bad_value(f"{prefix}schedule", schedule, detail)
+    zone = spec.get("timeZone")
+    if zone is not None and zone not in zoneinfo.available_timezones():
+        yield bad_value(f"{prefix}timeZone", zone, f"unknown time zone {zone}")
+
+
+def _name(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    name = obj["metadata"].get("name") or ""
+    if len(name) > _LONGEST:
+        detail = f"must be no more than {_LONGEST} characters"
+        yield bad_value(f"{prefix}metadata.name", name, detail)
 
 
 def _cells(obj: Manifest, now: datetime) -> Cells:
@@ -73,12 +89,17 @@ CRON_JOB: Final = builtin_kind(
             "successfulJobsHistoryLimit": 3,
             "failedJobsHistoryLimit": 1,
         },
-        {"jobTemplate": Defaults(within={"spec": _JOB_TEMPLATE_SPEC})},
+        {"jobTemplate": _JOB_TEMPLATE},
     ),
-    spec_rules=Rules(
-        enums={"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
-        within={"jobTemplate": Rules(within={"spec": JOB_RULES})},
-        checks=(_schedule,),
+    rules=Rules(
+        within={
+            "spec": Rules(
+                enums={"concurrencyPolicy": ("Allow", "Forbid", "Replace")},
+                within={"jobTemplate": Rules(within={"spec": JOB_RULES})},
+                checks=(_schedule,),
+            )
+        },
+        checks=(_name,),
     ),
     columns=(
         "Name | Schedule | Timezone | Suspend:boolean | Active:integer | Last Schedule | "

@@ -116,6 +116,8 @@ def _versions(spec: _Object) -> Iterator[FieldError]:
     if sum(1 for version in versions if version.get("storage")) != 1:
         detail = "must have exactly one version marked as storage version"
         yield bad_value("spec.versions", versions, detail)
+    if not any(version.get("storage") for version in versions):
+        yield bad_value("status.storedVersions", None, "must have at least one stored version")
 
 
 def _shared(versions: list[_Object], field: str) -> bool:
@@ -232,6 +234,13 @@ def _check_update(new: _Object, old: _Object) -> Iterator[FieldError]:
             yield bad_value(f"status.storedVersions[{index}]", name, text)
 
 
+def _create(obj: Manifest) -> None:
+    """Begin with the status of a definition before its names were checked."""
+    versions = obj["spec"].get("versions") or ()
+    stored = [version.get("name") for version in versions if version.get("storage")]
+    obj["status"] = {"acceptedNames": {"kind": "", "plural": ""}, "storedVersions": stored}
+
+
 CUSTOM_RESOURCE_DEFINITION: Final = builtin_kind(
     "apiextensions.k8s.io",
     "CustomResourceDefinition",
@@ -240,7 +249,7 @@ CUSTOM_RESOURCE_DEFINITION: Final = builtin_kind(
     subresources=("status",),
     **EXTENSION,
     defaults=Defaults(rules=(_default,)),
-    status=None,
+    before_create=_create,
     rules=Rules(checks=(_check,)),
     updates=(_check_update,),
     printer=CREATED_AT,

@@ -9,7 +9,7 @@ from typing import Any, TypedDict, Unpack
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.kinds.builtin import Builtin, Hook, UpdateCheck
+from ctrlruntime.envtest.server.kinds.builtin import Builtin, Hook, UpdateCheck, Warnings
 from ctrlruntime.envtest.server.kinds.kind import DEFAULT_FIELDS, Kind, NameRule, ScalePaths
 from ctrlruntime.envtest.server.printers import column
 
@@ -23,6 +23,8 @@ class MoreOfKind(TypedDict, total=False):
     status: Mapping[str, Any] | None
     rules: Rules
     updates: tuple[UpdateCheck, ...]
+    deprecated: str
+    warnings: Warnings
     printer: column.Printer
     before_tracking: Hook
     admit: Hook

@@ -8,9 +8,10 @@ from datetime import datetime
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.name_rules import qualified_name
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.errors import FieldError, bad_value
+from ctrlruntime.envtest.server.errors import FieldError, bad_value, required
 from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.kinds.kind import DEFAULT_FIELDS
 from ctrlruntime.envtest.server.printers.column import Cells, part, since
@@ -29,6 +30,30 @@ def _check(obj: _Object, prefix: str) -> Iterator[FieldError]:
     if involved != namespace and not (not involved and namespace == "default"):
         detail = "does not match event.namespace"
         yield bad_value(f"{prefix}involvedObject.namespace", involved, detail)
+
+
+_AT_MOST: Final = {"action": 128, "reason": 128, "reportingInstance": 128, "message": 1024}
+
+
+def _check_new(obj: _Object, prefix: str) -> Iterator[FieldError]:
+    """Check events of `events.k8s.io` alone, in the form that is stored."""
+    if obj.get("eventTime") is None:
+        yield required(f"{prefix}eventTime")
+    if obj.get("type") not in {"Normal", "Warning"}:
+        yield bad_value(f"{prefix}type", "", f"has invalid value: {obj.get('type') or ''}")
+    if obj.get("eventTime") is None:
+        return
+    reporter = obj.get("reportingComponent") or ""
+    if not reporter:
+        yield required(f"{prefix}reportingController")
+    for text in qualified_name(reporter) if reporter else ():
+        yield bad_value(f"{prefix}reportingController", reporter, text)
+    for name, most in _AT_MOST.items():
+        value = obj.get(name) or ""
+        if not value and name != "message":
+            yield required(prefix + name)
+        if len(value.encode()) > most:
+            yield bad_value(prefix + name, "", f"can have at most {most} characters")
 
 
 def _cells(obj: Manifest, now: datetime) -> Cells:
@@ -96,5 +121,8 @@ EVENT: Final = builtin_kind(
     cells=_cells,
 )
 NEW_EVENT: Final = replace(
-    EVENT, group="events.k8s.io", fields=(*DEFAULT_FIELDS, "reason", "reportingController", "type")
+    EVENT,
+    group="events.k8s.io",
+    fields=(*DEFAULT_FIELDS, "reason", "reportingController", "type"),
+    builtin=replace(EVENT.builtin, rules=Rules(checks=(_check_new,))),
 )

@@ -22,6 +22,33 @@ def _metrics(spec: _Object) -> None:
         spec["metrics"] = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
 
 
+_UP: Final[_Object] = {
+    "stabilizationWindowSeconds": 0,
+    "selectPolicy": "Max",
+    "policies": [
+        {"type": "Pods", "value": 4, "periodSeconds": 15},
+        {"type": "Percent", "value": 100, "periodSeconds": 15},
+    ],
+}
+_DOWN: Final[_Object] = {
+    "selectPolicy": "Max",
+    "policies": [{"type": "Percent", "value": 100, "periodSeconds": 15}],
+}
+_BEHAVIOR: Final = Defaults(
+    {"scaleUp": {}, "scaleDown": {}}, {"scaleUp": Defaults(_UP), "scaleDown": Defaults(_DOWN)}
+)
+
+
+def _target(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    """Check the group of the target: only the core group has none."""
+    target = spec.get("scaleTargetRef") or {}
+    if "/" not in str(target.get("apiVersion") or "") and target.get("kind") != (
+        "ReplicationController"
+    ):
+        path = f"{prefix}scaleTargetRef.apiVersion"
+        yield bad_value(path, target.get("apiVersion") or "", "apiVersion must specify API group")
+
+
 def _bounds(spec: _Object, prefix: str) -> Iterator[FieldError]:
     most, least = spec.get("maxReplicas") or 0, spec.get("minReplicas", 1)
     if most == 0:
@@ -103,12 +130,12 @@ HORIZONTAL_POD_AUTOSCALER: Final = builtin_kind(
     versions=("v2", "v1"),
     storage_version="v2",
     subresources=("status",),
-    spec_defaults=Defaults({"minReplicas": 1}, rules=(_metrics,)),
+    spec_defaults=Defaults({"minReplicas": 1}, {"behavior": _BEHAVIOR}, (_metrics,)),
     status={"desiredReplicas": 0, "currentMetrics": None},
     spec_rules=Rules(
         minimum={"minReplicas": 1},
         within={"scaleTargetRef": Rules(required={"kind": "", "name": ""})},
-        checks=(_bounds, _metric_targets),
+        checks=(_bounds, _target, _metric_targets),
     ),
     columns="Name | Reference | Targets | MinPods | MaxPods | Replicas | Age",
     cells=_cells,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import re
 from collections.abc import Iterator
 from datetime import datetime
@@ -36,7 +37,9 @@ def _check(spec: _Object, prefix: str) -> Iterator[FieldError]:
 
 def _rule(rule: _Object, path: str) -> Iterator[FieldError]:
     host = rule.get("host") or ""
-    if host and "*" not in host:
+    if host and _is_address(host):
+        yield bad_value(f"{path}.host", host, "must be a DNS name, not an IP address")
+    elif host and "*" not in host:
         for text in subdomain(host):
             yield bad_value(f"{path}.host", host, text)
     elif host and not _WILDCARD.fullmatch(host):
@@ -47,6 +50,14 @@ def _rule(rule: _Object, path: str) -> Iterator[FieldError]:
     for at, entry in enumerate((http or {}).get("paths") or ()):
         yield from _path(entry, f"{path}.http.paths[{at}]")
         yield from _backend(entry.get("backend") or {}, f"{path}.http.paths[{at}].backend")
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _path(entry: _Object, where: str) -> Iterator[FieldError]:
@@ -70,7 +81,7 @@ def _backend(backend: _Object, path: str) -> Iterator[FieldError]:
     port = service.get("port") or {}
     number, name = port.get("number") or 0, port.get("name") or ""
     if not number and not name:
-        yield required(f"{path}.service.port", "port name or number is required")
+        yield required(path, "port name or number is required")
     elif number and not 0 < number < 65536:
         text = "must be between 1 and 65535, inclusive"
         yield bad_value(f"{path}.service.port.number", number, text)

@@ -41,14 +41,20 @@ def _default_completions(spec: _Object) -> None:
         spec["completions"] = 1
     if spec.get("parallelism") is None:
         spec["parallelism"] = 1
+    if spec.get("backoffLimit") is None:
+        each = spec.get("backoffLimitPerIndex")
+        spec["backoffLimit"] = 6 if each is None else (1 << 31) - 1
     if spec.get("podReplacementPolicy") is None:
         policy = "Failed" if spec.get("podFailurePolicy") else "TerminatingOrFailed"
         spec["podReplacementPolicy"] = policy
 
 
+_FAILURE_POLICY: Final = Defaults(
+    within={"rules": Defaults(within={"onPodConditions": Defaults({"status": "True"})})}
+)
 _JOB_DEFAULTS: Final = Defaults(
-    {"backoffLimit": 6, "completionMode": "NonIndexed", "manualSelector": False, "suspend": False},
-    {"template": TEMPLATE},
+    {"completionMode": "NonIndexed", "manualSelector": False, "suspend": False},
+    {"template": TEMPLATE, "podFailurePolicy": _FAILURE_POLICY},
     (_default_completions,),
 )
 

@@ -49,6 +49,9 @@ def _policy_port(port: _Object, path: str) -> Iterator[FieldError]:
     number = port.get("port")
     if isinstance(number, int) and not 0 < number < 65536:
         yield bad_value(f"{path}.port", number, "must be between 1 and 65535, inclusive")
+    last = port.get("endPort")
+    if last is not None and isinstance(number, int) and last < number:
+        yield bad_value(f"{path}.endPort", number, "must be greater than or equal to `port`")
 
 
 def _peer(peer: _Object, path: str) -> Iterator[FieldError]:

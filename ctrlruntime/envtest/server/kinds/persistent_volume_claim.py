@@ -26,6 +26,18 @@ CLAIM: Final = Defaults(
     {"spec": {}, "status": {}},
     {"spec": Defaults({"volumeMode": "Filesystem"}), "status": Defaults({"phase": "Pending"})},
 )
+
+
+def _sources(obj: Manifest) -> None:
+    """Give a claim both names of its source: the older one holds no namespace."""
+    spec = obj["spec"]
+    old, new = spec.get("dataSource"), spec.get("dataSourceRef")
+    if old and not new:
+        spec["dataSourceRef"] = dict(old)
+    elif new and not old and not new.get("namespace"):
+        spec["dataSource"] = dict(new)
+
+
 _ACCESS_MODES: Final = ("ReadOnlyMany", "ReadWriteMany", "ReadWriteOnce", "ReadWriteOncePod")
 
 
@@ -129,4 +141,5 @@ PERSISTENT_VOLUME_CLAIM: Final = builtin_kind(
     ),
     cells=_cells,
     admit=_admit,
+    before_create=_sources,
 )

@@ -93,6 +93,17 @@ def _amount(text: object) -> Decimal | None:
 
 def _create(obj: Manifest) -> None:
     obj["status"] = {"phase": "Pending", "qosClass": _quality_of_service(obj["spec"])}
+    if obj["spec"].get("schedulingGates"):
+        obj["status"]["conditions"] = [
+            {
+                "type": "PodScheduled",
+                "status": "False",
+                "lastProbeTime": None,
+                "lastTransitionTime": obj["metadata"]["creationTimestamp"],
+                "reason": "SchedulingGated",
+                "message": "Scheduling is blocked due to non-empty scheduling gates",
+            }
+        ]
 
 
 def _pod_update(new: _Object, old: _Object) -> Iterator[FieldError]:

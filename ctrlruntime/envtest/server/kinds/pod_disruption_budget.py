@@ -20,6 +20,11 @@ def _check(spec: _Object, prefix: str) -> Iterator[FieldError]:
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
         detail = "minAvailable and maxUnavailable cannot be both set"
         yield bad_value(prefix.rstrip("."), spec, detail)
+    for name in ("minAvailable", "maxUnavailable"):
+        bound = spec.get(name)
+        share = str(bound).removesuffix("%") if isinstance(bound, str) else ""
+        if share.isdecimal() and int(share) > 100:
+            yield bad_value(f"{prefix}{name}", bound, "must not be greater than 100%")
 
 
 def _cells(obj: Manifest, now: datetime) -> Cells:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any, Final
 
 from ctrlruntime.api.name_rules import label
+from ctrlruntime.envtest.schema.quantity import value_of
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
 from ctrlruntime.envtest.server.errors import (
@@ -18,6 +21,12 @@ from ctrlruntime.envtest.server.errors import (
 
 _Object = dict[str, Any]
 _SOURCES: Final = frozenset({"name"})
+_HANDLERS: Final = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
+_VARIABLE: Final = re.compile(r"[ -<>-~]+")
+_VARIABLE_TEXT: Final = (
+    "a valid environment variable name must consist only of printable ASCII characters "
+    "other than '='"
+)
 
 
 def _pull_policy(container: _Object) -> None:
@@ -56,7 +65,13 @@ CONTAINER: Final = Defaults(
     },
     {
         "ports": Defaults({"protocol": "TCP"}),
-        "env": Defaults(within={"valueFrom": Defaults(within={"fieldRef": _FIELD_REF})}),
+        "env": Defaults(
+            within={
+                "valueFrom": Defaults(
+                    within={"fieldRef": _FIELD_REF, "resourceFieldRef": Defaults({"divisor": "0"})}
+                )
+            }
+        ),
         "livenessProbe": _PROBE,
         "readinessProbe": _PROBE,
         "startupProbe": _PROBE,
@@ -66,7 +81,9 @@ CONTAINER: Final = Defaults(
 )
 _MODE: Final = Defaults({"defaultMode": 0o644})
 _DOWNWARD: Final = Defaults(within={"items": Defaults(within={"fieldRef": _FIELD_REF})})
-_CLAIM_SPEC: Final = Defaults({"volumeMode": "Filesystem"})
+_CLAIM_TEMPLATE: Final = Defaults(
+    {"metadata": {}}, {"spec": Defaults({"volumeMode": "Filesystem"})}
+)
 _VOLUME: Final = Defaults(
     within={
         "secret": _MODE,
@@ -87,9 +104,7 @@ _VOLUME: Final = Defaults(
         "iscsi": Defaults({"iscsiInterface": "default"}),
         "rbd": Defaults({"pool": "rbd", "user": "admin", "keyring": "/etc/ceph/keyring"}),
         "azureDisk": Defaults({"cachingMode": "ReadWrite", "fsType": "ext4", "readOnly": False}),
-        "ephemeral": Defaults(
-            within={"volumeClaimTemplate": Defaults(within={"spec": _CLAIM_SPEC})}
-        ),
+        "ephemeral": Defaults(within={"volumeClaimTemplate": _CLAIM_TEMPLATE}),
     },
     rules=(_volume_source,),
 )
@@ -128,16 +143,68 @@ def _container_names(spec: _Object, prefix: str) -> Iterator[FieldError]:
 
 
 def _volume_mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
-    volumes = {volume.get("name") for volume in spec.get("volumes") or ()}
+    yield from volume_mounts(spec, prefix)
+
+
+def volume_mounts(spec: _Object, prefix: str, more: Iterable[str] = ()) -> Iterator[FieldError]:
+    """Check the mounts of a Pod spec's containers; `more` are volumes beside its own."""
+    volumes = {volume.get("name") for volume in spec.get("volumes") or ()} | set(more)
+    for path, container in _containers(spec, prefix):
+        places: set[str] = set()
+        for at, mount in enumerate(container.get("volumeMounts") or ()):
+            name, place = mount.get("name"), mount.get("mountPath")
+            if not name:
+                yield required(f"{path}.volumeMounts[{at}].name")
+            elif name not in volumes:
+                where = f"{path}.volumeMounts[{at}].name"
+                yield FieldError(where, "FieldValueNotFound", f'Not found: "{name}"')
+            if place in places:
+                yield bad_value(f"{path}.volumeMounts[{at}].mountPath", place, "must be unique")
+            places.add(place)
+
+
+def _containers(spec: _Object, prefix: str) -> Iterator[tuple[str, _Object]]:
+    """Path and content of each container."""
     for field in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(field) or ()):
-            for at, mount in enumerate(container.get("volumeMounts") or ()):
-                name = mount.get("name")
-                path = f"{prefix}{field}[{index}].volumeMounts[{at}].name"
-                if not name:
-                    yield required(path)
-                elif name not in volumes:
-                    yield FieldError(path, "FieldValueNotFound", f'Not found: "{name}"')
+            yield f"{prefix}{field}[{index}]", container
+
+
+def _ports(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for path, container in _containers(spec, prefix):
+        for at, port in enumerate(container.get("ports") or ()):
+            for name in ("containerPort", "hostPort"):
+                number = port.get(name)
+                if number and not 0 < number < 65536:
+                    text = "must be between 1 and 65535, inclusive"
+                    yield bad_value(f"{path}.ports[{at}].{name}", number, text)
+
+
+def _variables(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for path, container in _containers(spec, prefix):
+        for at, variable in enumerate(container.get("env") or ()):
+            name = variable.get("name")
+            if name and not _VARIABLE.fullmatch(name):
+                yield bad_value(f"{path}.env[{at}].name", name, _VARIABLE_TEXT)
+
+
+def _requests(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for path, container in _containers(spec, prefix):
+        resources = container.get("resources") or {}
+        limits = resources.get("limits") or {}
+        for name, amount in (resources.get("requests") or {}).items():
+            limit = limits.get(name)
+            if limit is not None and value_of(amount) > value_of(limit):
+                text = f"must be less than or equal to {name} limit of {limit}"
+                yield bad_value(f"{path}.resources.requests", str(amount), text)
+
+
+def _handlers(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    for path, container in _containers(spec, prefix):
+        for name in ("livenessProbe", "readinessProbe", "startupProbe"):
+            probe = container.get(name)
+            if probe is not None and not _HANDLERS & probe.keys():
+                yield required(f"{path}.{name}", "must specify a handler type")
 
 
 def _unions(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -173,7 +240,7 @@ _CONTAINER: Final = Rules(
         "volumeMounts": Rules(required={"mountPath": ""}),
     },
 )
-POD_SPEC_RULES: Final = Rules(
+_POD_SPEC_RULES: Final = Rules(
     required={"containers": ""},
     enums={
         "restartPolicy": ("Always", "OnFailure", "Never"),
@@ -185,6 +252,9 @@ POD_SPEC_RULES: Final = Rules(
         "initContainers": _CONTAINER,
         "volumes": Rules(required={"name": ""}),
     },
-    checks=(_container_names, _volume_mounts, _unions, _deadline),
+    checks=(_container_names, _ports, _variables, _requests, _handlers, _unions, _deadline),
 )
+POD_SPEC_RULES: Final = replace(_POD_SPEC_RULES, checks=(*_POD_SPEC_RULES.checks, _volume_mounts))
 TEMPLATE_RULES: Final = Rules(within={"spec": POD_SPEC_RULES})
+CLAIMING_TEMPLATE_RULES: Final = Rules(within={"spec": _POD_SPEC_RULES})
+"""Of a template whose Pods get more volumes than it has: `volume_mounts` is the caller's."""

@@ -77,6 +77,12 @@ def _check(spec: _Object, prefix: str) -> Iterator[FieldError]:
         yield required(f"{prefix}externalName")
 
 
+def _warnings(new: Manifest, old: Manifest | None) -> Iterator[str]:
+    del old
+    if part(new, "spec").get("trafficDistribution") == "PreferClose":
+        yield 'spec.trafficDistribution: "PreferClose" is deprecated; use "PreferSameZone"'
+
+
 def _keep_address(new: _Object, old: _Object) -> Iterator[FieldError]:
     before, after = old["spec"].get("clusterIP"), new["spec"].get("clusterIP")
     kept = {old["spec"].get("type"), new["spec"].get("type")}
@@ -124,6 +130,7 @@ SERVICE: Final = builtin_kind(
     "Service",
     "services",
     "svc",
+    warnings=_warnings,
     categories=("all",),
     subresources=("status",),
     name_rule="label",

@@ -13,7 +13,11 @@ from ctrlruntime.envtest.server.errors import FieldError, bad_value, forbidden_f
 from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.kinds.immutable import without
 from ctrlruntime.envtest.server.kinds.persistent_volume_claim import CLAIM
-from ctrlruntime.envtest.server.kinds.pod_template import TEMPLATE, TEMPLATE_RULES
+from ctrlruntime.envtest.server.kinds.pod_template import (
+    CLAIMING_TEMPLATE_RULES,
+    TEMPLATE,
+    volume_mounts,
+)
 from ctrlruntime.envtest.server.kinds.workloads import (
     PODS,
     REPLICAS,
@@ -34,6 +38,16 @@ def _claim_templates(spec: _Object) -> None:
         claim.setdefault("apiVersion", "v1")
         CLAIM.fill(claim)
         claim["status"] = {"phase": "Pending"}
+
+
+def _mounts(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    """Check mounts, which may be of a volume or of a claim template."""
+    names = [
+        str((claim.get("metadata") or {}).get("name") or "")
+        for claim in spec.get("volumeClaimTemplates") or ()
+    ]
+    template = (spec.get("template") or {}).get("spec") or {}
+    yield from volume_mounts(template, f"{prefix}template.spec.", names)
 
 
 def _set_strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -100,7 +114,9 @@ STATEFUL_SET: Final = builtin_kind(
     ),
     status={"replicas": 0, "availableReplicas": 0},
     spec_rules=Rules(
-        minimum=REPLICAS, within={"template": TEMPLATE_RULES}, checks=(*SET_CHECKS, _set_strategy)
+        minimum=REPLICAS,
+        within={"template": CLAIMING_TEMPLATE_RULES},
+        checks=(*SET_CHECKS, _set_strategy, _mounts),
     ),
     updates=(_frozen,),
     columns=f"Name | Ready | Age | {PODS}",

@@ -61,6 +61,10 @@ def _webhook(hook: _Object, path: str) -> Iterator[FieldError]:
     if not hook.get("admissionReviewVersions"):
         text = "must specify one of v1, v1beta1"
         yield required(f"{path}.admissionReviewVersions", text)
+    elif not {"v1", "v1beta1"} & set(hook["admissionReviewVersions"]):
+        text = "must include at least one of v1, v1beta1"
+        versions = hook["admissionReviewVersions"]
+        yield bad_value(f"{path}.admissionReviewVersions", versions, text)
     for index, rule in enumerate(hook.get("rules") or ()):
         yield from _rule(rule, f"{path}.rules[{index}]")
 
