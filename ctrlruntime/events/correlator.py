@@ -10,6 +10,7 @@ The series are those of client-go's ``tools/events``, the two limits those of it
 
 from __future__ import annotations
 
+import re
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
@@ -17,9 +18,12 @@ from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.name_rules import subdomain
 from ctrlruntime.api.scalars import format_micro_time
 
 NOTE_LIMIT = 1024
+_NAME_LIMIT = 253
+_NOT_IN_NAMES = re.compile(r"[^a-z0-9.-]+")
 COMBINED = "(combined from similar events): "
 
 K = TypeVar("K", bound=Hashable)
@@ -230,7 +234,7 @@ class Correlator:
         regarding = dict(occurrence.regarding)
         namespace = regarding.get("namespace") or "default"
         self._last_stamp = max(self._last_stamp + 1, int(now.timestamp() * 1e9))
-        name = f"{regarding.get('name', '')}.{self._last_stamp:x}"
+        name = _event_name(regarding.get("name", ""), f"{self._last_stamp:x}")
         manifest: Manifest = {
             "apiVersion": "events.k8s.io/v1",
             "kind": "Event",
@@ -247,6 +251,13 @@ class Correlator:
         if occurrence.related is not None:
             manifest["related"] = dict(occurrence.related)
         return Series(namespace, name, manifest, now, clock, written_at=clock)
+
+
+def _event_name(regarding: str, stamp: str) -> str:
+    """Return a name that the server takes, whatever the object is called: `system:x`, 253 characters."""
+    fit = _NOT_IN_NAMES.sub("-", regarding.lower())[: _NAME_LIMIT - len(stamp) - 1].strip("-.")
+    readable = f"{fit}.{stamp}"
+    return stamp if subdomain(readable) else readable
 
 
 def _identity(reference: Mapping[str, str]) -> tuple[Any, ...]:

@@ -26,6 +26,8 @@ from ctrlruntime.side_by_side import as_failure
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 SENDERS = 4
 INSTANCE_LIMIT = 128
+WORD_LIMIT = 128
+"""Bytes of a reason or an action."""
 
 EventType = Literal["Normal", "Warning"]
 DropReason = Literal["queue_full", "spam", "refused", "gave_up", "stopped"]
@@ -93,7 +95,8 @@ class EventRecorder:
     ) -> None:
         """Record that ``action`` on ``regarding`` led to ``reason``; ``note`` is for people.
 
-        ``reason`` and ``action`` are short words in CamelCase. Never raises for what the server
+        ``reason`` and ``action`` are short words in CamelCase: what is longer than 128 bytes is cut, and without a word
+        it is ``Unknown``, since the server refuses both. Never raises for what the server
         may answer, and never waits; must be called on the event loop.
         """
         if self._stopped:
@@ -101,10 +104,10 @@ class EventRecorder:
             return
         occurrence = Occurrence(
             regarding=reference(regarding),
-            type=type_,
-            reason=reason,
-            action=action,
-            note=printable(note),
+            type=type_ if type_ in ("Normal", "Warning") else "Warning",
+            reason=_word(reason),
+            action=_word(action),
+            note=printable(_encodable(note)),
             related=None if related is None else reference(related),
         )
         for each in self._subscribers:
@@ -286,3 +289,13 @@ def reference(obj: Regarding) -> dict[str, str]:
 
 def _loop_time() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _word(text: str) -> str:
+    """Return a reason or an action as the server takes it."""
+    return printable(_encodable(text)).encode()[:WORD_LIMIT].decode(errors="ignore") or "Unknown"
+
+
+def _encodable(text: str) -> str:
+    """Return the text without halves of characters, which no request can carry."""
+    return text if text.isascii() else text.encode(errors="ignore").decode()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
+from typing import cast
 
 import pytest
 
@@ -15,7 +16,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import InternalError
 from ctrlruntime.client.transport import Response
 from ctrlruntime.events import EventOptions, EventRecorder
-from ctrlruntime.events.recorder import EVENT, DropReason, reference
+from ctrlruntime.events.recorder import EVENT, DropReason, EventType, reference
 from tests.hostile.test_tokens_and_text import HARMLESS, HOSTILE
 
 POD = GroupVersionKind("", "v1", "Pod")
@@ -200,3 +201,31 @@ async def test_an_event_series_that_has_expired_on_the_server_is_created_again_w
     await recorder.stop(60)
     (event,) = await events(client)
     assert event["series"]["count"] == 5
+
+
+@pytest.mark.criterion("U-F3")
+@pytest.mark.parametrize("name", ["x" * 253, "x" * 240, "system:x", "A.", ":", "a" * 238 + ".b"])
+async def test_an_event_of_any_object_has_a_name_that_the_server_takes(
+    client: Client, name: str
+) -> None:
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+    recorder = EventRecorder(client, "tests")
+    about = {**role, "metadata": {"name": name, "uid": "u"}}
+    recorder.event(about, "Normal", "Made", "Make", "It was made.")
+    assert await recorder.flush(10)
+    (event,) = await events(client)
+    assert event["regarding"]["name"] == name
+
+
+@pytest.mark.criterion("U-F3")
+@pytest.mark.parametrize(
+    ("word", "kept"), [("R" * 300, "R" * 128), ("", "Unknown"), ("\ud800Lone", "Lone")]
+)
+async def test_words_that_the_server_refuses_are_made_to_fit(
+    client: Client, word: str, kept: str
+) -> None:
+    recorder = EventRecorder(client, "tests")
+    recorder.event(SETTINGS, cast("EventType", "Error"), word, word, f"note {word}")
+    assert await recorder.flush(10)
+    (event,) = await events(client)
+    assert (event["type"], event["reason"][-len(kept) :]) == ("Warning", kept)
