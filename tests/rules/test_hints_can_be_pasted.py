@@ -15,6 +15,10 @@ from manager.cli import main
 
 ROOT = Path(__file__).parents[2]
 HINT = re.compile(r"`(manager [^`]+)`")
+PLAIN = re.compile(
+    rf"(?<![\w`./-])(manager (?:{'|'.join(sorted(main.list_commands(click.Context(main))))})\b.*?)(?=[,;)\n]|\.?\s*$|\. )"
+)
+"""A command in the midst of a text, without backticks."""
 PASTED = re.compile(
     r"^ *(?:\$ )?(?:python -m |\.venv/bin/|ctrlruntime-)?(manager [a-z-].*)$", re.MULTILINE
 )
@@ -26,6 +30,8 @@ FILLED = "x"
 def _texts(tree: ast.AST) -> Iterator[str]:
     """Texts of a module that are no docstrings, f-strings with their values filled in."""
     documents = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    joined = (node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr))
+    parts_of = {part for node in joined for part in node.values}
     for node in ast.walk(tree):
         if isinstance(node, ast.JoinedStr):
             parts = (
@@ -33,7 +39,9 @@ def _texts(tree: ast.AST) -> Iterator[str]:
             )
             yield "".join(map(str, parts))
         elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in documents
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and node not in documents | parts_of
         ):
             yield node.value
 
@@ -44,8 +52,13 @@ def hints() -> list[tuple[str, str]]:
     for package in ("apis", "internal", "manager"):
         for path in sorted((ROOT / package).rglob("*.py")):
             for text in _texts(ast.parse(path.read_text())):
-                found |= {(each, str(path.relative_to(ROOT))) for each in HINT.findall(text)}
+                found |= {(each, str(path.relative_to(ROOT))) for each in hints_in(text)}
     return sorted(found)
+
+
+def hints_in(text: str) -> list[str]:
+    """Return the commands in a text, in backticks and without."""
+    return [*HINT.findall(text), *PLAIN.findall(re.sub(r"`[^`]*`", "``", text))]
 
 
 def fault(command: str) -> str:
@@ -95,6 +108,20 @@ def test_every_documented_command_line_is_one_of_the_manager() -> None:
     found = {command: page for command, page in documented() if fault(command)}
     assert not found
     assert len(documented()) > 50
+
+
+@pytest.mark.criterion("U-10")
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("Wait, or run manager rollout resume x.", ["manager rollout resume x"]),
+        ("after it manager fleet adopt x --to y, then kubectl", ["manager fleet adopt x --to y"]),
+        ("`manager top` shows what manager uninstall --help says", ["manager top", "manager uninstall --help says"]),
+        ("the manager runs; a manager that stops", []),
+    ],
+)  # fmt: skip
+def test_commands_are_found_in_backticks_and_without(text: str, found: list[str]) -> None:
+    assert hints_in(text) == found
 
 
 @pytest.mark.criterion("U-10")
