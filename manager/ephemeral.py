@@ -116,7 +116,7 @@ def delete(name: str | None, **given: object) -> None:
 def list_all(**given: object) -> None:
     """All ephemeral instances."""
     for item in _ask(given, lambda all_: all_.list()):
-        version = item.spec.sourcegraph_version
+        version = item.spec.wanted_version
         state = leases.state_of(item).partition(":")[0]
         echo(f"{item.metadata.name}\t{version}\t{state}\tuntil {_until(item)}")
 

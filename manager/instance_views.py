@@ -100,7 +100,7 @@ def instance_row(found: Instance) -> dict[str, Any]:
         "state": summary.state,
         "type": type_of(found),
         "version": status.version,
-        "wanted": found.spec.sourcegraph_version if assigned is None else assigned.version,
+        "wanted": found.spec.wanted_version if assigned is None else assigned.version,
         "rollout": "" if assigned is None else assigned.rollout,
         "task": status.task,
         "waiting": "" if waiting is None else waiting.reason.value,

@@ -45,6 +45,7 @@ from .instance import (
     ReleaseChannel,
     UpgradePolicy,
     UpgradeSettings,
+    written_version,
 )
 from .instance_cluster import Bundle, Cluster, ClusterValues, DiskPolicy, HelmChart
 from .instance_infrastructure import (
@@ -154,4 +155,5 @@ __all__ = [
     "Waiting",
     "WaitingReason",
     "WaveApproval",
+    "written_version",
 ]

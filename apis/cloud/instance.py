@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from apis.approvals import RequireApprovalBy
 from apis.windows import MaintenanceWindow
@@ -30,6 +31,7 @@ __all__ = [
     "ReleaseChannel",
     "UpgradePolicy",
     "UpgradeSettings",
+    "written_version",
 ]
 
 Host = Annotated[str, Field(min_length=1, max_length=253)]
@@ -126,6 +128,17 @@ class ManagedSMTP(ApiModel):
     """The instance sends its mail itself."""
 
 
+_ApplicationVersion = Annotated[
+    str, Field(min_length=1, max_length=128, pattern="^[A-Za-z0-9][-A-Za-z0-9._+]*$")
+]
+_FORMER_NAME = "sourcegraphVersion is the former name of version, remove it or give both one value"
+
+
+def written_version(spec: Mapping[str, Any]) -> str:
+    """Return the version of a spec as it is stored, under whichever name; empty: it has none."""
+    return str(spec.get("version") or spec.get("sourcegraphVersion") or "")
+
+
 class InstanceSpec(
     ApiModel,
     rules=(
@@ -136,14 +149,23 @@ class InstanceSpec(
             " (its apply method), leave terraformRuns out",
             field_path=".terraformRuns",
         ),
+        CEL(
+            "has(self.version) || has(self.sourcegraphVersion)",
+            message="version is required: the version of the application",
+        ),
+        CEL(
+            "!has(self.version) || !has(self.sourcegraphVersion) || self.version == self.sourcegraphVersion",
+            message=f"version and sourcegraphVersion differ: {_FORMER_NAME}",
+            field_path=".sourcegraphVersion",
+        ),
     ),
 ):
     """What the deployment should be."""
 
-    sourcegraph_version: Annotated[
-        str, Field(min_length=1, max_length=128, pattern="^[A-Za-z0-9][-A-Za-z0-9._+]*$")
-    ]
-    """Version of the application."""
+    version: _ApplicationVersion | None = None
+    """Version of the application. Required, unless it stands under its former name."""
+    sourcegraph_version: _ApplicationVersion | None = None
+    """The former name of version, accepted as before. If both are given, they are the same."""
     upgrade_policy: UpgradePolicy = Field(default_factory=UpgradePolicy)
     """Which changes of the version are permitted."""
     release_channel: ReleaseChannel = ReleaseChannel.STABLE
@@ -192,6 +214,24 @@ class InstanceSpec(
     managed_smtp: ManagedSMTP = Field(default_factory=ManagedSMTP, alias="managedSMTP")
     """Mail."""
 
+    @model_validator(mode="after")
+    def _one_version(self) -> Self:
+        given = {self.version, self.sourcegraph_version} - {None}
+        if len(given) != 1:
+            both = f"version and sourcegraphVersion differ: {_FORMER_NAME}"
+            raise ValueError(both if given else "version is required")
+        return self
+
+    @property
+    def wanted_version(self) -> str:
+        """The version of the application, under whichever name it was given."""
+        return self.version or self.sourcegraph_version or ""
+
+    def version_change(self, to: str) -> dict[str, str]:
+        """Return the patch to another version, under the names that it is given by: no field of another manager is taken."""
+        former = {} if self.sourcegraph_version is None else {"sourcegraphVersion": to}
+        return {"version": to, **former} if self.version or not former else former
+
     @property
     def protected(self) -> bool:
         """Whether nothing is torn down."""
@@ -206,5 +246,6 @@ class Instance(
     plural="instances",
     categories=("cloud",),
     print_columns=progress_columns(version=".status.version", task=".status.task"),
+    rules=(CEL("has(self.spec)", message="spec is required"),),
 ):
     """One customer's deployment."""

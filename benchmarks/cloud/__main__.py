@@ -246,7 +246,7 @@ def instance(number: int) -> Instance:
         {
             "metadata": {"name": f"src-{number:06}", "namespace": NAMESPACE},
             "spec": {
-                "sourcegraphVersion": "5.2.0",
+                "version": "5.2.0",
                 "domain": f"i{number}.example.com",
                 "infrastructure": {
                     "gcp": {

@@ -71,17 +71,14 @@ class CloudAdmission:
 
 def _check_version(instance: Instance, review: Review[Instance]) -> None:
     """Refuse a version that the policy does not permit after the one that runs, unless it was written already."""
-    if (
-        review.old is None
-        or review.old.spec.sourcegraph_version == instance.spec.sourcegraph_version
-    ):
+    if review.old is None or review.old.spec.wanted_version == instance.spec.wanted_version:
         return
-    wanted = instance.spec.sourcegraph_version
-    runs = review.old.status.version or review.old.spec.sourcegraph_version
+    wanted = instance.spec.wanted_version
+    runs = review.old.status.version or review.old.spec.wanted_version
     annotations = instance.metadata.annotations or {}
     problem = version_problem(instance.spec.upgrade_policy, runs, wanted, annotations)
     if problem:
-        review.invalid("spec.sourcegraphVersion", wanted, problem)
+        review.invalid("spec.version", wanted, problem)
 
 
 def _check_drift_detection(instance: Instance, review: Review[Instance]) -> None:

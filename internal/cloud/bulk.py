@@ -262,6 +262,6 @@ async def _write(client: Client, current: Instance, to: str) -> None:
     metadata = current.metadata
     patch = {
         "metadata": {"uid": metadata.uid, "resourceVersion": metadata.resource_version},
-        "spec": {"sourcegraphVersion": to},
+        "spec": current.spec.version_change(to),
     }
     await client.patch(Instance, metadata.name or "", patch, namespace=metadata.namespace)

@@ -91,9 +91,9 @@ class Ephemerals:
             raise LeaseRefused(
                 f"{name} already exists, use `manager ephemeral upgrade {version} --name {name}`"
             )
-        if found.spec.sourcegraph_version == version:
+        if found.spec.wanted_version == version:
             return found
-        return await self._change(found, {"sourcegraphVersion": version})
+        return await self._change(found, found.spec.version_change(version))
 
     async def upgrade(self, name: str, version: str) -> Instance:
         """Bring an instance to another version. Raises LeaseRefused."""
@@ -101,7 +101,7 @@ class Ephemerals:
         reason = unfinished(found)
         if reason:
             raise LeaseRefused(f"{name} is not completed yet ({reason}): wait until it is")
-        return await self._change(found, {"sourcegraphVersion": version})
+        return await self._change(found, found.spec.version_change(version))
 
     async def set_lease(self, name: str, end_of: Callable[[Instance], datetime]) -> Instance:
         """Give the lease another end, as `end_of` returns it for the current instance. Raises LeaseRefused."""
@@ -148,6 +148,9 @@ class Ephemerals:
         )
 
 
+_REPLACED = frozenset({"deletionProtection", "sourcegraphVersion"})
+
+
 def manifest_of(
     name: str, namespace: str, version: str, end: datetime, base: Mapping[str, Any]
 ) -> dict[str, Any]:
@@ -159,8 +162,8 @@ def manifest_of(
             "labels": {INSTANCE_TYPE: "internal"},
         },
         "spec": {
-            **{field: value for field, value in base.items() if field != "deletionProtection"},
-            "sourcegraphVersion": version,
+            **{field: value for field, value in base.items() if field not in _REPLACED},
+            "version": version,
             "releaseChannel": ReleaseChannel.PAUSE.value,
             "instanceFeatures": with_lease(base.get("instanceFeatures") or {}, end),
             "debug": {**(base.get("debug") or {}), "enableDeletionProtection": False},

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from apis.cloud import TaskPriority, TaskStatus
+from apis.cloud import TaskPriority, TaskStatus, written_version
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.release_assignment import recorded_assignment
@@ -57,7 +57,7 @@ def _assigned_priority(
     """Return the priority of the rollout whose version counts, if the object's run is part of the way there."""
     spec: Mapping[str, Any] = instance.field("spec") or {}
     assignment = recorded_assignment(instance)
-    if assignment is None or assignment.spec_version != spec.get("sourcegraphVersion"):
+    if assignment is None or assignment.spec_version != written_version(spec):
         return None
     version = subresource.version(resource)
     if version is None:

@@ -156,7 +156,7 @@ def forged_assignment(instance: Instance) -> str:
 def assignment_in_force(instance: Instance) -> ReleaseAssignment | None:
     """Return the assignment whose version counts; None if there is none, or the spec was changed since."""
     found = recorded_assignment(instance)
-    if found is None or found.spec_version != instance.spec.sourcegraph_version:
+    if found is None or found.spec_version != instance.spec.wanted_version:
         return None
     return found
 
@@ -236,13 +236,15 @@ def _bare(assigned: AssignedVersion | None) -> AssignedVersion | None:
 def version_that_counts(instance: Instance) -> str:
     """Return the version that an instance, as it was read, is to have: assigned, or else the spec's."""
     assigned = assigned_version(instance)
-    return instance.spec.sourcegraph_version if assigned is None else assigned.version
+    return instance.spec.wanted_version if assigned is None else assigned.version
 
 
 def with_assigned_version(instance: Instance) -> Instance:
     """Return an instance whose spec has the version that counts."""
     assigned = assigned_version(instance)
-    if assigned is None or assigned.version == instance.spec.sourcegraph_version:
+    if assigned is None or assigned.version == instance.spec.wanted_version:
         return instance
-    spec = instance.spec.model_copy(update={"sourcegraph_version": assigned.version})
+    spec = instance.spec.model_copy(
+        update={"version": assigned.version, "sourcegraph_version": None}
+    )
     return instance.model_copy(update={"spec": spec})

@@ -294,7 +294,7 @@ class SubresourceReconciler(Generic[R]):
         if entry.deletion_timestamp is not None:
             return False
         instance, flaw = read(entry)
-        upstream = Upstream(version=instance.status.version or instance.spec.sourcegraph_version)
+        upstream = Upstream(version=instance.status.version or instance.spec.wanted_version)
         return flaw is None and self.subresource.desired(instance, upstream) is not None
 
     def _config_maps(self, resource: R) -> dict[str, Mapping[str, str]]:

@@ -143,7 +143,7 @@ def command(kubeconfig: Path, runs: Path) -> list[str]:
 async def the_life_of_a_name(client: Client, site: Site) -> None:
     features = {"dns_address": "192.0.2.7", "dns_provider": site.url}
     spec = {
-        "sourcegraphVersion": "5.2.0",
+        "version": "5.2.0",
         "domain": "acme.example.com",
         "instanceFeatures": features,
         "debug": {"enableDeletionProtection": False},

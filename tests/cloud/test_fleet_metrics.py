@@ -118,7 +118,7 @@ async def test_every_query_of_tasks_and_instances_is_served_by_a_manager(tmp_pat
 
         async with manager.running(), Client.connect(admin) as client:
             # Of two instances one waits for the run of the other.
-            for name in ("src-1234", "src-2"):
+            for name in ("app-1234", "src-2"):
                 sample["metadata"]["name"] = name
                 sample["spec"]["domain"] = f"{name}.example.com"
                 await client.apply(sample, field_manager="people")

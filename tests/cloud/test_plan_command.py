@@ -131,7 +131,7 @@ async def test_instances_that_a_rollout_does_not_change_are_held_with_the_reason
 ) -> None:
     await fleet.create_instances(2)
     await fleet.create_instances(1, "trial", releaseChannel="insiders")
-    await fleet.create_instances(1, "internal", sourcegraphVersion="5.4.0")
+    await fleet.create_instances(1, "internal", version="5.4.0")
     planned = await run_plan(fleet.environment, "-f", in_file(tmp_path, rollout()))
     held = {tuple(item["instances"]): item["message"] for item in planned.made["held"]}
     assert held == {
@@ -229,7 +229,7 @@ async def test_a_new_version_is_an_upgrade_and_a_workload_of_the_new_version(
     await harness.carry_out("InstanceTerraform", outputs={"project": "p-1"})
     ready = await harness.roll_out()
     assert ready.status.version == "5.1.0"
-    changed = one_instance(sourcegraphVersion="5.2.0")
+    changed = one_instance(version="5.2.0")
     planned = await run_plan(harness.environment, "-f", in_file(tmp_path, changed))
     assert planned.code == 1, planned.output
     verbs = {(g["verb"], g["kind"].partition(".")[0]) for g in planned.made["groups"]}
@@ -287,10 +287,10 @@ async def test_a_paused_instance_is_held(harness: InstanceHarness, tmp_path: Pat
     await harness.apply(one_instance())
     await harness.roll_out()
     await harness.annotate(paused="true")
-    changed = in_file(tmp_path, one_instance(sourcegraphVersion="5.2.0"))
+    changed = in_file(tmp_path, one_instance(version="5.2.0"))
     planned = await run_plan(harness.environment, "-f", changed)
     assert [item["message"] for item in planned.made["held"]] == ["it is paused"]
     assert [g["kind"].partition(".")[0] for g in planned.made["groups"]] == ["Instance"]
     markdown = await run_plan(harness.environment, "-f", changed, output="markdown")
     assert "### Plan of Instance default/src-1" in markdown.output
-    assert '- spec.sourcegraphVersion: "5.1.0"' in markdown.output
+    assert '- spec.version: "5.1.0"' in markdown.output

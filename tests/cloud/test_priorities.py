@@ -52,7 +52,7 @@ def instance(
         "apiVersion": "cloud.ctrlruntime.dev/v1",
         "kind": "Instance",
         "metadata": {"name": "src-1", "namespace": "d", "uid": "u"},
-        "spec": {"sourcegraphVersion": OLD} | ({} if own is None else {"priority": own}),
+        "spec": {"version": OLD} | ({} if own is None else {"priority": own}),
         "status": {"version": deployed, "releaseAssignment": format_assignment(assignment)},
     }
     return EntryDecoder(GroupVersionKind.of(manifest)).decode_manifest(manifest)

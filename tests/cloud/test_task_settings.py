@@ -153,7 +153,7 @@ async def test_h_b8_a_running_manager_takes_new_settings(client: Client, tmp_pat
     arguments = [str(part) for pair in flags.items() for part in pair]
     for name in ("src-1", "src-2", "src-3"):
         manifest = {"metadata": {"name": name, "namespace": "default"}}
-        spec = {"sourcegraphVersion": "5.1.0"}
+        spec = {"version": "5.1.0"}
         await client.create(Instance.from_manifest({**manifest, "spec": spec}))
 
     async def runs() -> list[TaskRun]:

@@ -30,7 +30,7 @@ def instance(name: str = "src-1", **terraform: object) -> Instance:
     return Instance.from_manifest(
         {
             "metadata": {"name": name, "namespace": "prod"},
-            "spec": {"sourcegraphVersion": "5.1.0", "infrastructure": {"terraform": terraform}},
+            "spec": {"version": "5.1.0", "infrastructure": {"terraform": terraform}},
         }
     )
 
@@ -80,7 +80,7 @@ def test_what_the_instance_sets_itself_counts() -> None:
 def test_without_a_type_everything_is_as_the_spec_has_it() -> None:
     plain = instance(module={"source": "./own"})
     assert types().settings_of(plain) is plain.spec.infrastructure.terraform
-    bare = Instance.from_manifest({"metadata": {"name": "x"}, "spec": {"sourcegraphVersion": "1"}})
+    bare = Instance.from_manifest({"metadata": {"name": "x"}, "spec": {"version": "1"}})
     assert types().settings_of(bare) is None
 
 

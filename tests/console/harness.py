@@ -201,4 +201,4 @@ def ready(value: bool, reason: str = "Reconciled", message: str = "") -> dict[st
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 TENANT = {"uid": "u", "templateRef": "web"}
-INSTANCE = {"sourcegraphVersion": "5.2.0"}
+INSTANCE = {"version": "5.2.0"}

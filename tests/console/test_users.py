@@ -122,7 +122,7 @@ async def test_kinds_that_a_user_may_not_list_are_left_out_and_named(console: Ha
     await console.put(
         Instance,
         "secret-instance",
-        {"sourcegraphVersion": "1"},
+        {"version": "1"},
         {"phase": "Failed"},
         namespace="team",
     )

@@ -93,7 +93,7 @@ def cloud() -> System:
     """Return an Instance whose workload is a ConfigMap of this cluster."""
     return System(
         (sample("instance"),),
-        (("cloud/Instance", "src-1234", {"status": {"phase": "Ready"}}),),
+        (("cloud/Instance", "app-1234", {"status": {"phase": "Ready"}}),),
         ("instance", "instancekubernetes", "instanceinvariants"),
     )
 

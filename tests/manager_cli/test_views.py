@@ -40,7 +40,7 @@ async def put_instance(env: Environment, name: str, phase: str, version: str, si
                 "namespace": "default",
                 "labels": {"instance-type": "trial"},
             },
-            "spec": {"sourcegraphVersion": "5.2.0"},
+            "spec": {"version": "5.2.0"},
         }
     )
     status = {

@@ -228,7 +228,7 @@ class Story:
             "kind": "Instance",
             "metadata": {**self._metadata(), "labels": {"instance-type": "internal"}},
             "spec": {
-                "sourcegraphVersion": "5.1.0",
+                "version": "5.1.0",
                 "domain": f"{self.name}.{self.namespace}.example.com",
                 "cluster": {
                     "kubeconfigFrom": {"name": KUBECONFIG, "key": "kubeconfig"},

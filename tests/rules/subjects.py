@@ -139,7 +139,7 @@ def _cloudy(story: Story) -> dict[str, Any]:
         "kind": "Instance",
         "metadata": {**_metadata(story, CLOUDY), "labels": {"instance-type": "internal"}},
         "spec": {
-            "sourcegraphVersion": "5.1.0",
+            "version": "5.1.0",
             "domain": "cloudy.example.com",
             "infrastructure": {
                 "gcp": {"zone": "us-central1-f"},

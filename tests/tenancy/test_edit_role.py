@@ -90,7 +90,7 @@ REGISTRY = {
     "source": {"type": "sqlite", "sqlite": {"path": "x", "table": "y"}, "syncInterval": "1h"},
     "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
 }
-INSTANCE = {"sourcegraphVersion": "5.1.0", "releaseChannel": "stable", "domain": "a.example.com"}
+INSTANCE = {"version": "5.1.0", "releaseChannel": "stable", "domain": "a.example.com"}
 
 
 @LOOP

@@ -77,28 +77,28 @@ async def test_what_could_not_be_carried_out_is_refused_field_by_field(
         assert "secret" not in message
         head = {"apiVersion": Instance.gvk().api_version, "kind": "Instance"}
         metadata = {"name": "acme", "namespace": "default"}
-        spec = {"sourcegraphVersion": "5.2.0", "maintenanceWindows": [MARS]}
+        spec = {"version": "5.2.0", "maintenanceWindows": [MARS]}
         ((field, _),) = await refused({**head, "metadata": metadata, "spec": spec})
         assert field == "spec.maintenanceWindows[0].timeZone"
-        often = {"sourcegraphVersion": "5.2.0", "driftDetection": {"schedule": "every day"}}
+        often = {"version": "5.2.0", "driftDetection": {"schedule": "every day"}}
         ((field, message),) = await refused({**head, "metadata": metadata, "spec": often})
         assert field == "spec.driftDetection.schedule"
         assert "five" in message
         zone_of_mars = {"schedule": "@daily", "timeZone": "Mars/Olympus"}
-        elsewhere = {"sourcegraphVersion": "5.2.0", "driftDetection": zone_of_mars}
+        elsewhere = {"version": "5.2.0", "driftDetection": zone_of_mars}
         ((field, _),) = await refused({**head, "metadata": metadata, "spec": elsewhere})
         assert field == "spec.driftDetection.timeZone"
         await client.create(rollout(waves=[*reversed(waves)]), dry_run=True)
-        await client.create({**head, "metadata": metadata, "spec": {"sourcegraphVersion": "5.2.0"}})
+        await client.create({**head, "metadata": metadata, "spec": {"version": "5.2.0"}})
         ((field, message),) = await refused_change(client, "5.1.0")
-        assert field == "spec.sourcegraphVersion"
+        assert field == "spec.version"
         assert f"{ALLOW_VERSION}=5.1.0" in message
         await change(client, "5.3.0")
         await change(client, "5.1.0", {ALLOW_VERSION: "5.1.0"})
 
 
 async def change(client: Client, version: str, annotations: dict[str, str] | None = None) -> None:
-    patch = {"metadata": {"annotations": annotations}, "spec": {"sourcegraphVersion": version}}
+    patch = {"metadata": {"annotations": annotations}, "spec": {"version": version}}
     await client.patch(Instance, "acme", patch, namespace="default", dry_run=True)
 
 

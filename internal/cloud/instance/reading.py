@@ -37,7 +37,7 @@ def read_written(entry: Entry) -> tuple[Instance, Hindrance | None]:
         return entry.typed(Instance), None
     except ValidationError as error:
         flaw = Hindrance(reason="InvalidSpec", message=_describe(error))
-    bare = {**entry.readable(), "spec": {"sourcegraphVersion": "unknown"}}
+    bare = {**entry.readable(), "spec": {"version": "unknown"}}
     try:
         return Instance.from_manifest(bare), flaw
     except ValidationError:
@@ -61,7 +61,7 @@ def _unknown_version(instance: Instance) -> str:
         return ""
     return (
         f"{forged}. Nothing is deployed until then. If it was restored from a backup, write the version that it runs "
-        f"into spec.sourcegraphVersion before that."
+        f"into spec.version before that."
     )
 
 
@@ -70,10 +70,10 @@ def _version_problem(instance: Instance, entry: Entry) -> str:
     spec = instance.spec
     assignment = recorded_assignment(instance)
     back = assignment is not None and assignment.change.kind is ChangeKind.ROLLBACK
-    if back and assignment is not None and assignment.version == spec.sourcegraph_version:
+    if back and assignment is not None and assignment.version == spec.wanted_version:
         return ""
     runs = instance.status.version
-    return version_problem(spec.upgrade_policy, runs, spec.sourcegraph_version, entry.annotations)
+    return version_problem(spec.upgrade_policy, runs, spec.wanted_version, entry.annotations)
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ class Pass:
 
     @property
     def wanted(self) -> str:
-        return self.instance.spec.sourcegraph_version
+        return self.instance.spec.wanted_version
 
     @property
     def runs(self) -> str:
@@ -182,7 +182,7 @@ class Walk:
         """Return what an object builds on by its own spec: those before it may be gone, or have lost their outputs."""
         spec = found.spec
         return Upstream(
-            version=getattr(spec, "version", instance.spec.sourcegraph_version),
+            version=getattr(spec, "version", instance.spec.wanted_version),
             outputs=getattr(spec, "outputs", {}),
             outputs_secret_name=getattr(spec, "outputs_secret_name", ""),
             bundle_revision=getattr(spec, "bundle_revision", ""),

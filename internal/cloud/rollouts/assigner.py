@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from apis.cloud import FleetRolloutSpec, Instance
+from apis.cloud import FleetRolloutSpec, Instance, written_version
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -37,7 +37,7 @@ class Assigner:
         assignment = ReleaseAssignment(
             rollout=entry.name,
             version=change.version,
-            spec_version=str((found.field("spec") or {}).get("sourcegraphVersion", "")),
+            spec_version=written_version(found.field("spec") or {}),
             change=change.change,
             priority=spec.priority,
         )

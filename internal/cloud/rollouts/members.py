@@ -124,8 +124,8 @@ def fleet_instance(entry: Entry) -> FleetInstance:
     held = find_condition(written.status.conditions, CHANGES_HELD)
     return FleetInstance(
         name=entry.name,
-        version=instance.spec.sourcegraph_version,
-        spec_version=written.spec.sourcegraph_version,
+        version=instance.spec.wanted_version,
+        spec_version=written.spec.wanted_version,
         health=health,
         health_since=since,
         phase=instance.status.phase,
@@ -225,7 +225,7 @@ def _health(written: Instance, instance: Instance, entry: Entry) -> tuple[Health
     if not seen or status.observed_generation != entry.generation or condition is None:
         return Health.PROGRESSING, None
     since = condition.last_transition_time
-    if condition.status == "True" and status.version == instance.spec.sourcegraph_version:
+    if condition.status == "True" and status.version == instance.spec.wanted_version:
         return Health.READY, since
     failed = status.phase is Phase.FAILED
     return (Health.FAILED if failed else Health.PROGRESSING), since

@@ -26,12 +26,12 @@ DEFINITION: Final = TaskDefinition(
 def desired(instance: Instance, upstream: Upstream) -> UpgradeInstanceTaskSpec | None:
     """From the version that is deployed to the one wanted; None if they are the same."""
     spec = instance.spec
-    if upstream.version == spec.sourcegraph_version:
+    if upstream.version == spec.wanted_version:
         return None
     return UpgradeInstanceTaskSpec(
         instance_name=instance.metadata.name or "",
         from_version=upstream.version,
-        to_version=spec.sourcegraph_version,
+        to_version=spec.wanted_version,
         domain=primary_domain(spec),
         cluster=spec.cluster.model_copy(update={"disks": None, "drift_period": None}),
         steps=spec.upgrade,

@@ -96,7 +96,7 @@ class Scene:
             found is not None
             and found.status.phase is Phase.READY
             and found.status.observed_generation == found.metadata.generation
-            and found.status.version == found.spec.sourcegraph_version
+            and found.status.version == found.spec.wanted_version
         )
 
     async def gone(self) -> bool:
@@ -130,7 +130,7 @@ def manifest(version: str = "5.1.0", machine: str = "n2-standard-8") -> dict[str
         "kind": "Instance",
         "metadata": {"name": NAME, "namespace": NAMESPACE},
         "spec": {
-            "sourcegraphVersion": version,
+            "version": version,
             "infrastructure": {
                 "gcp": {"zone": "us-central1-f", "gke": {"blue": blue}},
                 "terraform": {},

@@ -52,7 +52,7 @@ class Terminal:
     async def make(self, name: str, **metadata: object) -> None:
         manifest = {
             "metadata": {"name": name, "namespace": "default", **metadata},
-            "spec": {"sourcegraphVersion": "5.1.0"},
+            "spec": {"version": "5.1.0"},
         }
         await self.client.create(Instance.from_manifest(manifest))
 
@@ -112,7 +112,7 @@ async def test_the_life_of_an_ephemeral_instance(terminal: Terminal) -> None:
         "ephemeral", "lease", "--extend", "5d", "--name", "my-branch"
     )
     await terminal.types("ephemeral", "upgrade", "5.2.0", "--name", "my-branch")
-    assert (await terminal.instance("my-branch")).spec.sourcegraph_version == "5.2.0"
+    assert (await terminal.instance("my-branch")).spec.wanted_version == "5.2.0"
     assert "my-branch\t5.2.0\tOK" in await terminal.types("ephemeral", "list")
     assert "my-branch: OK" in await terminal.types("ephemeral", "status", "--name", "my-branch")
 
@@ -137,7 +137,7 @@ async def test_what_is_not_ephemeral_is_not_touched(terminal: Terminal) -> None:
     ):
         told = await terminal.refused("ephemeral", *command, "--name", "src-1")
         assert "not ephemeral" in told
-    assert (await terminal.instance("src-1")).spec.sourcegraph_version == "5.1.0"
+    assert (await terminal.instance("src-1")).spec.wanted_version == "5.1.0"
 
 
 @pytest.mark.criterion("SG-71")
@@ -150,17 +150,16 @@ async def test_bulk_upgrades(terminal: Terminal) -> None:
     assert "default/src-1: would be upgraded, 5.1.0 -> 5.2.0" in await terminal.types(
         *upgrade, "--dry-run"
     )
-    assert (await terminal.instance("src-1")).spec.sourcegraph_version == "5.1.0"
+    assert (await terminal.instance("src-1")).spec.wanted_version == "5.1.0"
     told = await terminal.types(*upgrade)
     assert "default/src-2: skipped, its turn comes at a later stage" in told
     assert "internal: 1 of 1 at 5.2.0" in told
     versions = [
-        (await terminal.instance(name)).spec.sourcegraph_version
-        for name in ("src-1", "src-2", "src-3")
+        (await terminal.instance(name)).spec.wanted_version for name in ("src-1", "src-2", "src-3")
     ]
     assert versions == ["5.2.0", "5.1.0", "5.1.0"]
     await terminal.types("instance", "upgrade", "--to", "5.2.0", "--percent", "trial=100")
-    assert (await terminal.instance("src-2")).spec.sourcegraph_version == "5.2.0"
+    assert (await terminal.instance("src-2")).spec.wanted_version == "5.2.0"
     assert "not both" in await terminal.refused(*upgrade, "--percent", "trial=1")
 
 
@@ -188,8 +187,8 @@ async def test_h_b7_a_conflict_is_retried_with_what_is_there_now(terminal: Termi
         if (item.verb, item.name) == ("patch", "src-1")
     ]
     assert patches == [409, 200]
-    assert (await terminal.instance("src-1")).spec.sourcegraph_version == "5.2.0"
-    assert (await terminal.instance("src-2")).spec.sourcegraph_version == "5.1.0"
+    assert (await terminal.instance("src-1")).spec.wanted_version == "5.2.0"
+    assert (await terminal.instance("src-2")).spec.wanted_version == "5.1.0"
 
 
 @pytest.mark.criterion("H-B7")

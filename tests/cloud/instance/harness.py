@@ -54,7 +54,7 @@ NAMESPACE = "default"
 def instance(name: str = "src-1", **fields: object) -> dict[str, Any]:
     """A manifest: with Terraform, version 5.1.0, no protection; `fields` of the spec are added."""
     spec = {
-        "sourcegraphVersion": "5.1.0",
+        "version": "5.1.0",
         "infrastructure": {"terraform": {}},
         "debug": {"enableDeletionProtection": False},
         **fields,

@@ -159,7 +159,7 @@ async def test_a_bundle_is_followed_by_its_contents(harness: InstanceHarness) ->
 async def test_an_upgrade_is_made_once_and_named_for_its_change(harness: InstanceHarness) -> None:
     await harness.apply(instance())
     await harness.roll_out()
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await harness.edit("Instance", {"version": "5.2.0"})
     name = await harness.upgrade("5.2.0")
     assert name.startswith("src-1-")
     await harness.stop_manager()
@@ -178,7 +178,7 @@ async def test_a_failed_upgrade_holds_the_workload_until_the_version_is_put_back
 ) -> None:
     await harness.apply(instance())
     await harness.roll_out()
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await harness.edit("Instance", {"version": "5.2.0"})
     name = await harness.upgrade("5.2.0")
     await harness.fail("UpgradeInstanceTask", "The migration failed.", name)
     told = await harness.phase("Failed")
@@ -187,7 +187,7 @@ async def test_a_failed_upgrade_holds_the_workload_until_the_version_is_put_back
     assert (await harness.read("InstanceKubernetes")).spec.version == "5.1.0"
     assert len(await harness.upgrades()) == 1
 
-    await harness.edit("Instance", {"sourcegraphVersion": "5.1.0"})
+    await harness.edit("Instance", {"version": "5.1.0"})
     key = "cloud.ctrlruntime.dev/rolled-back"
     back = await harness.until(
         "InstanceKubernetes", lambda found: key in (found.metadata.annotations or {})
@@ -195,7 +195,7 @@ async def test_a_failed_upgrade_holds_the_workload_until_the_version_is_put_back
     assert back.metadata.annotations[key] == name  # another input: the workload is rolled out again
     assert back.spec.version == "5.1.0"
 
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.1"})
+    await harness.edit("Instance", {"version": "5.2.1"})
     other = await harness.upgrade("5.2.1")
     await harness.carry_out("UpgradeInstanceTask", other)
     await harness.until(
@@ -214,7 +214,7 @@ async def test_h_b5_a_failed_upgrade_is_replaced_by_changing_the_instance(
     await e2e_harness.phase("Ready")
     e2e_harness.elsewhere.failing["upgrade"] = "no such migration"
     migrate = {"http": {"url": "http://db.example.com/wrong", "method": "POST"}}
-    wrong = {"sourcegraphVersion": "5.2.0", "upgrade": {"migrate": migrate}}
+    wrong = {"version": "5.2.0", "upgrade": {"migrate": migrate}}
     await e2e_harness.edit("Instance", wrong)
     await e2e_harness.phase("Failed")
     [first] = await e2e_harness.upgrades()
@@ -248,7 +248,7 @@ async def test_h_b5_a_retry_without_a_change_runs_the_same_upgrade_again(
     await e2e_harness.apply(instance())
     await e2e_harness.phase("Ready")
     e2e_harness.elsewhere.failing["upgrade"] = "the database does not answer"
-    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await e2e_harness.edit("Instance", {"version": "5.2.0"})
     await e2e_harness.phase("Failed")
     e2e_harness.elsewhere.failing.clear()
     await e2e_harness.annotate(retry="1")
@@ -261,9 +261,9 @@ async def test_h_b5_a_retry_without_a_change_runs_the_same_upgrade_again(
 async def test_an_upgrade_no_longer_wanted_is_given_up(harness: InstanceHarness) -> None:
     await harness.apply(instance())
     await harness.roll_out()
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await harness.edit("Instance", {"version": "5.2.0"})
     name = await harness.upgrade("5.2.0")
-    await harness.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+    await harness.edit("Instance", {"version": "5.3.0"})
     await harness.upgrade("5.3.0")
     given_up = await harness.read("UpgradeInstanceTask", name)
     assert given_up.metadata.annotations["cloud.ctrlruntime.dev/superseded"] == "true"

@@ -23,7 +23,7 @@ async def test_g_c6_an_upgrade_is_given_the_cluster_of_the_workload(
     await e2e_harness.phase("Ready")
     outside.failing["upgrade"] = "the workload is in cluster id-a"
     outside.holding["upgrade"] = "OtherCluster"
-    await e2e_harness.apply(instance(cluster=cluster("b"), sourcegraphVersion="5.2.0"))
+    await e2e_harness.apply(instance(cluster=cluster("b"), version="5.2.0"))
     assert "the workload is in cluster id-a" in (await held(e2e_harness)).lower()
     upgrade = outside.started[-1].input
     assert (upgrade.task, upgrade.record) == ("upgrade", {"cluster": "id-a"})
@@ -31,7 +31,7 @@ async def test_g_c6_an_upgrade_is_given_the_cluster_of_the_workload(
     assert "kubernetes" not in outside.tasks()[3:]
 
     outside.failing.clear()
-    await e2e_harness.apply(instance(cluster=cluster("a"), sourcegraphVersion="5.2.0"))
+    await e2e_harness.apply(instance(cluster=cluster("a"), version="5.2.0"))
     await e2e_harness.phase("Ready")
     placed = [
         (each.input.task, each.input.spec["cluster"]["kubeconfigFrom"]["name"])

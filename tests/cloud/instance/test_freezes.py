@@ -61,7 +61,7 @@ async def waits(harness: E2EHarness, reason: str) -> Waiting:
 async def test_an_upgrade_waits_and_a_new_instance_is_built(harness: E2EHarness) -> None:
     async with frozen(harness.client, reason="Audit") as freeze:
         await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
-        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await harness.edit("Instance", {"version": "5.2.0"})
         waiting = await waits(harness, "Frozen")
         assert freeze in waiting.message
         assert "Audit" in waiting.message
@@ -127,7 +127,7 @@ async def test_an_instance_is_changed_once_the_freeze_exempts_it_and_not_by_its_
 ) -> None:
     async with frozen(harness.client, systems=["Cloud"]) as freeze:
         await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
-        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await harness.edit("Instance", {"version": "5.2.0"})
         await waits(harness, "Frozen")
         await harness.client.patch(Instance, "src-1", requesting(freeze), namespace="default")
         command = f"manager freeze exempt {freeze} Instance/src-1 -n default"
@@ -165,7 +165,7 @@ async def test_outside_of_its_own_window_an_instance_waits_for_the_opening(
 ) -> None:
     month = (datetime.now(UTC) + timedelta(days=90)).month
     window = {"schedule": f"0 3 1 {month} *", "duration": "2h", "timeZone": "Europe/Berlin"}
-    await harness.edit("Instance", {"maintenanceWindows": [window], "sourcegraphVersion": "5.2.0"})
+    await harness.edit("Instance", {"maintenanceWindows": [window], "version": "5.2.0"})
     waiting = await waits(harness, "Window")
     assert waiting.until is not None
     assert waiting.until > datetime.now(UTC)
@@ -189,5 +189,5 @@ async def test_a_freeze_of_another_system_holds_nothing_here(harness: E2EHarness
             harness.client, freeze, lambda each: each.status.phase == "Active"
         )
         assert active.status.held.cloud == 0
-        await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await harness.edit("Instance", {"version": "5.2.0"})
         await harness.until("Instance", lambda item: item.status.version == "5.2.0")

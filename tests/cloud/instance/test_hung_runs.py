@@ -104,7 +104,7 @@ async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted
         await e2e_harness.apply(instance())
         await e2e_harness.phase("Ready")
         e2e_harness.elsewhere.held.add("upgrade")
-        await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+        await e2e_harness.edit("Instance", {"version": "5.2.0"})
         await e2e_harness.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
         name = await e2e_harness.upgrade("5.2.0")
         await e2e_harness.until(
@@ -113,11 +113,11 @@ async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted
             name,
         )
         e2e_harness.elsewhere.held.clear()  # the run goes on; later ones end at once
-        await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+        await e2e_harness.edit("Instance", {"version": "5.3.0"})
         ready = await e2e_harness.until(
             "Instance", lambda found: found.status.version == "5.3.0", timeout=120
         )
-        assert ready.spec.sourcegraph_version == "5.3.0"
+        assert ready.spec.wanted_version == "5.3.0"
         before = (await e2e_harness.there("UpgradeInstanceTask", name)).status
         assert before.run.outcome == "Cancelled"
         assert before.phase == "Superseded"

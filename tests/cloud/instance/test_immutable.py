@@ -39,7 +39,7 @@ def instance(name: str, gcp: dict[str, Any] | None) -> dict[str, Any]:
         "apiVersion": Instance.gvk().api_version,
         "kind": "Instance",
         "metadata": {"name": name, "namespace": "default"},
-        "spec": {"sourcegraphVersion": "5.1.0", "infrastructure": infrastructure},
+        "spec": {"version": "5.1.0", "infrastructure": infrastructure},
     }
 
 

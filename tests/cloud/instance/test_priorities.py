@@ -33,10 +33,10 @@ async def e2e_harness(tmp_path: Path) -> AsyncIterator[E2EHarness]:
         for name in (*NAMES, PATCHED):
             await made.phase("Ready", name)
         made.elsewhere.held.add("upgrade")
-        await made.edit("Instance", {"sourcegraphVersion": "5.2.0"}, NAMES[0])
+        await made.edit("Instance", {"version": "5.2.0"}, NAMES[0])
         await upgrade_in(made, NAMES[0], Phase.RUNNING)
         for name in NAMES[1:]:
-            await made.edit("Instance", {"sourcegraphVersion": "5.2.0"}, name)
+            await made.edit("Instance", {"version": "5.2.0"}, name)
             await upgrade_in(made, name, Phase.WAITING)
         yield made
 

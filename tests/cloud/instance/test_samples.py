@@ -33,8 +33,8 @@ async def test_the_sample_becomes_ready_on_the_embedded_server(tmp_path: Path) -
             await client.apply(sample, field_manager="people")
             ready = await until_ready(client)
             assert ready.status.version == "5.1.0"
-            made = await client.get(CONFIG_MAP, "src-1234-site", namespace="default")
-            assert made["data"]["externalURL"] == "https://src-1234.example.com"
+            made = await client.get(CONFIG_MAP, "app-1234-site", namespace="default")
+            assert made["data"]["externalURL"] == "https://app-1234.example.com"
 
 
 async def until_ready(client: Client) -> Instance:
@@ -44,13 +44,13 @@ async def until_ready(client: Client) -> Instance:
         assert found.status.phase != "Failed", found.status.message
         return found.status.phase == "Ready"
 
-    return await eventually(lambda: client.get(Instance, "src-1234", namespace="default"), is_ready)
+    return await eventually(lambda: client.get(Instance, "app-1234", namespace="default"), is_ready)
 
 
 def test_the_larger_sample_wants_every_subresource_but_an_upgrade() -> None:
     from internal.cloud.subresource import Upstream
 
     sample = Instance.from_manifest(yaml.safe_load((SAMPLES / "instance-gcp.yaml").read_text()))
-    upstream = Upstream(version=sample.spec.sourcegraph_version)
+    upstream = Upstream(version=sample.spec.wanted_version)
     wanted = {item.definition.name for item in SUBRESOURCES if item.desired(sample, upstream)}
     assert wanted == {"terraform", "kubernetes", "resize", "invariants"}

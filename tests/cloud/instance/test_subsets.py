@@ -19,7 +19,7 @@ from internal.named_secrets import NamedKey, Purpose
 HEADER = {"name": "A", "valueFrom": {"name": "s", "key": "k"}}
 REQUEST = {"url": "https://x.example.com", "secretHeaders": [HEADER]}
 BASE: dict[str, Any] = {
-    "sourcegraphVersion": "5.1.0",
+    "version": "5.1.0",
     "domain": "a.example.com",
     "infrastructure": {
         "gcp": {"zone": "z", "gke": {"blue": {"machineType": "small"}}},
@@ -53,7 +53,7 @@ def merged(base: dict[str, Any], change: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("change", "touched"),
     [
-        ({"sourcegraphVersion": "5.2.0"}, {U}),
+        ({"version": "5.2.0"}, {U}),
         ({"releaseChannel": "pause"}, set()),
         ({"domain": "b.example.com"}, {T, U, K, V}),
         ({"primaryDNSName": "b.example.com"}, {T, U, K, V}),
@@ -92,7 +92,7 @@ def test_a_change_touches_those_whose_part_it_is(change: dict[str, Any], touched
 
 
 def test_every_field_of_the_spec_has_an_owner_or_none_on_purpose() -> None:
-    known = {"releaseChannel", "sourcegraphVersion", "domain", "primaryDNSName", "customDomains"}
+    known = {"releaseChannel", "version", "domain", "primaryDNSName", "customDomains"}
     known |= {"instanceFeatures", "infrastructure", "cluster", "invariants", "invariantsPeriod"}
     known |= {"upgrade", "debug", "managedSMTP", "maintenanceWindows", "driftDetection"}
     known |= {"terraformRuns", "priority", "deletionProtection", "deletionPolicy", "upgradePolicy"}

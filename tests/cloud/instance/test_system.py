@@ -62,7 +62,7 @@ async def test_a_version_is_upgraded_to_before_the_workload_follows(
     await e2e_harness.apply(instance())
     await e2e_harness.phase("Ready")
     e2e_harness.elsewhere.held.add("upgrade")
-    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await e2e_harness.edit("Instance", {"version": "5.2.0"})
     await e2e_harness.upgrade("5.2.0")
     await e2e_harness.until("Instance", lambda found: found.status.task.startswith("upgrade-"))
     assert (await e2e_harness.read("InstanceKubernetes")).spec.version == "5.1.0"
@@ -77,7 +77,7 @@ async def test_a_version_is_upgraded_to_before_the_workload_follows(
 async def test_marks_of_an_upgrade_that_has_ended_come_back(e2e_harness: E2EHarness) -> None:
     await e2e_harness.apply(instance())
     await e2e_harness.phase("Ready")
-    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await e2e_harness.edit("Instance", {"version": "5.2.0"})
     name = await e2e_harness.upgrade("5.2.0")
     await e2e_harness.until("Instance", lambda found: found.status.version == "5.2.0")
     await e2e_harness.idle()

@@ -50,8 +50,8 @@ def test_a_policy_may_permit_downgrades() -> None:
 async def test_a_text_that_is_no_version_is_refused_by_the_server(
     harness: InstanceHarness, version: str
 ) -> None:
-    with pytest.raises(Invalid, match="sourcegraphVersion"):
-        await harness.apply(instance(sourcegraphVersion=version))
+    with pytest.raises(Invalid, match="version"):
+        await harness.apply(instance(version=version))
 
 
 @pytest.mark.parametrize("version", ["5.0.0", "5.O.1", "latest"])
@@ -60,7 +60,7 @@ async def test_a_stored_version_that_is_refused_is_not_rolled_out(
 ) -> None:
     await harness.apply(instance())
     await harness.roll_out()
-    await harness.edit("Instance", {"sourcegraphVersion": version})
+    await harness.edit("Instance", {"version": version})
     found = await harness.until("Instance", lambda item: item.status.phase == "Failed")
     assert ALLOW_VERSION in found.status.message
     assert not await harness.upgrades()

@@ -28,7 +28,7 @@ def instance(name: str, kind: str, version: str = "5.1.0", **more: object) -> In
     return Instance.from_manifest(
         {
             "metadata": {**metadata, "annotations": annotations, "generation": 1},
-            "spec": {"sourcegraphVersion": version, **more},
+            "spec": {"version": version, **more},
             "status": {
                 "observedGeneration": 1,
                 "conditions": [condition],
@@ -83,7 +83,7 @@ def test_a_new_patch_restarts_at_an_earlier_stage() -> None:
     third = set(at(3, instances))
     for item in instances:
         if item.metadata.name in third:
-            item.spec.sourcegraph_version = "5.2.0"
+            item.spec.version = "5.2.0"
     assert at(3, instances) == []  # the same harness again does nothing
     again = at(1, instances, to="5.2.1")
     assert again == sorted(again)
@@ -128,7 +128,7 @@ def test_h_b7_those_that_have_the_version_count_first_whatever_their_state() -> 
     """The second call of a harness draws nobody else while the first canary is upgraded."""
     fleet_now = [instance(f"src-{n}", "production") for n in range(10)]
     [canary] = plan(fleet_now, "5.2.0", {"production": 10}).upgrade
-    canary.spec.sourcegraph_version = "5.2.0"
+    canary.spec.version = "5.2.0"
     canary.metadata.generation = 2
     again = plan(fleet_now, "5.2.0", {"production": 10})
     assert again.upgrade == []
@@ -165,7 +165,7 @@ def test_h_b7_every_instance_is_in_the_result_once(
     assert all(
         f"default/{item.metadata.name}" in there
         for item in instances
-        if item.spec.sourcegraph_version == "5.2.0"
+        if item.spec.wanted_version == "5.2.0"
         and item.spec.release_channel == "stable"
         and (item.metadata.labels or {})["instance-type"] in TYPES
     )

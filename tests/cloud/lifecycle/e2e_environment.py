@@ -236,7 +236,7 @@ class Scenery:
             "kind": "Instance",
             "metadata": {"name": NAME, "labels": {"instance-type": "trial"}},
             "spec": {
-                "sourcegraphVersion": version,
+                "version": version,
                 "domain": f"{self.namespace}.example.com",
                 "infrastructure": {
                     "gcp": {"zone": "us-central1-f", "gke": {"blue": {"machineType": machine}}},

@@ -63,7 +63,7 @@ def instance(name: str, kind: str = "production", **spec: object) -> dict[str, A
             "namespace": NAMESPACE,
             "labels": {"instance-type": kind},
         },
-        "spec": {"sourcegraphVersion": OLD, **spec},
+        "spec": {"version": OLD, **spec},
     }
 
 
@@ -179,7 +179,7 @@ class Fleet(ManagerHarness):
         found = {}
         for item in await self.instances():
             assigned = assigned_version(item)
-            wanted = item.spec.sourcegraph_version if assigned is None else assigned.version
+            wanted = item.spec.wanted_version if assigned is None else assigned.version
             found[item.metadata.name or ""] = wanted
         return found
 
@@ -232,7 +232,7 @@ class Fleet(ManagerHarness):
                 if self._known.get(name) != at:
                     self._known[name] = at
                     self.assignments.append((name, record.version))
-            version = item.spec.sourcegraph_version if record is None else record.version
+            version = item.spec.wanted_version if record is None else record.version
             ready = item.status.version == version and item.status.phase == "Ready"
             broken = item.status.phase == "Failed"
             changing[name] = int(record is not None and not ready and not broken)
@@ -240,7 +240,7 @@ class Fleet(ManagerHarness):
 
     async def _report(self, item: Instance) -> None:
         assigned = assigned_version(item)
-        wanted = item.spec.sourcegraph_version if assigned is None else assigned.version
+        wanted = item.spec.wanted_version if assigned is None else assigned.version
         if wanted in self.held:
             return
         name = item.metadata.name or ""

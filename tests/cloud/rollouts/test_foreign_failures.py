@@ -71,7 +71,7 @@ def failed(
     after.assigned_version = with_progress(given.as_status(), before, after, 3, LATER, inputs)
     manifest = {
         "metadata": {"name": "a"},
-        "spec": {"sourcegraphVersion": "5.1.0"},
+        "spec": {"version": "5.1.0"},
     }
     found = Instance.model_validate(manifest)
     found.status = after

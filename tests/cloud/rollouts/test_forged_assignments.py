@@ -85,8 +85,8 @@ async def test_an_instance_restored_without_its_status_is_not_downgraded(
     ready = find_condition(found.status.conditions, "Ready")
     assert ready is not None
     assert (ready.status, ready.reason) == ("False", "AssignmentNotRecorded")
-    assert "into spec.sourcegraphVersion" in ready.message
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    assert "into spec.version" in ready.message
+    await harness.edit("Instance", {"version": "5.2.0"})
     await annotate(harness, None)
     assert (await harness.roll_out()).status.version == "5.2.0"
 
@@ -111,7 +111,7 @@ def held(recorded: ReleaseAssignment | None, text: str | None, spec: str = "5.1.
     found = Instance.from_manifest(
         {
             "metadata": {"name": "a", "namespace": "d", "annotations": annotations},
-            "spec": {"sourcegraphVersion": spec},
+            "spec": {"version": spec},
         }
     )
     found.status.release_assignment = "" if recorded is None else format_assignment(recorded)

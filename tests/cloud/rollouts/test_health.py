@@ -57,7 +57,7 @@ def seen(
         "apiVersion": Instance.gvk().api_version,
         "kind": "Instance",
         "metadata": {**metadata, "resourceVersion": "1"},
-        "spec": {"sourcegraphVersion": OLD},
+        "spec": {"version": OLD},
         "status": status,
     }
     return fleet_instance(EntryDecoder(Instance.gvk()).decode_manifest(manifest))

@@ -59,7 +59,7 @@ async def test_an_assigned_version_is_upgraded_to_and_the_spec_stays(
     assert ready.status.version == "5.2.0"
     assert ready.status.assigned_version.version == "5.2.0"
     assert ready.status.assigned_version.rollout == "monthly"
-    assert ready.spec.sourcegraph_version == "5.1.0"
+    assert ready.spec.wanted_version == "5.1.0"
     text = "Version 5.2.0 is deployed as assigned by FleetRollout 'monthly'."
     assert ready.status.message == text
 
@@ -103,7 +103,7 @@ async def test_a_change_of_the_spec_wins(harness: InstanceHarness) -> None:
     await assign(harness, record("5.2.0"))
     await harness.carry_out("UpgradeInstanceTask", await harness.upgrade("5.2.0"))
     await harness.roll_out()
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.4"})
+    await harness.edit("Instance", {"version": "5.2.4"})
     await harness.upgrade("5.2.4")
     found = await harness.until("Instance", lambda found: found.status.assigned_version is None)
     assert found.status.assigned_version is None

@@ -59,7 +59,7 @@ async def test_the_spec_of_an_instance_is_never_written_and_its_status_reports_w
     await fleet.roll_out()
     await fleet.reaches("Complete")
     (found,) = await fleet.instances()
-    assert found.spec.sourcegraph_version == OLD
+    assert found.spec.wanted_version == OLD
     assert found.metadata.generation == 1
     assert found.status.assigned_version is not None
     assert found.status.assigned_version.rollout == "release"
@@ -72,7 +72,7 @@ async def test_a_change_of_the_spec_wins_over_the_assignment_and_is_left_alone(
     await fleet.create_instances(2)
     await fleet.roll_out()
     await fleet.reaches("Complete")
-    patch = {"spec": {"sourcegraphVersion": "5.2.9"}}
+    patch = {"spec": {"version": "5.2.9"}}
     await fleet.client.patch(Instance, "production-0", patch, namespace=NAMESPACE)
     status = await fleet.reaches("Complete", skipped=1, total=1)
     assert "its spec was changed" in status.skipped_message
@@ -210,7 +210,7 @@ async def test_skipped_paused_and_unhealthy_instances_are_named(fleet: Fleet) ->
     paused["metadata"]["annotations"] = {"cloud.ctrlruntime.dev/paused": "true"}
     await fleet.client.create(paused)
     fleet.bad.add("broken")
-    await fleet.client.create(instance("sick", sourcegraphVersion="broken"))
+    await fleet.client.create(instance("sick", version="broken"))
     await fleet.wait(lambda: _is_failed(fleet, "sick"), "an instance fails")
     await fleet.roll_out()
     await fleet.wait(lambda: _updated(fleet, 1), "one is updated")

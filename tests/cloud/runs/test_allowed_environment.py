@@ -226,7 +226,7 @@ def test_s_f14_admission_refuses_a_prefix_that_no_allowed_name_has(prefix: str, 
     source = {"secretRef": {"name": "cloud"}, "prefix": prefix}
     manifest = {
         "metadata": {"name": "a", "namespace": "b"},
-        "spec": {"sourcegraphVersion": "5.1.0", "infrastructure": {"environmentFrom": [source]}},
+        "spec": {"version": "5.1.0", "infrastructure": {"environmentFrom": [source]}},
     }
     written = Instance.model_validate(manifest)
     for old in (None, written):

@@ -48,7 +48,7 @@ async def reconcile(
 async def instance(
     harness: TaskDriverHarness, annotations: dict[str, str] | None = None
 ) -> Resource[Any, Any]:
-    spec = {"sourcegraphVersion": "5.3.0"}
+    spec = {"version": "5.3.0"}
     return await harness.make(
         kind=Instance, spec=spec, finalizers=(), annotations=annotations or {}
     )

@@ -137,7 +137,7 @@ class CloudFleet:
             "kind": "Instance",
             "metadata": {"name": NAME, "namespace": self.namespace},
             "spec": {
-                "sourcegraphVersion": "5.0.0",
+                "version": "5.0.0",
                 "domain": f"{self.namespace}.example.com",
                 "infrastructure": {"terraform": terraform},
                 "cluster": {

@@ -94,7 +94,7 @@ async def test_an_upgrade_runs_on_the_hub_and_rolls_the_workload_there(
     async with servers.running():
         await plane.client.create(servers.instance())
         await servers.ready()
-        change = {"spec": {"sourcegraphVersion": "5.1.0"}}
+        change = {"spec": {"version": "5.1.0"}}
         await plane.client.patch(Instance, NAME, change, namespace="default")
         await servers.ready(version="5.1.0")
         (upgrade,) = await plane.client.list(UpgradeInstanceTask, "default")
@@ -156,7 +156,7 @@ async def test_with_the_data_plane_down_runs_and_workload_go_on_and_nothing_is_d
         )
         await plane.restart()
         assert writes(hub, since) == []
-        change = {"spec": {"sourcegraphVersion": "5.1.0"}}
+        change = {"spec": {"version": "5.1.0"}}
         await plane.client.patch(Instance, NAME, change, namespace="default")
         await servers.ready(version="5.1.0")
         after = {kind: await servers.uids(kind) for kind in before}

@@ -170,7 +170,7 @@ class Fleet:
                     "labels": {"instance-type": "internal" if name == FIRST else "production"},
                 },
                 "spec": {
-                    "sourcegraphVersion": version,
+                    "version": version,
                     "infrastructure": {"terraform": {}},
                     "debug": {"enableDeletionProtection": False},
                 },
@@ -203,7 +203,7 @@ class Fleet:
         version = self.draw.choice(newer)
         self.script.versions[name].append(version)
         self.wanted[name] = version
-        await self._patch(name, {"sourcegraphVersion": version})
+        await self._patch(name, {"version": version})
 
     async def _infrastructure(self) -> None:
         self._machine += 1

@@ -198,7 +198,7 @@ def hold_message(record: ChangeRecord, version: str, instance: str, namespace: s
     state = "has succeeded" if done else "was begun, and how it ended is unknown"
     return (
         f"held: the migration from {record.from_version or 'nothing'} to {data} {state}, so {version} is not rolled"
-        f" out on its data. Set spec.sourcegraphVersion to {data} to finish it. Or restore the backup from"
+        f" out on its data. Set spec.version to {data} to finish it. Or restore the backup from"
         f" before it, set the version to {record.from_version} and run `kubectl annotate"
         f" instances.{GROUP} {instance} -n {namespace} {DATABASE_RESTORED}={record.digest} --overwrite`"
     )

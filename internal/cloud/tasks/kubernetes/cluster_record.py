@@ -65,7 +65,7 @@ def check_upgrade(given: RunInput, found: str, from_version: str) -> None:
             given,
             found,
             "no step of the upgrade was begun",
-            "or move the workload first, with the version that it has: set spec.sourcegraphVersion to"
+            "or move the workload first, with the version that it has: set spec.version to"
             f" {from_version}",
         )
 

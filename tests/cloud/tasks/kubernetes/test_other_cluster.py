@@ -155,7 +155,7 @@ async def test_g_c6_an_upgrade_takes_no_workload_to_another_cluster(clusters: Cl
     given = await applied(clusters)
     answered = {**given, "annotations": {FORMER_CLUSTER: f"leave-{given['record']['cluster']}"}}
     for each in (given, answered):
-        with pytest.raises(TaskRejected, match=r"set spec\.sourcegraphVersion to 5\.2\.0"):
+        with pytest.raises(TaskRejected, match=r"set spec\.version to 5\.2\.0"):
             await clusters.upgrade("b", each)
     assert await clusters.places() == [True, False]
     await clusters.upgrade("a", given)

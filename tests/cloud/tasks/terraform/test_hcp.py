@@ -88,7 +88,7 @@ large:
 async def test_an_instance_of_a_type_runs_where_and_as_its_type_defines(bench: HCPBench) -> None:
     types = TerraformTypes(parse_types(TYPES.replace("ADDRESS", bench.server.url)))
     terraform = {"terraform": {"type": "large"}}
-    spec = {"sourcegraphVersion": "5.1.0", "infrastructure": terraform}
+    spec = {"version": "5.1.0", "infrastructure": terraform}
     found = types.settings_of(
         Instance.from_manifest({"metadata": {"name": "acme", "namespace": "prod"}, "spec": spec})
     )
