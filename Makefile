@@ -169,7 +169,7 @@ kinds: setup envtest-assets ## Write ctrlruntime/kinds, the typed built-in kinds
 	@.venv/bin/ruff check --quiet --select I --fix-only ctrlruntime/kinds
 	@.venv/bin/ruff format --quiet ctrlruntime/kinds
 
-build-installer: generate ## dist/install.yaml: everything an installation needs, in one file
+build-installer: generate ## dist/install.yaml and dist/install-all.yaml: all that an installation needs, in one file
 
 image: ## Build the manager's image IMG; BASE_DIGEST=@sha256:... pins its base
 	@$(CONTAINER_TOOL) build --build-arg BASE_DIGEST=$(BASE_DIGEST) --build-arg REVISION=$(REVISION) -t $(IMG) .
@@ -181,8 +181,8 @@ image-all: ## Build IMG for every platform of docker-bake.hcl, and push it (dock
 push: ## Push IMG to its registry
 	@$(CONTAINER_TOOL) push $(IMG)
 
-deploy: ## Install everything, with IMG, into the cluster of the current kubeconfig
-	@IMG=$(IMG) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
+deploy: ## Install tenancy (all systems: OVERLAY=install), with IMG, into the cluster of the current kubeconfig
+	@IMG=$(IMG) OVERLAY=$(OVERLAY) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
 
 bench-tenancy: setup ## Count requests for ROWS tenants; BACKEND=kube-apiserver; BASE=commit compares processor time in TURNS; one line of JSON
 	@hack/mariadb.sh

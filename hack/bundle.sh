@@ -8,6 +8,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 folder=${1:-dist/bundle}
-image=${IMG:-$(sed -n 's/^ *image: \(registry.example.com\/.*\)$/\1/p' dist/install.yaml | head -1)}
+image=${IMG:-$(sed -n 's/^ *image: \(registry.example.com\/.*\)$/\1/p' dist/install-all.yaml | head -1)}
 OVERLAY=default IMG=$image hack/install-yaml.sh --print | PYTHONPATH=$PWD "${PYTHON:-.venv/bin/python}" hack/bundle_files.py "$folder"
 echo "$folder"

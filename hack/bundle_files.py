@@ -1,4 +1,4 @@
-"""An OLM bundle of what dist/install.yaml installs.
+"""An OLM bundle of what dist/install-all.yaml installs, with one account for all systems.
 
 python hack/bundle_files.py FOLDER    writes FOLDER/manifests, FOLDER/metadata, FOLDER/tests and FOLDER/bundle.Dockerfile
 

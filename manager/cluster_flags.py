@@ -16,7 +16,7 @@ from manager.flags import with_options
 
 NOT_INSTALLED: Final = (
     "this API server has no such kind: install the manager with `kubectl apply --server-side -f dist/install.yaml` "
-    "or its chart, or choose another cluster with --context"
+    "(tenancy) or `kubectl apply --server-side -f dist/install-all.yaml` (all systems), or its chart, or choose another cluster with --context"
 )
 """The error of a command where the CRDs that it reads are not there."""
 Command = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""A Deployment for each system, with an account and rights of its own: the folders `by-system` and `install`."""
+"""A Deployment for each system, with an account and rights of its own: `by-system`, `install`, `install-SYSTEM`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from manager.options import LEADER_ELECTION_ID, RunOptions, mutating_name, syste
 
 FOLDER = "by-system"
 INSTALL = "install"
-"""`by-system` and webhooks: what dist/install.yaml is."""
+"""`by-system` and webhooks: what dist/install-all.yaml is. With a dash and a system: that one alone; dist/install.yaml
+is the one of tenancy."""
 ACCOUNT = "controller-manager"
 ROLE, ELECTION = "manager-role", "leader-election-role"
 COMPONENT = "app.kubernetes.io/component"
@@ -100,6 +101,7 @@ def install_files(
     """Return the files of `by-system` with webhooks. `webhooks`: those that the manager of each system serves."""
     made: dict[str, str] = {}
     patches = []
+    removed = [_patch(_DELETED, kind, f"{prefix}{name}") for kind, name in REPLACED]
     for system, served in webhooks.items():
         made |= _webhook_files(system, served, namespace, prefix, labels)
         name = f"{prefix}{system}-"
@@ -111,7 +113,11 @@ def install_files(
         )
         port = {"name": "webhooks", "containerPort": _RUN.webhook_port, "protocol": "TCP"}
         opened = {"op": "add", "path": PORTS, "value": port}
-        patches.append(_patch([*arguments, opened], "Deployment", f"{name}{ACCOUNT}"))
+        serving = _patch([*arguments, opened], "Deployment", f"{name}{ACCOUNT}")
+        patches.append(serving)
+        parts = [f"../only-{system}", f"../{FOLDER}/{system}", f"../{INSTALL}/{system}"]
+        alone = kustomization(parts, patches=[*removed, serving])
+        made[f"{INSTALL}-{system}/kustomization.yaml"] = alone
     whole = kustomization([f"../{FOLDER}", *webhooks], patches=patches)
     return {f"{INSTALL}/kustomization.yaml": whole, **made}
 

@@ -19,7 +19,7 @@ from manager.uninstalling import (
     stop_manager,
 )
 
-REST = "What remains (namespace, roles, services): kubectl delete --ignore-not-found -f dist/install.yaml"
+REST = "What remains (namespace, roles, services): kubectl delete --ignore-not-found -f dist/install-all.yaml"
 
 
 @click.command()

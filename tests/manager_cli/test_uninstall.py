@@ -223,7 +223,7 @@ async def test_h_e2_uninstalling_keeps_every_object_of_all_systems(
     await release_objects(client, lambda _line: None)
     code, output = await uninstall(env, "--keep-objects", "--yes")
     assert code == 0, output
-    assert "kubectl delete --ignore-not-found -f dist/install.yaml" in output
+    assert "kubectl delete --ignore-not-found -f dist/install-all.yaml" in output
     assert await definitions(client) == []
     await asyncio.sleep(5)  # a garbage collector needs less
     assert await uids(client, wanted) == before

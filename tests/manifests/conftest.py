@@ -31,7 +31,7 @@ async def real(
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def installation(real: Environment) -> AsyncIterator[Client]:
-    """dist/install.yaml on it, without the Deployment; an administrator's client."""
+    """dist/install-all.yaml on it, without the Deployment; an administrator's client."""
     client = real.client("admin")
     async with installed(client):
         yield client

@@ -31,7 +31,7 @@ from tests.envtest.kubectl.binaries import provisioned
 Manifest = dict[str, Any]
 
 ROOT = Path(__file__).parent.parent.parent
-INSTALLER = ROOT / "dist" / "install.yaml"
+INSTALLER = ROOT / "dist" / "install-all.yaml"
 NAMESPACE = "ctrlruntime-system"
 ACCOUNT = "ctrlruntime-controller-manager"
 USER = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
@@ -46,7 +46,7 @@ def manifests() -> list[Manifest]:
 
 
 def installer() -> list[Manifest]:
-    """Every object of dist/install.yaml, which has accounts by system."""
+    """Every object of dist/install-all.yaml, which has accounts by system."""
     return copy.deepcopy(_parsed())
 
 

@@ -36,7 +36,9 @@ from tests.support.waiting import eventually_succeeds
 
 pytestmark = pytest.mark.xdist_group("manifests")
 
+CRD = "CustomResourceDefinition"
 CHART = ROOT / "charts" / "ctrlruntime-manager"
+DEFINITION = GroupVersionKind("apiextensions.k8s.io", "v1", CRD)
 DEPLOYMENT = GroupVersionKind("apps", "v1", "Deployment")
 BINDING = GroupVersionKind(RBAC, "v1", "ClusterRoleBinding")
 WEBHOOKS = GroupVersionKind("admissionregistration.k8s.io", "v1", "ValidatingWebhookConfiguration")
@@ -45,7 +47,6 @@ OF_ONE = {
     "ctrlruntime-metrics-auth-rolebinding",
     "ctrlruntime-validating-webhook-configuration",
 }
-CRD = "CustomResourceDefinition"
 EVERYTHING = {
     "webhooks": {"enabled": True},
     "podDisruptionBudget": {"enabled": True},
@@ -83,7 +84,7 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 class Rendered:
-    """What `helm template` makes of values."""
+    """What `helm template` makes of values, of all systems unless they choose."""
 
     def __init__(self, helm: str, chart: str, folder: Path) -> None:
         self._command = [helm, "template", "ctrlruntime", chart, "--namespace", NAMESPACE]
@@ -91,7 +92,7 @@ class Rendered:
 
     def run(self, values: dict[str, Any]) -> subprocess.CompletedProcess[str]:
         """Run it."""
-        self._values.write_text(json.dumps(values))
+        self._values.write_text(json.dumps({"systems": [], **values}))
         return run(*self._command, "--values", self._values)
 
     def __call__(self, values: dict[str, Any]) -> list[Manifest]:
@@ -281,6 +282,18 @@ def test_the_source_of_the_chart_is_no_chart(helm: str) -> None:
     assert "make chart" in done.stderr
 
 
+@pytest.mark.criterion("U-7")
+@pytest.mark.parametrize("more", [(), ("--is-upgrade",)], ids=str)
+def test_systems_that_cannot_be_seen_must_be_given(
+    helm: str, chart: str, more: tuple[str, ...]
+) -> None:
+    """An upgrade that is rendered without a cluster would else stop what it does not name."""
+    done = run(helm, "template", "ctrlruntime", chart, *more)
+    assert done.returncode != 0
+    assert "--set systems={tenancy}" in done.stderr
+    assert "--set systems={cloud,cosmos,tenancy}" in done.stderr
+
+
 def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
     done = run(helm, "lint", "--strict", chart)
     assert done.returncode == 0, done.stdout
@@ -341,6 +354,7 @@ async def server(backend: str, folder: Path) -> AsyncIterator[Environment]:
         yield await stack.enter_async_context(environment)
 
 
+@pytest.mark.criterion("U-7")
 @pytest.mark.parametrize("backend", ["embedded", "kube-apiserver"])
 async def test_a_release_is_installed_upgraded_and_uninstalled_and_the_tenants_stay(
     backend: str, helm: str, chart: str, tmp_path: Path
@@ -362,9 +376,19 @@ async def test_a_release_is_installed_upgraded_and_uninstalled_and_the_tenants_s
             found: list[Any] = await client.list(DEPLOYMENT, NAMESPACE)
             return {each["metadata"]["name"]: each for each in found}
 
+        async def definitions() -> set[str]:
+            found: list[Any] = await client.list(DEFINITION)
+            return {each["metadata"]["name"] for each in found}
+
+        await run("install", "ctrlruntime", chart, "--create-namespace")
+        assert {*await deployments()} == {"ctrlruntime-tenancy-controller-manager"}
+        assert len(await definitions()) == 4
+        await run("uninstall", "ctrlruntime")
+
         one = "accounts.bySystem=false,webhooks.enabled=true"
-        await run("install", "ctrlruntime", chart, "--create-namespace", "--set", one)
+        await run("install", "ctrlruntime", chart, "--set", one, "--set-json", "systems=[]")
         assert {*await deployments()} == {"ctrlruntime-controller-manager"}
+        everything = await definitions()
         tenant = await served(client)
         await run("upgrade", "ctrlruntime", chart, "--set", "webhooks.enabled=true")
         installed = await deployments()
@@ -376,6 +400,9 @@ async def test_a_release_is_installed_upgraded_and_uninstalled_and_the_tenants_s
         for name, upgraded in (await deployments()).items():
             assert upgraded["metadata"]["uid"] == installed[name]["metadata"]["uid"]
             assert upgraded["spec"]["replicas"] == 3
+        await run("upgrade", "ctrlruntime", chart, "--set", "systems={tenancy}")
+        assert {*await deployments()} == {"ctrlruntime-tenancy-controller-manager"}
+        assert await definitions() == everything
         await run("uninstall", "ctrlruntime")
         assert await deployments() == {}
         left = await client.get(Tenant, "kept", namespace="default")

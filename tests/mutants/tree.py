@@ -26,7 +26,7 @@ HANGS = 90.0
 LIMIT = 300.0
 """Seconds for the tests of one defect. Past that they are killed, and the result is unknown."""
 _COPIED = ("apis", "config", "ctrlruntime", "docs", "internal", "manager", "tests")
-_FILES = ("LICENSE", "README.md", "pyproject.toml", "dist/install.yaml")
+_FILES = ("LICENSE", "README.md", "pyproject.toml", "dist/install.yaml", "dist/install-all.yaml")
 _PYTEST = ("-q", "-x", "-p", "no:cacheprovider", "-p", "tests.mutants.plugin")
 
 
