@@ -182,7 +182,7 @@ push: ## Push IMG to its registry
 	@$(CONTAINER_TOOL) push $(IMG)
 
 deploy: ## Install tenancy (all systems: OVERLAY=install), with IMG, into the cluster of the current kubeconfig
-	@IMG=$(IMG) OVERLAY=$(OVERLAY) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
+	@OVERLAY=$(OVERLAY) IMG=$(IMG) hack/install-yaml.sh --print | $$(hack/kubectl.sh 1.32) apply --server-side -f -
 
 bench-tenancy: setup ## Count requests for ROWS tenants; BACKEND=kube-apiserver; BASE=commit compares processor time in TURNS; one line of JSON
 	@hack/mariadb.sh

@@ -95,8 +95,8 @@ class EventRecorder:
     ) -> None:
         """Record that ``action`` on ``regarding`` led to ``reason``; ``note`` is for people.
 
-        ``reason`` and ``action`` are short words in CamelCase: what is longer than 128 bytes is cut, and without a word
-        it is ``Unknown``, since the server refuses both. Never raises for what the server
+        ``reason`` and ``action`` are short words in CamelCase: what is longer than 128 bytes is cut, and an empty one
+        is ``Unknown``, since the server refuses both. Never raises for what the server
         may answer, and never waits; must be called on the event loop.
         """
         if self._stopped:
