@@ -206,7 +206,12 @@ def setup(manager: Manager, now: Callable[[], datetime] = utc_now) -> None:
 
 async def main() -> None:
     """Run it until it is stopped."""
-    options = ManagerOptions(name="cronjob", handle_signals=True, leader_election=True)
+    options = ManagerOptions(
+        name="cronjob",
+        handle_signals=True,
+        leader_election=True,
+        leader_election_id="cronjob.example.com",
+    )
     manager = Manager(await Config.load(), options)
     setup(manager)
     await manager.start()

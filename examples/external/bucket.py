@@ -139,7 +139,12 @@ def setup(manager: Manager, service: Service) -> None:
 async def main() -> None:
     """Run it until it is stopped."""
     service = Service(os.environ["STORAGE_URL"], os.environ["STORAGE_TOKEN"])
-    options = ManagerOptions(name="buckets", handle_signals=True, leader_election=True)
+    options = ManagerOptions(
+        name="buckets",
+        handle_signals=True,
+        leader_election=True,
+        leader_election_id="buckets.example.com",
+    )
     manager = Manager(await Config.load(), options)
     setup(manager, service)
     await manager.start()

@@ -153,6 +153,7 @@ async def main() -> None:
         name="guestbook",
         handle_signals=True,
         leader_election=True,
+        leader_election_id="guestbook.example.com",
         webhook=WebhookOptions(
             service_name="guestbook-webhook",
             mutating_configurations=("guestbook-mutating",),
