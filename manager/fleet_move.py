@@ -40,7 +40,7 @@ from internal.fleet.move_state import (
 )
 from internal.fleet.registry_move import marked, recorded
 from internal.fleet.targets import TRUE
-from internal.tenancy.policies import is_orphaned
+from internal.tenancy.shared.policies import is_orphaned
 from manager.cluster_flags import cluster_options, talk
 from manager.fleet_move_reads import other_registry, same_values
 from manager.output import echo

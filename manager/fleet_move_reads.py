@@ -12,8 +12,8 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.controller.annotations import is_paused
 from internal.fleet.move_state import OtherRegistry, annotations_of, is_deleting
-from internal.tenancy.tenants import Blueprint
-from internal.tenancy.values import SECRET
+from internal.tenancy.objects.values import SECRET
+from internal.tenancy.sync.tenants import Blueprint
 
 TEMPLATE: Final = TenantTemplate.mapping()
 REGISTRY: Final = TenantRegistry.mapping()

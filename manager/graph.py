@@ -7,8 +7,8 @@ import click
 
 from apis.tenancy import Tenant, TenantTemplate, resource_lists
 from ctrlruntime.client.client import Client
-from internal.tenancy.drawing import Drawing, dot, mermaid
-from internal.tenancy.graph import Graph, GraphError
+from internal.tenancy.objects.drawing import Drawing, dot, mermaid
+from internal.tenancy.objects.graph import Graph, GraphError
 from manager.cluster_flags import cluster_options, talk
 from manager.manifest_files import manifests, one_of
 from manager.output import echo

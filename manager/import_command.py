@@ -12,7 +12,7 @@ import yaml
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.client.client import Client
 from internal.tenancy.importing import FORMERS, FormerOperator, translated
-from internal.tenancy.privileges import ForeignNamespaces, Privileges
+from internal.tenancy.shared.privileges import ForeignNamespaces, Privileges
 from manager.cluster_flags import hub_options, talk
 from manager.importing import (
     Import,

@@ -17,8 +17,6 @@ from ctrlruntime.clock import wall
 from ctrlruntime.resources.desired import Desired
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
-from internal.tenancy.builder import build
-from internal.tenancy.graph import GraphError
 from internal.tenancy.importing import (
     FORMERS,
     IMPORTED,
@@ -29,12 +27,14 @@ from internal.tenancy.importing import (
     takeover_patch,
     undo_patch,
 )
-from internal.tenancy.labels import FIELD_MANAGER, kinds_of
-from internal.tenancy.policies import CREATED_ONCE
-from internal.tenancy.privileges import Privileges
+from internal.tenancy.objects.builder import build
+from internal.tenancy.objects.graph import GraphError
+from internal.tenancy.objects.values import decoded
+from internal.tenancy.objects.variables import VariablesError, variables_of
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.values import decoded
-from internal.tenancy.variables import VariablesError, variables_of
+from internal.tenancy.shared.labels import FIELD_MANAGER, kinds_of
+from internal.tenancy.shared.policies import CREATED_ONCE
+from internal.tenancy.shared.privileges import Privileges
 from manager.leases import find_held
 
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]

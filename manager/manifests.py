@@ -41,7 +41,7 @@ from ctrlruntime.manager import Manager
 from internal.cloud.subresources import SUBRESOURCES
 from internal.fleet.stack_bindings import RBAC, STACK_ROLES
 from internal.fleet.stack_builder import StackOptions
-from internal.tenancy.missing_permissions import AGGREGATE, verbs_for
+from internal.tenancy.shared.missing_permissions import AGGREGATE, verbs_for
 from manager.controllers.approvals import record_webhooks
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_admission import webhooks as cloud_webhooks

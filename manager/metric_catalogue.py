@@ -18,7 +18,7 @@ from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from internal.fleet.metrics import FleetMetrics
 from internal.operations.metrics import FreezeMetrics
-from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.shared.metrics import TenancyMetrics
 from manager.controllers.orphan_sweep import SweepMetrics
 from manager.controllers.task_settings import valid_gauge
 from manager.controllers.terraform_types import types_gauge

@@ -35,8 +35,8 @@ from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER as BUNDLE_MA
 from internal.cosmos.labels import FIELD_MANAGER as COSMOS_MANAGER
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
-from internal.tenancy.labels import FIELD_MANAGER as TENANCY_MANAGER
-from internal.tenancy.policies import deletion_policy, is_orphaned
+from internal.tenancy.shared.labels import FIELD_MANAGER as TENANCY_MANAGER
+from internal.tenancy.shared.policies import deletion_policy, is_orphaned
 
 ON_HUB: Final = tuple(
     mapping

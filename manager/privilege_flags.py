@@ -76,7 +76,7 @@ def _account(given: str) -> str:
 
 
 def _kinds(given: tuple[str, ...]) -> frozenset[GroupKind]:
-    from internal.tenancy.privileges import parse_kind  # what only this option needs
+    from internal.tenancy.shared.privileges import parse_kind  # what only this option needs
 
     try:
         return frozenset(map(parse_kind, given))

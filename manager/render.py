@@ -15,9 +15,7 @@ from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.intake import IntakeError, read_yaml
 from ctrlruntime.lifecycle.status import describe
-from internal.tenancy.graph import GraphError
-from internal.tenancy.naming import IllegalName
-from internal.tenancy.preview import (
+from internal.tenancy.dryrun.preview import (
     Preview,
     PreviewError,
     choose_row,
@@ -25,9 +23,11 @@ from internal.tenancy.preview import (
     registry_for,
     tenant_of,
 )
-from internal.tenancy.privileges import ForeignNamespaces, Privileges
+from internal.tenancy.objects.graph import GraphError
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.rows import ActiveRow
+from internal.tenancy.rows.row import ActiveRow
+from internal.tenancy.shared.naming import IllegalName
+from internal.tenancy.shared.privileges import ForeignNamespaces, Privileges
 from manager.manifest_files import LIMITS, manifests, one_of
 from manager.output import echo
 from manager.privilege_flags import privilege_options

@@ -13,10 +13,10 @@ from apis.health import Health
 from apis.tenancy import RolloutStatus, TenantTemplate
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.clock import utc_now
-from internal.tenancy.labels import RESUMED_AT, TEMPLATE
-from internal.tenancy.naming import label_value
-from internal.tenancy.template_revisions import CONTROLLER_REVISION, recorded_lists
-from internal.tenancy.tenants import LISTS_EXCLUDED, Blueprint
+from internal.tenancy.shared.labels import RESUMED_AT, TEMPLATE
+from internal.tenancy.shared.naming import label_value
+from internal.tenancy.sync.tenants import LISTS_EXCLUDED, Blueprint
+from internal.tenancy.template.revisions import CONTROLLER_REVISION, recorded_lists
 from manager.cluster_flags import cluster_options, talk
 from manager.output import echo
 from manager.rollout_targets import (

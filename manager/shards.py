@@ -13,7 +13,9 @@ def with_slots(options: RunOptions, manager: Manager) -> RunOptions:
     shards = manager.shards
     if shards is None:
         return options
-    from internal.tenancy.slots import TenantSlots  # imported where tenants are divided alone
+    from internal.tenancy.tenant.slots import (
+        TenantSlots,  # imported where tenants are divided alone
+    )
 
     slots = TenantSlots(shards, lambda: shards.owned)
     return replace(options, tenancy=replace(options.tenancy, slots=slots))

@@ -86,7 +86,7 @@ async def manifest_page(state: ConsoleState, request: web.Request, seen: Sight) 
 
 async def of_tenant(_state: ConsoleState, entry: Entry, _seen: Sight) -> Model:
     """Return the graph of a tenant's resources."""
-    from internal.tenancy.graph import load
+    from internal.tenancy.objects.graph import load
 
     tenant = entry.typed(Tenant)
     await load()

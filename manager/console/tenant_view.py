@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apis.tenancy import Tenant, resource_lists
-from internal.tenancy.drawing import Drawing, Mark
-from internal.tenancy.naming import entry_id
+from internal.tenancy.objects.drawing import Drawing, Mark
+from internal.tenancy.shared.naming import entry_id
 from manager.tenant import resource_rows
 
 WAITING: Final = "Waiting"

@@ -25,7 +25,7 @@ from internal.fleet.routing import (
     possible_planes,
     route,
 )
-from internal.tenancy.naming import LOCAL
+from internal.tenancy.shared.naming import LOCAL
 from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 
 HUB = "hub"

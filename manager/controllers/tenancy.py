@@ -28,48 +28,48 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, LabelledControl, Owner
 from ctrlruntime.rollout import ChangeHolds
 from internal.operations.freezes import SystemFreezes
-from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
-from internal.tenancy.applier import Applier
-from internal.tenancy.approvals import RULES
-from internal.tenancy.awaited_tenants import AwaitedTenants, HandOvers
-from internal.tenancy.body_review import BodyReview
-from internal.tenancy.children import OWNER_INDEX
-from internal.tenancy.deletion_intents import DeletionIntents
-from internal.tenancy.generated_values import GeneratedValues
-from internal.tenancy.hooks import Hooks
-from internal.tenancy.labels import FIELD_MANAGER, VALUES
-from internal.tenancy.pruning_holds import PruningHolds
-from internal.tenancy.queries import Queries
-from internal.tenancy.query_schedule import QuerySchedule
-from internal.tenancy.readiness import ReadinessTimers
-from internal.tenancy.registry_planner import RegistryPlanner
-from internal.tenancy.registry_reconciler import RegistryReconciler, RegistryRows
-from internal.tenancy.registry_removal import RegistryRemoval
-from internal.tenancy.registry_reports import RegistryReports
-from internal.tenancy.removal import Remover
-from internal.tenancy.reports import TenantReports
-from internal.tenancy.secrets import WatchedSecrets
-from internal.tenancy.slot_labels import SlotLabels
-from internal.tenancy.slots import SlotConditions, slot_labels
+from internal.tenancy.objects.body_review import BodyReview
+from internal.tenancy.objects.children import OWNER_INDEX
+from internal.tenancy.objects.generated_values import GeneratedValues
+from internal.tenancy.objects.values import SECRET, SensitiveValues
+from internal.tenancy.registry.awaited_tenants import AwaitedTenants, HandOvers
+from internal.tenancy.registry.planner import RegistryPlanner
+from internal.tenancy.registry.query_schedule import QuerySchedule
+from internal.tenancy.registry.reconciler import RegistryReconciler, RegistryRows
+from internal.tenancy.registry.removal import RegistryRemoval
+from internal.tenancy.registry.reports import RegistryReports
+from internal.tenancy.registry.sync_planner import SyncPlanner
+from internal.tenancy.registry.tenant_writer import TenantWriter
+from internal.tenancy.registry.value_secrets import ValueSecrets
+from internal.tenancy.shared.approvals import RULES
+from internal.tenancy.shared.labels import FIELD_MANAGER, VALUES
+from internal.tenancy.shared.tenant_counts import TenantCounting
 from internal.tenancy.sources import SourceTypes
-from internal.tenancy.sync_planner import SyncPlanner
-from internal.tenancy.template_health import TemplateHealth
-from internal.tenancy.template_reconciler import TemplateReconciler
-from internal.tenancy.template_reports import TemplateReports
-from internal.tenancy.template_revisions import TemplateRevisions
-from internal.tenancy.tenant_builds import TenantBuilds
-from internal.tenancy.tenant_counts import TenantCounting
-from internal.tenancy.tenant_kinds import TenantKinds
-from internal.tenancy.tenant_reconciler import (
+from internal.tenancy.sources.queries import Queries
+from internal.tenancy.sources.secrets import WatchedSecrets
+from internal.tenancy.sources.write_back import WriteBacks
+from internal.tenancy.template.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
+from internal.tenancy.template.health import TemplateHealth
+from internal.tenancy.template.reconciler import TemplateReconciler
+from internal.tenancy.template.reports import TemplateReports
+from internal.tenancy.template.revisions import TemplateRevisions
+from internal.tenancy.tenant.applier import Applier
+from internal.tenancy.tenant.builds import TenantBuilds
+from internal.tenancy.tenant.deletion_intents import DeletionIntents
+from internal.tenancy.tenant.hooks import Hooks
+from internal.tenancy.tenant.kinds import TenantKinds
+from internal.tenancy.tenant.pruning_holds import PruningHolds
+from internal.tenancy.tenant.readiness import ReadinessTimers
+from internal.tenancy.tenant.reconciler import (
     ObjectChanges,
     TenantContent,
     TenantReconciler,
     TenantWaits,
 )
-from internal.tenancy.tenant_writer import TenantWriter
-from internal.tenancy.value_secrets import ValueSecrets
-from internal.tenancy.values import SECRET, SensitiveValues
-from internal.tenancy.write_back import WriteBacks
+from internal.tenancy.tenant.removal import Remover
+from internal.tenancy.tenant.reports import TenantReports
+from internal.tenancy.tenant.slot_labels import SlotLabels
+from internal.tenancy.tenant.slots import SlotConditions, slot_labels
 from manager.controllers.approvals import Approvals, add_approvals, approval_key
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.error_status import with_error_status

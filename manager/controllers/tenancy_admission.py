@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.manager import Group, Manager
-from internal.tenancy.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
-from internal.tenancy.compiled_templates import Blueprints
 from internal.tenancy.rendering import Renderer
+from internal.tenancy.template.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
+from internal.tenancy.template.compiled import Blueprints
 from manager.controllers.tenancy_options import TenancyOptions
 
 

@@ -13,8 +13,8 @@ from ctrlruntime.clock import utc_now
 from manager.controllers.health_check_options import HealthCheckOptions
 
 if TYPE_CHECKING:
-    from internal.tenancy.privileges import Privileges
-    from internal.tenancy.slots import TenantSlots
+    from internal.tenancy.shared.privileges import Privileges
+    from internal.tenancy.tenant.slots import TenantSlots
 
 STATUS_PERIOD = 1.0
 
@@ -61,7 +61,7 @@ class TenancyOptions:
     @property
     def privileges(self) -> Privileges:
         """What templates may do."""
-        from internal.tenancy.privileges import ForeignNamespaces, Privileges
+        from internal.tenancy.shared.privileges import ForeignNamespaces, Privileges
 
         return Privileges(
             foreign=ForeignNamespaces.parse(self.allow_foreign_namespaces),

@@ -19,30 +19,30 @@ from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, Definitions, LabelledControl
-from internal.tenancy.child_events import ChildEvents
-from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
-from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.conflict_waiters import Claims
-from internal.tenancy.deps import Clocks, TenancyRecords, TenancyStores, Writers
-from internal.tenancy.labels import FIELD_MANAGER, TEMPLATE, VALUES
-from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.missing_permissions import Grants
-from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
-from internal.tenancy.object_reader import ObjectReader
-from internal.tenancy.pools import WorkerPools
+from internal.tenancy.objects.children import OWNER_INDEX, ChildKinds, owner_keys
+from internal.tenancy.objects.object_reader import ObjectReader
+from internal.tenancy.objects.target_clusters import TargetCluster, TargetClusters
+from internal.tenancy.objects.values import SECRET
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
-from internal.tenancy.rollout import Rollouts
-from internal.tenancy.slots import UNLABELLED_INDEX, TenantSlots, is_labelled, labels_of
+from internal.tenancy.shared.deps import Clocks, TenancyRecords, TenancyStores, Writers
+from internal.tenancy.shared.labels import FIELD_MANAGER, TEMPLATE, VALUES
+from internal.tenancy.shared.metrics import TenancyMetrics
+from internal.tenancy.shared.missing_permissions import Grants
+from internal.tenancy.shared.pools import WorkerPools
+from internal.tenancy.shared.rollout import Rollouts
+from internal.tenancy.shared.tally import Tally
 from internal.tenancy.sources import Sources
-from internal.tenancy.tally import Tally
-from internal.tenancy.target_clusters import TargetCluster, TargetClusters
-from internal.tenancy.template_revisions import (
+from internal.tenancy.sync.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.template.compiled import Blueprints
+from internal.tenancy.template.revisions import (
     CONTROLLER_REVISION,
     TEMPLATE_INDEX,
     templates_of,
 )
-from internal.tenancy.values import SECRET
+from internal.tenancy.tenant.child_events import ChildEvents
+from internal.tenancy.tenant.conflict_waiters import Claims
+from internal.tenancy.tenant.replacement_marks import HEIRS_INDEX, heirs_of
+from internal.tenancy.tenant.slots import UNLABELLED_INDEX, TenantSlots, is_labelled, labels_of
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.controllers.tenancy_watches import owning_registry
 

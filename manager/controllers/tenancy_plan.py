@@ -22,31 +22,31 @@ from ctrlruntime.resources import Definitions
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
 from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
 from internal.approvals.reported import reported
-from internal.tenancy.applier import Applier
-from internal.tenancy.approvals import RULES
-from internal.tenancy.children import OWNER_INDEX, ChildKinds, owner_keys
-from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.fleet_planner import FleetPlanner
-from internal.tenancy.labels import FIELD_MANAGER, VALUES
-from internal.tenancy.metrics import TenancyMetrics
-from internal.tenancy.missing_permissions import Grants
-from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
-from internal.tenancy.object_reader import ObjectReader
-from internal.tenancy.pools import WorkerPools
-from internal.tenancy.pruning_holds import PruningHolds
-from internal.tenancy.queries import Queries
-from internal.tenancy.readiness import ReadinessTimers
-from internal.tenancy.removal import Remover
+from internal.tenancy.dryrun.fleet import FleetPlanner
+from internal.tenancy.dryrun.tenant import TenantPlanner
+from internal.tenancy.objects.children import OWNER_INDEX, ChildKinds, owner_keys
+from internal.tenancy.objects.object_reader import ObjectReader
+from internal.tenancy.objects.target_clusters import TargetCluster, TargetClusters
+from internal.tenancy.objects.values import SECRET, SensitiveValues
+from internal.tenancy.registry.sync_planner import SyncPlanner
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.replacement_marks import HEIRS_INDEX, heirs_of
-from internal.tenancy.rows import Reading, mapping_problems
-from internal.tenancy.secrets import WatchedSecrets
+from internal.tenancy.rows.row import Reading, mapping_problems
+from internal.tenancy.shared.approvals import RULES
+from internal.tenancy.shared.labels import FIELD_MANAGER, VALUES
+from internal.tenancy.shared.metrics import TenancyMetrics
+from internal.tenancy.shared.missing_permissions import Grants
+from internal.tenancy.shared.pools import WorkerPools
 from internal.tenancy.sources import Sources, SourceTypes
-from internal.tenancy.sync_planner import SyncPlanner
-from internal.tenancy.target_clusters import TargetCluster, TargetClusters
-from internal.tenancy.tenant_kinds import TenantKinds
-from internal.tenancy.tenant_planner import TenantPlanner
-from internal.tenancy.values import SECRET, SensitiveValues
+from internal.tenancy.sources.queries import Queries
+from internal.tenancy.sources.secrets import WatchedSecrets
+from internal.tenancy.sync.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.template.compiled import Blueprints
+from internal.tenancy.tenant.applier import Applier
+from internal.tenancy.tenant.kinds import TenantKinds
+from internal.tenancy.tenant.pruning_holds import PruningHolds
+from internal.tenancy.tenant.readiness import ReadinessTimers
+from internal.tenancy.tenant.removal import Remover
+from internal.tenancy.tenant.replacement_marks import HEIRS_INDEX, heirs_of
 from manager.controllers.plan_client import SYNC_TIMEOUT, as_stored, without_writes
 from manager.controllers.plan_freezes import PlannedFreezes, read_freezes
 from manager.controllers.tenancy_options import TenancyOptions

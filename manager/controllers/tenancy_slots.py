@@ -16,9 +16,9 @@ from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.controller.reconcile import Reconciler, Result
 from ctrlruntime.queue import Request
 from ctrlruntime.sharding import current_slot, slot_of, slot_of_labels
-from internal.tenancy.child_events import owning_tenant
-from internal.tenancy.slot_labels import SlotLabels
-from internal.tenancy.slots import TenantSlots
+from internal.tenancy.tenant.child_events import owning_tenant
+from internal.tenancy.tenant.slot_labels import SlotLabels
+from internal.tenancy.tenant.slots import TenantSlots
 
 
 @dataclass(slots=True)

@@ -21,12 +21,12 @@ from ctrlruntime.controller.predicates import (
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER
-from internal.tenancy.awaited_tenants import AwaitedTenants
-from internal.tenancy.children import ChildKinds
-from internal.tenancy.neighbours import REGISTRY_INDEX, registry_of
-from internal.tenancy.registry_reconciler import RegistryReconciler
-from internal.tenancy.template_revisions import templates_of
-from internal.tenancy.values import tenant_of_values
+from internal.tenancy.objects.children import ChildKinds
+from internal.tenancy.objects.values import tenant_of_values
+from internal.tenancy.registry.awaited_tenants import AwaitedTenants
+from internal.tenancy.registry.reconciler import RegistryReconciler
+from internal.tenancy.sync.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.template.revisions import templates_of
 
 generation_or_pause_changed = any_of(generation_changed, annotation_changed)
 """Predicate: blocks updates of the status."""

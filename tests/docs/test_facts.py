@@ -40,36 +40,24 @@ from internal.cloud.subresources import SUBRESOURCES
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.fleet import hub
 from internal.named_secrets import Purpose
-from internal.tenancy import (
-    applier,
-    deletion_guard,
-    metrics,
-    missing_permissions,
-    outcome,
-    plan,
-    policies,
-    queries,
-    query_schedule,
-    registry_planner,
-    registry_reports,
-    registry_status,
-    registry_teardown,
-    reports,
-    rollout_status,
-    rows,
-    slots,
-    template_reconciler,
-    template_reports,
-    write_back,
-)
-from internal.tenancy import (
-    labels as label_keys,
-)
-from internal.tenancy.graph import MOST_RESOURCES
+from internal.tenancy.objects.graph import MOST_RESOURCES
+from internal.tenancy.registry import planner as registry_planner
+from internal.tenancy.registry import query_schedule
+from internal.tenancy.registry import reports as registry_reports
+from internal.tenancy.registry import status as registry_status
+from internal.tenancy.registry import teardown as registry_teardown
 from internal.tenancy.rendering import Renderer, limits, templates
 from internal.tenancy.rendering.functions import FUNCTIONS, REFUSED
-from internal.tenancy.sources import errors, state_writer
+from internal.tenancy.rows import row as rows
+from internal.tenancy.shared import labels as label_keys
+from internal.tenancy.shared import metrics, missing_permissions, outcome, policies
+from internal.tenancy.sources import errors, queries, state_writer, write_back
 from internal.tenancy.sources import limits as source_limits
+from internal.tenancy.sync import deletion_guard, plan
+from internal.tenancy.template import reconciler as template_reconciler
+from internal.tenancy.template import reports as template_reports
+from internal.tenancy.template import rollout_status
+from internal.tenancy.tenant import applier, reports, slots
 from manager.cli import main as manager_main
 from tests.docs.blocks import ROOT, table, words
 

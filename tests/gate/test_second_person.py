@@ -18,7 +18,7 @@ from internal.approvals.reported import reported
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 from internal.cloud.approvals import INSTANCE, ROLLOUT, SUBRESOURCE
 from internal.cosmos.approvals import RULES as NODE_SET
-from internal.tenancy.approvals import RULES as REGISTRY
+from internal.tenancy.shared.approvals import RULES as REGISTRY
 from manager.console.rollout_view import planned_waves
 
 KEY = Recorder(key=b"k" * 32, user="system:serviceaccount:ctrlruntime-system:manager")

@@ -20,11 +20,11 @@ from ctrlruntime.client.reads import list_items
 from ctrlruntime.resources import revision
 from ctrlruntime.webhook import Application
 from internal.cloud.release_assignment import parse_assignment
-from internal.tenancy.compiled_templates import Blueprints
-from internal.tenancy.plan_inputs import RecordedRow
 from internal.tenancy.rendering import Renderer
-from internal.tenancy.rollout_changes import parse_change
-from internal.tenancy.row_rollouts import format_row, parse_row
+from internal.tenancy.sync.plan_inputs import RecordedRow
+from internal.tenancy.sync.rollout_changes import parse_change
+from internal.tenancy.sync.row_rollouts import format_row, parse_row
+from internal.tenancy.template.compiled import Blueprints
 from manager.manifest_files import manifests
 from tests.cache.test_unreadable import HOSTILE, READABLE, Source, decoded
 from tests.hostile.measure import Attack, Door

@@ -179,8 +179,8 @@ READERS = {
     "internal/approvals/key.py": "the key that approvals are signed with, of its own",
     "internal/cloud/taskdriver/writes.py": "Secrets with outputs, of its own",
     "internal/named_secrets.py": "the reader",
-    "internal/tenancy/fleet_planner.py": "values of its own tenants",
-    "internal/tenancy/generated_values.py": "values that were drawn",
+    "internal/tenancy/dryrun/fleet.py": "values of its own tenants",
+    "internal/tenancy/objects/generated_values.py": "values that were drawn",
     "manager/controllers/fleet.py": "the kubeconfig of a data plane, by a fixed name",
 }
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from internal.tenancy.rows import LARGEST_ROW, LARGEST_VALUE
+from internal.tenancy.rows.row import LARGEST_ROW, LARGEST_VALUE
 from internal.tenancy.sources.errors import InsecureConnection, SourceError
 from internal.tenancy.sources.limits import LARGEST_CELL, LARGEST_LINE, OVERSIZED, bounded
 from internal.tenancy.sources.postgresql.auth import MessageLengths

@@ -32,11 +32,11 @@ from ctrlruntime.intake import (
 from ctrlruntime.intake.json_documents import is_deeper
 from ctrlruntime.intake.shallow import split_items, split_members
 from internal.cloud.release_assignment import parse_assignment
-from internal.tenancy.rollout_changes import parse_change
-from internal.tenancy.row_rollouts import parse_row
 from internal.tenancy.sources.errors import SourceError
 from internal.tenancy.sources.postgresql.auth import MessageLengths, demanded
 from internal.tenancy.sources.postgresql.columns import ColumnKind, values
+from internal.tenancy.sync.rollout_changes import parse_change
+from internal.tenancy.sync.row_rollouts import parse_row
 
 pytestmark = pytest.mark.criterion("S-H2")
 MINUTES: Final = float(os.environ.get("FUZZ_MINUTES", "0"))

@@ -19,7 +19,7 @@ from ctrlruntime.rollout.health_checks import HealthCheckState
 from hack.dashboards import drifted
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES
-from internal.tenancy.metrics import QUERY_RESULTS
+from internal.tenancy.shared.metrics import QUERY_RESULTS
 from manager.metric_catalogue import registries
 from tests.observability.queries import DASHBOARDS, RULES, of_alerts, selectors
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from apis.tenancy import RemovedRows
-from internal.tenancy.deletion_guard import Guard
-from internal.tenancy.naming import tenant_name
-from internal.tenancy.plan import Plan, plan
-from internal.tenancy.plan_inputs import ExistingTenant, Template
-from internal.tenancy.removal_window import recent, record
-from internal.tenancy.rows import ActiveRow, Reading
-from internal.tenancy.tally import TenantState
+from internal.tenancy.rows.row import ActiveRow, Reading
+from internal.tenancy.shared.naming import tenant_name
+from internal.tenancy.shared.tally import TenantState
+from internal.tenancy.sync.deletion_guard import Guard
+from internal.tenancy.sync.plan import Plan, plan
+from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
+from internal.tenancy.sync.removal_window import recent, record
 from tests.prove.explorer import Step, Violated
 
 _START: Final = datetime(2030, 1, 1, tzinfo=UTC)

@@ -15,7 +15,7 @@ from ctrlruntime.rollout.decision import _Pass
 from ctrlruntime.sharding import handover
 from ctrlruntime.sharding.handover import HandOver
 from internal.cloud.taskdriver.decision import rest
-from internal.tenancy import departures
+from internal.tenancy.sync import departures
 from tests.prove.explorer import Step, explore
 from tests.prove.worlds import WORLDS
 

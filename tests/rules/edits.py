@@ -22,7 +22,7 @@ from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Conflict, Invalid
 from ctrlruntime.json import Json
 from internal.cosmos.labels import CREATED_BY
-from internal.tenancy.policies import CREATED_ONCE
+from internal.tenancy.shared.policies import CREATED_ONCE
 
 OURS: Final = frozenset(
     {"tenant-operator", "cloud-manager", "cosmos-manager", "fleet-operator", "manager"}

@@ -50,7 +50,7 @@ from ctrlruntime.envtest.server import APIServer
 from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
-from internal.tenancy.privileges import parse_kind
+from internal.tenancy.shared.privileges import parse_kind
 from manager.controllers.tenancy import add_tenancy
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.audit.request_recorder import Audited, RequestRecorder

@@ -13,7 +13,7 @@ from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.manager import ElectionOptions, Manager
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.sharding import SlotHandOver, slot_of
-from internal.tenancy.slots import TenantSlots
+from internal.tenancy.tenant.slots import TenantSlots
 from manager.controllers.tenancy import add_tenancy
 from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE as INSTALLED

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apis.tenancy import RolloutStatus, Tenant, TenantTemplate
-from internal.tenancy.tenants import Blueprint
+from internal.tenancy.sync.tenants import Blueprint
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map, is_ready
 

@@ -18,7 +18,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
 from ctrlruntime.envtest.users import User, administrator
-from internal.tenancy.missing_permissions import AGGREGATE, VERBS
+from internal.tenancy.shared.missing_permissions import AGGREGATE, VERBS
 from tests.backends import SharedServer
 from tests.manifests.installation import account_token, install, of_kind
 from tests.support.waiting import eventually

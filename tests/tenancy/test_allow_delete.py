@@ -10,7 +10,7 @@ import pytest
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.envtest.proxy import Fail, Match
-from internal.tenancy.registry_reports import recorded_of
+from internal.tenancy.registry.reports import recorded_of
 from tests.envtest.kubectl.binaries import provisioned
 from tests.envtest.kubectl.runner import Kubectl
 from tests.tenancy.fleet import Fleet

@@ -13,9 +13,9 @@ import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate, TenantTemplateStatus
 from ctrlruntime.api.conditions import find_condition
-from internal.tenancy.compiled_templates import Verdict
-from internal.tenancy.tally import Counts
-from internal.tenancy.template_reports import RegistryProblem, template_status
+from internal.tenancy.shared.tally import Counts
+from internal.tenancy.template.compiled import Verdict
+from internal.tenancy.template.reports import RegistryProblem, template_status
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map, is_ready
 from tests.tenancy.test_messages import NOW

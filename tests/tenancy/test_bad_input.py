@@ -19,7 +19,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import Invalid
 from ctrlruntime.envtest.proxy import Cut, Fail, Match
-from internal.tenancy import children
+from internal.tenancy.objects import children
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping

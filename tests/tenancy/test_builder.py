@@ -16,17 +16,19 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.resources.desired import PatchStrategy
 from ctrlruntime.resources.revision import revision
-from internal.tenancy.builder import Build, build
-from internal.tenancy.graph import GraphError
-from internal.tenancy.labels import RESOURCE_ID
-from internal.tenancy.naming import (
+from internal.tenancy.objects.builder import Build, build
+from internal.tenancy.objects.graph import GraphError
+from internal.tenancy.objects.variables import VariablesError, variables_of
+from internal.tenancy.rendering import Renderer
+from internal.tenancy.shared.labels import RESOURCE_ID
+from internal.tenancy.shared.naming import (
     IllegalName,
     ResourceKey,
     check_uid,
     label_value,
     tenant_name,
 )
-from internal.tenancy.policies import (
+from internal.tenancy.shared.policies import (
     DELETION_POLICY,
     TENANT,
     TENANT_NAMESPACE,
@@ -36,9 +38,7 @@ from internal.tenancy.policies import (
     is_orphaned,
     orphan_patch,
 )
-from internal.tenancy.privileges import ForeignNamespaces, Privileges
-from internal.tenancy.rendering import Renderer
-from internal.tenancy.variables import VariablesError, variables_of
+from internal.tenancy.shared.privileges import ForeignNamespaces, Privileges
 
 WIDGET = RESTMapping(GroupVersionKind("acme.io", "v1", "Widget"), "widgets", namespaced=True)
 

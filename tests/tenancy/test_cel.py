@@ -189,6 +189,6 @@ def test_any_text_is_refused_or_evaluates_and_then_gives_the_same_value_again(te
 
 
 def test_a_manager_without_expressions_imports_no_evaluator() -> None:
-    code = "import sys, internal.tenancy.tenant_reconciler; print('internal.tenancy.cel' in sys.modules, 'cel' in sys.modules)"
+    code = "import sys, internal.tenancy.tenant.reconciler; print('internal.tenancy.cel' in sys.modules, 'cel' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]

@@ -14,7 +14,8 @@ from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.envtest.proxy import LogEntry, Match, StaleReads
-from internal.tenancy import children, tenant_reconciler
+from internal.tenancy.objects import children
+from internal.tenancy.tenant import reconciler as tenant_reconciler
 from manager.controllers.tenancy import STATUS_DEBOUNCE
 from tests.limits import CRD_SECONDS
 from tests.tenancy.fleet import Fleet

@@ -10,8 +10,8 @@ import pytest
 
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.proxy.requests import WRITES
-from internal.tenancy.target_clusters import KindMappings
-from internal.tenancy.tenant_kinds import TenantKinds
+from internal.tenancy.objects.target_clusters import KindMappings
+from internal.tenancy.tenant.kinds import TenantKinds
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 pytestmark = pytest.mark.criterion("SIM-F2")

@@ -17,7 +17,7 @@ from apis.tenancy import Tenant, TenantStatus, TenantTemplate, TResource
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator
-from internal.tenancy.drawing import COLOURS, Drawing, Mark, dot, mermaid
+from internal.tenancy.objects.drawing import COLOURS, Drawing, Mark, dot, mermaid
 from manager.cli import main
 from tests.docs.blocks import ROOT, blocks
 from tests.manager_cli.program import Program

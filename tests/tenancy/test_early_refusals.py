@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from internal.tenancy.rows import mapping_problems
+from internal.tenancy.rows.row import mapping_problems
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 from tests.tenancy.test_plan import spec

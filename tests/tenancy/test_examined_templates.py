@@ -12,13 +12,13 @@ from apis.tenancy import TenantTemplate
 from ctrlruntime.webhook import Application
 from ctrlruntime.webhook.review import MOST_ITEMS, has_more_items
 from ctrlruntime.webhook.validating import Validating
-from internal.tenancy import graph
-from internal.tenancy.compiled_templates import MOST_TEMPLATES_IN_ALL, Blueprints
-from internal.tenancy.graph import MOST_DEPENDENCIES, MOST_RESOURCES
+from internal.tenancy.objects import graph
+from internal.tenancy.objects.graph import MOST_DEPENDENCIES, MOST_RESOURCES
 from internal.tenancy.rendering import Renderer, RenderError
 from internal.tenancy.rendering import renderer as rendering
 from internal.tenancy.rendering.manifests import LARGEST_MANIFEST
 from internal.tenancy.rendering.renderer import MOST_INLINE_STRINGS, MOST_TEMPLATES
+from internal.tenancy.template.compiled import MOST_TEMPLATES_IN_ALL, Blueprints
 from tests.webhook.posting import posting, review
 
 pytestmark = pytest.mark.criterion("S-F3")

@@ -8,9 +8,9 @@ import pytest
 
 from apis.tenancy import Tenant, TenantTemplate, TResource
 from ctrlruntime.json import Json
-from internal.tenancy.expansion import MOST_ELEMENTS, expand
+from internal.tenancy.objects.expansion import MOST_ELEMENTS, expand
+from internal.tenancy.objects.variables import Variables
 from internal.tenancy.rendering import Renderer, RenderError
-from internal.tenancy.variables import Variables
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 

@@ -43,7 +43,7 @@ from ctrlruntime.envtest.proxy import (
     SilenceWatch,
     StaleReads,
 )
-from internal.tenancy.missing_permissions import GRANTED
+from internal.tenancy.shared.missing_permissions import GRANTED
 from tests.tenancy.fault_scenario import Ending, Story, sample_lists
 from tests.tenancy.harness import DEPLOYMENT, TenancyHarness
 from tests.tenancy.servers import EMBEDDED, server_of

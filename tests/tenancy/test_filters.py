@@ -9,7 +9,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
-from internal.tenancy.ignore_fields import check, drift_paths, preserve
+from internal.tenancy.objects.ignore_fields import check, drift_paths, preserve
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import DEPLOYMENT, TenancyHarness, config_map
 

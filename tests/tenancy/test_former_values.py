@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from apis.tenancy import Tenant
-from internal.tenancy.labels import DRAWN_FOR, VALUES
+from internal.tenancy.shared.labels import DRAWN_FOR, VALUES
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import SECRET, TenancyHarness
 from tests.tenancy.test_generated_values import credentials, template

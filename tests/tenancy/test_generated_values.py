@@ -11,8 +11,8 @@ import pytest
 from apis.tenancy import Characters, GeneratedValue, Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.json import Json
-from internal.tenancy.generated_values import draw
-from internal.tenancy.labels import DRAW_AGAIN, DRAWN_FOR
+from internal.tenancy.objects.generated_values import draw
+from internal.tenancy.shared.labels import DRAW_AGAIN, DRAWN_FOR
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map
 

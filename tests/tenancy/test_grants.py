@@ -15,7 +15,13 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest.proxy import LoseReply, Match
-from internal.tenancy.missing_permissions import AGGREGATE, Grants, impersonation, missing, needed
+from internal.tenancy.shared.missing_permissions import (
+    AGGREGATE,
+    Grants,
+    impersonation,
+    missing,
+    needed,
+)
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping

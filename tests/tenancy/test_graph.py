@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from internal.tenancy.graph import MOST_RESOURCES, Graph, GraphError, ancestors, digraph
+from internal.tenancy.objects.graph import MOST_RESOURCES, Graph, GraphError, ancestors, digraph
 
 Resources = list[tuple[str, list[str]]]
 
@@ -186,7 +186,7 @@ import manager.cli, manager.run_command
 from manager.systems import SYSTEMS, load_systems
 load_systems(SYSTEMS)
 assert not where, "the manager imports networkx at its start"
-from internal.tenancy.graph import Graph, load
+from internal.tenancy.objects.graph import Graph, load
 async def two():
     await asyncio.gather(load(), load())
 asyncio.run(two())

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from apis.tenancy import RemovedRows, Tenant, TenantRegistry
 from ctrlruntime.envtest.proxy import Fail, Match
-from internal.tenancy.deletion_guard import Guard, GuardReason
-from internal.tenancy.plan import plan
-from internal.tenancy.plan_inputs import Template
-from internal.tenancy.removal_window import MOST_ENTRIES, MOST_UIDS, recent, record
-from internal.tenancy.rows import read
+from internal.tenancy.rows.row import read
+from internal.tenancy.sync.deletion_guard import Guard, GuardReason
+from internal.tenancy.sync.plan import plan
+from internal.tenancy.sync.plan_inputs import Template
+from internal.tenancy.sync.removal_window import MOST_ENTRIES, MOST_UIDS, recent, record
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.test_plan import fleet as fleet_of

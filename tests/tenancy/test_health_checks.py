@@ -14,7 +14,7 @@ from aiohttp import web
 from apis.tenancy import RolloutStatus, TenantTemplate
 from ctrlruntime.json import Json
 from ctrlruntime.rollout.health_checks import HealthCheckState
-from internal.tenancy.labels import RESUMED_AT
+from internal.tenancy.shared.labels import RESUMED_AT
 from manager.controllers.health_check_options import HealthCheckOptions
 from tests.support.health_endpoints import FOUND, Checks, vector
 from tests.tenancy.fleet import Fleet

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apis.tenancy import Tenant, TenantRegistry
-from internal.tenancy.deletion_guard import Guard, GuardReason
-from internal.tenancy.plan import plan
-from internal.tenancy.plan_inputs import Template
-from internal.tenancy.rows import FALSY, TRUTHY, Reading, RowProblem, read
+from internal.tenancy.rows.row import FALSY, TRUTHY, Reading, RowProblem, read
+from internal.tenancy.sync.deletion_guard import Guard, GuardReason
+from internal.tenancy.sync.plan import plan
+from internal.tenancy.sync.plan_inputs import Template
 from tests.mariadb import MariaDB
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map

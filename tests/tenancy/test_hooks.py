@@ -8,8 +8,8 @@ import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
-from internal.tenancy.hooks import unreadable_hooks
-from internal.tenancy.labels import SKIP_HOOKS
+from internal.tenancy.shared.labels import SKIP_HOOKS
+from internal.tenancy.tenant.hooks import unreadable_hooks
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 

@@ -16,9 +16,9 @@ import pytest
 
 from apis.tenancy import Tenant
 from ctrlruntime.manager import Manager
-from internal.tenancy.registry_reconciler import RegistryReconciler
-from internal.tenancy.template_reconciler import TemplateReconciler
-from internal.tenancy.tenant_reconciler import TenantReconciler
+from internal.tenancy.registry.reconciler import RegistryReconciler
+from internal.tenancy.template.reconciler import TemplateReconciler
+from internal.tenancy.tenant.reconciler import TenantReconciler
 from tests.tenancy.fault_scenario import sample_lists
 from tests.tenancy.harness import TABLE, TenancyHarness, permissive
 

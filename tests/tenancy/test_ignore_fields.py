@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from internal.tenancy.ignore_fields import check, drift_paths, preserve
-from internal.tenancy.path_errors import IgnoreFieldError
+from internal.tenancy.objects.ignore_fields import check, drift_paths, preserve
+from internal.tenancy.objects.path_errors import IgnoreFieldError
 
 
 def workload(replicas: int, **cpu: str) -> dict[str, Any]:

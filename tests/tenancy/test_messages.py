@@ -16,13 +16,13 @@ from ctrlruntime.api.conditions import (
     shorten,
     shorten_before_remedy,
 )
-from internal.tenancy.missing_permissions import Grant, tell
-from internal.tenancy.outcome import Outcome, State, summarize
-from internal.tenancy.plan import plan
-from internal.tenancy.plan_inputs import Template
-from internal.tenancy.registry_status import Synced, registry_status
-from internal.tenancy.rows import Row, read
-from internal.tenancy.tally import Counts
+from internal.tenancy.registry.status import Synced, registry_status
+from internal.tenancy.rows.row import Row, read
+from internal.tenancy.shared.missing_permissions import Grant, tell
+from internal.tenancy.shared.outcome import Outcome, State, summarize
+from internal.tenancy.shared.tally import Counts
+from internal.tenancy.sync.plan import plan
+from internal.tenancy.sync.plan_inputs import Template
 from tests.tenancy.test_plan import row, spec
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)

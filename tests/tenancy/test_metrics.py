@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from apis.tenancy import Tenant, TenantRegistry, TenantStatus
 from ctrlruntime.api.conditions import Condition
-from internal.tenancy.metrics import TenancyMetrics
+from internal.tenancy.shared.metrics import TenancyMetrics
 from tests.observability.queries import of_alerts, of_dashboard, unserved
 from tests.support.freezes import freeze_until, frozen
 from tests.tenancy import rollout_fleet

@@ -11,11 +11,11 @@ import pytest
 
 from apis.fleet.labels import MOVING_TO, ROW, ROW_GONE, ROW_PRESENT
 from apis.tenancy import Tenant, TenantRegistry
-from internal.tenancy.deletion_guard import Guard
-from internal.tenancy.departures import Move
-from internal.tenancy.plan import plan
-from internal.tenancy.plan_inputs import ExistingTenant, Template
-from internal.tenancy.rows import read
+from internal.tenancy.rows.row import read
+from internal.tenancy.sync.deletion_guard import Guard
+from internal.tenancy.sync.departures import Move
+from internal.tenancy.sync.plan import plan
+from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 from tests.tenancy.test_plan import WEB, reading, row, spec

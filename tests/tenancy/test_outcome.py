@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from apis.tenancy import TenantStatus
 from ctrlruntime.api.conditions import LONGEST_MESSAGE, find_condition
 from ctrlruntime.client.errors import Invalid
-from internal.tenancy.outcome import (
+from internal.tenancy.shared.outcome import (
     DEPENDENCY_ERROR,
     MOST_LISTED,
     Failure,

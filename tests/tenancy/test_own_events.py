@@ -15,7 +15,7 @@ from ctrlruntime.envtest.proxy import Match
 from ctrlruntime.envtest.proxy.rules import Delay
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired
-from internal.tenancy.own_events import OwnEvents
+from internal.tenancy.tenant.own_events import OwnEvents
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 
 KIND = GroupKind("", "ConfigMap")

@@ -11,12 +11,7 @@ from hypothesis import strategies as st
 
 from apis.tenancy import TenantRegistrySpec
 from internal.removal_holds import approval_error
-from internal.tenancy.deletion_guard import Guard, GuardReason
-from internal.tenancy.departures import DeleteReason
-from internal.tenancy.plan import Plan, UpdateReason, plan
-from internal.tenancy.plan_inputs import ExistingTenant, Template
-from internal.tenancy.removal_window import RecentRemovals
-from internal.tenancy.rows import (
+from internal.tenancy.rows.row import (
     FALSY,
     LARGEST_VALUE,
     TRUTHY,
@@ -27,7 +22,12 @@ from internal.tenancy.rows import (
     mapping_problems,
     read,
 )
-from internal.tenancy.tally import TenantState
+from internal.tenancy.shared.tally import TenantState
+from internal.tenancy.sync.deletion_guard import Guard, GuardReason
+from internal.tenancy.sync.departures import DeleteReason
+from internal.tenancy.sync.plan import Plan, UpdateReason, plan
+from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
+from internal.tenancy.sync.removal_window import RecentRemovals
 
 WEB, API = Template("web", "1"), Template("api", "1")
 

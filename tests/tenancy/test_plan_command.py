@@ -21,7 +21,7 @@ from ctrlruntime.envtest.proxy import Fail, Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.json import Json
 from ctrlruntime.resources.change_plan import PlanError
-from internal.tenancy.labels import SKIP_HOOKS
+from internal.tenancy.shared.labels import SKIP_HOOKS
 from manager.controllers.plan_client import without_writes
 from tests.manager_cli.program import Program
 from tests.support.freezes import freeze_until, frozen, grant, requesting

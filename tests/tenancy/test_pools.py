@@ -7,7 +7,7 @@ from functools import partial
 
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.controller.loop_yielder import LoopYielder
-from internal.tenancy.pools import Job, WorkerPools
+from internal.tenancy.shared.pools import Job, WorkerPools
 
 
 async def test_jobs_of_all_kinds_share_one_slice_of_each_turn() -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest.proxy import Mark
-from internal.tenancy.privileges import (
+from internal.tenancy.shared.privileges import (
     ForeignNamespaces,
     PrivilegeRefused,
     Privileges,

@@ -13,8 +13,8 @@ import pytest_asyncio
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.resources import OWNER, OWNER_UID
-from internal.tenancy.labels import FIELD_MANAGER, KINDS, RESOURCE_ID
-from internal.tenancy.privileges import ForeignNamespaces, PrivilegeRefused, Privileges
+from internal.tenancy.shared.labels import FIELD_MANAGER, KINDS, RESOURCE_ID
+from internal.tenancy.shared.privileges import ForeignNamespaces, PrivilegeRefused, Privileges
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.demo import manager_command
 from tests.tenancy.fleet import Fleet

@@ -11,7 +11,7 @@ import pytest
 from apis.tenancy import Tenant
 from ctrlruntime.json import Json
 from ctrlruntime.resources import OWNER, OWNER_UID
-from internal.tenancy.policies import DELETION_POLICY
+from internal.tenancy.shared.policies import DELETION_POLICY
 from tests.support.freezes import frozen
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, SECRET, TenancyHarness, config_map

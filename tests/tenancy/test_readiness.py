@@ -13,7 +13,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.resources.readiness import READY, Phase, assess, failed, not_ready
-from internal.tenancy.readiness import ReadinessTimers, Watches
+from internal.tenancy.tenant.readiness import ReadinessTimers, Watches
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from internal.tenancy.readings import BREATH, is_same
-from internal.tenancy.rows import ActiveRow, InvalidRow, Reading, RowProblem
+from internal.tenancy.rows.readings import BREATH, is_same
+from internal.tenancy.rows.row import ActiveRow, InvalidRow, Reading, RowProblem
 
 ROWS = 1000
 FOUND = Reading(

@@ -9,7 +9,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.resources.readiness import READY, Phase, failed, not_ready
-from internal.tenancy.ready_when import check_ready_when, narrow
+from internal.tenancy.objects.ready_when import check_ready_when, narrow
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map, mapping
 

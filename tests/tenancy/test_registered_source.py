@@ -14,7 +14,7 @@ from aiohttp import web
 from apis.tenancy import SecretKeyRef, TenantRegistry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.envtest import Environment
-from internal.tenancy.rows import Reading, RowReader, columns
+from internal.tenancy.rows.row import Reading, RowReader, columns
 from internal.tenancy.sources import SourceContext, SourceTypes, UnusableSourceType, secret_refs
 from internal.tenancy.sources.crd import registry_crd
 from internal.tenancy.sources.errors import AccessDenied, UnknownColumn

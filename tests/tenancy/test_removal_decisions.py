@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from apis.tenancy import DeletionPolicy
 from ctrlruntime.api.kinds import GroupKind
-from internal.tenancy.naming import ResourceKey
-from internal.tenancy.outcome import State
-from internal.tenancy.removal_decisions import (
+from internal.tenancy.shared.naming import ResourceKey
+from internal.tenancy.shared.outcome import State
+from internal.tenancy.tenant.removal_decisions import (
     Action,
     Decision,
     Intent,
@@ -27,7 +27,7 @@ from internal.tenancy.removal_decisions import (
     pending,
     place_of,
 )
-from internal.tenancy.removal_view import still_there
+from internal.tenancy.tenant.removal_view import still_there
 
 KIND = GroupKind("", "ConfigMap")
 DELETE, RETAIN = DeletionPolicy.DELETE, DeletionPolicy.RETAIN

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from internal.tenancy.deletion_guard import Guard
-from internal.tenancy.departures import Elsewhere
-from internal.tenancy.plan import Plan, plan
-from internal.tenancy.plan_inputs import ExistingTenant, Template
-from internal.tenancy.replacements import MOST_PAIRED, waiting
-from internal.tenancy.rows import Reading, Row, read
-from internal.tenancy.tally import TenantState
+from internal.tenancy.rows.row import Reading, Row, read
+from internal.tenancy.shared.tally import TenantState
+from internal.tenancy.sync.deletion_guard import Guard
+from internal.tenancy.sync.departures import Elsewhere
+from internal.tenancy.sync.plan import Plan, plan
+from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
+from internal.tenancy.sync.replacements import MOST_PAIRED, waiting
 from tests.tenancy.test_plan import carried_out, row, spec
 
 pytestmark = pytest.mark.criterion("H-A3")

@@ -11,8 +11,8 @@ import pytest
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.resources import OWNER, OWNER_UID
-from internal.tenancy.labels import RESUMED_AT, TEMPLATE
-from internal.tenancy.template_revisions import plan_history
+from internal.tenancy.shared.labels import RESUMED_AT, TEMPLATE
+from internal.tenancy.template.revisions import plan_history
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import SERVICE, TenancyHarness, config_map, mapping
 from tests.tenancy.rollout_fleet import (

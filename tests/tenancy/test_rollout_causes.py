@@ -11,11 +11,11 @@ from apis.tenancy import Tenant
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.rollout import Change, ChangeKind
-from internal.tenancy.change_progress import Judgement, judge
-from internal.tenancy.labels import CHANGE
-from internal.tenancy.rollout_changes import format_change
-from internal.tenancy.tally import TenantState
-from internal.tenancy.tenant_counts import state_of
+from internal.tenancy.shared.labels import CHANGE
+from internal.tenancy.shared.tally import TenantState
+from internal.tenancy.shared.tenant_counts import state_of
+from internal.tenancy.sync.change_progress import Judgement, judge
+from internal.tenancy.sync.rollout_changes import format_change
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness
 from tests.tenancy.rollout_fleet import NAMES, UIDS, content, put, status, updated

@@ -12,7 +12,7 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.envtest.proxy import DelayEvents, Match
-from internal.tenancy.labels import CHANGE, PREVIOUS_ROW
+from internal.tenancy.shared.labels import CHANGE, PREVIOUS_ROW
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.rollout_fleet import (

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlruntime.rollout import Assignment, Change, ChangeKind, Health, Member
-from internal.tenancy.plan_inputs import DesiredTenant, ExistingTenant, RecordedRow, Template
-from internal.tenancy.row_rollouts import (
+from internal.tenancy.rows.row import ActiveRow
+from internal.tenancy.sync.plan_inputs import DesiredTenant, ExistingTenant, RecordedRow, Template
+from internal.tenancy.sync.row_rollouts import (
     LARGEST,
     assigned,
     format_row,
@@ -20,7 +21,6 @@ from internal.tenancy.row_rollouts import (
     row_member,
     version_of,
 )
-from internal.tenancy.rows import ActiveRow
 
 pytestmark = pytest.mark.criterion("G-T9")
 

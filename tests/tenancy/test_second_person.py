@@ -21,7 +21,7 @@ from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 from ctrlruntime.manager import Manager
 from ctrlruntime.webhook.injection import MUTATING
 from internal.approvals.rules import RECORD
-from internal.tenancy.policies import ALLOW_DELETE
+from internal.tenancy.shared.policies import ALLOW_DELETE
 from manager.controllers.approvals import record_webhooks
 from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
 from manager.plan_output import text as text_of

@@ -18,8 +18,8 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.sharding import SLOT_LABEL, slot_of
-from internal.tenancy import applier
-from internal.tenancy.slots import SLOTS_LABELLED
+from internal.tenancy.tenant import applier
+from internal.tenancy.tenant.slots import SLOTS_LABELLED
 from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,

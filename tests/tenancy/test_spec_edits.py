@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from internal.tenancy.spec_edits import added_paths, removal_patch
+from internal.tenancy.registry.spec_edits import added_paths, removal_patch
 
 Spec = dict[str, Any]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from apis.tenancy import TenantRegistrySpec, TLSMode
-from internal.tenancy.rows import Reading, RowProblem, RowReader, columns
+from internal.tenancy.rows.row import Reading, RowProblem, RowReader, columns
 from internal.tenancy.sources import (
     MySQLSettings,
     MySQLSource,

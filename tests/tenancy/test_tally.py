@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from internal.tenancy.tally import Counts, Tally, TenantState
+from internal.tenancy.shared.tally import Counts, Tally, TenantState
 
 STEP = st.tuples(
     st.sampled_from("abcd"),

@@ -10,8 +10,8 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.cache.events import CreateEvent
 from ctrlruntime.queue import Request
-from internal.tenancy.tally import Counts, Tally, TenantState
-from internal.tenancy.tenant_counts import TenantCounting, group, state_of
+from internal.tenancy.shared.tally import Counts, Tally, TenantState
+from internal.tenancy.shared.tenant_counts import TenantCounting, group, state_of
 
 READY = {
     "observedGeneration": 3,

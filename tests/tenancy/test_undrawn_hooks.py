@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from apis.tenancy import Tenant
-from internal.tenancy.labels import FINALIZER
+from internal.tenancy.shared.labels import FINALIZER
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness
 from tests.tenancy.test_hooks import end, hook

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from apis.tenancy import TenantRegistrySpec
-from internal.tenancy.rows import RowReader, columns
+from internal.tenancy.rows.row import RowReader, columns
 from internal.tenancy.sources import MySQLSettings, PostgreSQLSettings, Settings, SQLiteSettings
 from tests.docs.blocks import ROOT
 

@@ -13,11 +13,11 @@ from apis.tenancy import SecretKeyRef, TenantRegistry
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.queue import Request
-from internal.tenancy.rows import ActiveRow, Reading
+from internal.tenancy.rows.row import ActiveRow, Reading
 from internal.tenancy.sources import SourceContext, SourceTypes
 from internal.tenancy.sources.errors import AccessDenied, Unreachable
 from internal.tenancy.sources.state_writer import InvalidWriteBack, StateWriter, WriteTarget
-from internal.tenancy.write_back import BATCH, WriteBacks
+from internal.tenancy.sources.write_back import BATCH, WriteBacks
 from tests.tenancy.databases import (
     ALL,
     SERVERS,

@@ -22,7 +22,7 @@ from ctrlruntime.envtest import Environment
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules
 from internal.cloud.approvals import INSTANCE, ROLLOUT
 from internal.cosmos.approvals import RULES as NODE_SET
-from internal.tenancy.approvals import RULES as REGISTRY
+from internal.tenancy.shared.approvals import RULES as REGISTRY
 from manager.controllers.approvals import add_approvals, approval_key, record_webhooks
 from manager.manifests import APPROVED
 from tests.support.manager_harness import make_manager

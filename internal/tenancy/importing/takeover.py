@@ -17,8 +17,8 @@ from ctrlruntime.resources.desired import Desired, owner_reference
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, owner_key
 from ctrlruntime.resources.revision import REVISION
 from internal.tenancy.importing.former import FormerOperator
-from internal.tenancy.labels import FIELD_MANAGER, RESOURCE_ID
-from internal.tenancy.policies import CREATED_ONCE, DELETION_POLICY, TENANT, TENANT_NAMESPACE
+from internal.tenancy.shared.labels import FIELD_MANAGER, RESOURCE_ID
+from internal.tenancy.shared.policies import CREATED_ONCE, DELETION_POLICY, TENANT, TENANT_NAMESPACE
 
 IMPORTED: Final = f"{GROUP}/imported"
 """Annotation of an object that was taken over and not confirmed: whose it was, as JSON."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from internal.tenancy.rows import LARGEST_VALUE
+from internal.tenancy.rows.row import LARGEST_VALUE
 from internal.tenancy.sources.errors import SourceError
 
 KIB: Final = 1024

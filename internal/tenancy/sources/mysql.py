@@ -21,7 +21,7 @@ from pymysql.constants import FIELD_TYPE
 
 from apis.tenancy import MySQLSource as Fields
 from ctrlruntime.outbound_addresses import AddressRefused
-from internal.tenancy.rows import Row
+from internal.tenancy.rows.row import Row
 from internal.tenancy.sources.errors import (
     AccessDenied,
     InsecureConnection,

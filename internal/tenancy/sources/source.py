@@ -6,7 +6,7 @@ import base64
 from collections.abc import AsyncGenerator, Sequence
 from typing import Protocol, runtime_checkable
 
-from internal.tenancy.rows import Row
+from internal.tenancy.rows.row import Row
 
 Page = list[Row]
 

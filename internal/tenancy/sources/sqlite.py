@@ -19,7 +19,7 @@ from urllib.parse import quote as quote_url
 import aiosqlite
 
 from apis.tenancy import SQLiteSource as Fields
-from internal.tenancy.rows import Row
+from internal.tenancy.rows.row import Row
 from internal.tenancy.sources.errors import (
     NotAllowed,
     SourceError,

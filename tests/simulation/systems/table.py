@@ -13,7 +13,7 @@ from unittest.mock import patch
 from ctrlruntime.api import ApiModel
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.process import current
-from internal.tenancy.rows import Row
+from internal.tenancy.rows.row import Row
 from internal.tenancy.sources import SourceContext, SourceType, catalog
 from internal.tenancy.sources.errors import SourceError, TimedOut, Unreachable
 from internal.tenancy.sources.source import Page, Source

@@ -18,7 +18,7 @@ import asyncpg
 
 from apis.tenancy import PostgreSQLSource as Fields
 from ctrlruntime.outbound_addresses import AddressRefused
-from internal.tenancy.rows import Row
+from internal.tenancy.rows.row import Row
 from internal.tenancy.sources.errors import (
     AccessDenied,
     InsecureConnection,

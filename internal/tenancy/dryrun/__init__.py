@@ -1,0 +1,1 @@
+"""What the next sync would do, for `manager plan` and previews."""

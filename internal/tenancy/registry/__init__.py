@@ -1,0 +1,1 @@
+"""One TenantRegistry: read, planned, written and reported."""

@@ -1,0 +1,97 @@
+"""When a registry's rows are read again, and what a query that fails changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from apis.tenancy import TenantRegistry
+from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.backoff import exponential
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.annotations import requested
+from ctrlruntime.controller.reconcile import reconcile_context
+from ctrlruntime.events import EventRecorder
+from ctrlruntime.queue import Request
+from internal.tenancy.registry.state import FIRST_RETRY, RegistryState
+from internal.tenancy.rows.readings import is_same
+from internal.tenancy.rows.row import mapping_problems
+from internal.tenancy.sources import SourceError
+from internal.tenancy.sources.errors import UnknownColumn
+from internal.tenancy.sources.queries import Queries, seconds_between
+
+COLUMNS_PERIOD: Final = 600.0
+"""Seconds after which the columns of a table are read again, besides after changes of the registry."""
+
+
+class MappingError(SourceError):
+    """The registry's mappings cannot be used."""
+
+    reason = "InvalidMappings"
+
+
+@dataclass(slots=True)
+class QuerySchedule:
+    """Reads a registry's rows once per sync period, after changes, and on request."""
+
+    queries: Queries
+    recorder: EventRecorder
+    monotonic: Callable[[], float]
+
+    async def query_if_due(
+        self, request: Request, registry: TenantRegistry, entry: Entry, state: RegistryState
+    ) -> None:
+        """Read the rows if it is time to. A failing query changes the state's error and nothing else."""
+        asked = requested(entry.annotations)
+        changed = state.generation != entry.generation or state.handled != asked
+        if not changed and self.monotonic() < state.query_due:
+            return
+        state.generation, state.handled = entry.generation, asked
+        period = seconds_between(registry.spec.source)
+        try:
+            problems = mapping_problems(registry.spec)
+            if problems:
+                raise MappingError("; ".join(problems))
+            reading = await self.queries.run(request, registry)
+        except SourceError as error:
+            if isinstance(error, UnknownColumn):
+                await self._read_columns(request, registry, state)
+            elif changed:
+                state.synced.columns = ()  # they may be those of another table
+            self._record_failure(registry, state, error)
+            state.query_due = self.monotonic() + exponential(FIRST_RETRY, period, state.failures)
+            state.failures = min(state.failures + 1, 16)
+            return
+        if changed or state.failures or self.monotonic() >= state.columns_due:
+            await self._read_columns(request, registry, state)
+        state.failures = 0
+        state.query_due = self.monotonic() + period
+        same = await is_same(state.synced.reading, reading)
+        if state.synced.troubles or not same:
+            state.replan = True
+        state.synced.position = self.queries.position(request)
+        state.synced.advanced |= not same
+        state.synced.reading, state.synced.error = reading, None
+
+    async def _read_columns(
+        self, request: Request, registry: TenantRegistry, state: RegistryState
+    ) -> None:
+        """Read which columns the table has: admission compares mappings and templates with them."""
+        state.columns_due = self.monotonic() + COLUMNS_PERIOD
+        state.synced.columns = await self.queries.column_names(request, registry)
+
+    def _record_failure(
+        self, registry: TenantRegistry, state: RegistryState, error: SourceError
+    ) -> None:
+        before = find_condition(registry.status.conditions, "Ready")
+        if before is None or before.reason != error.reason:
+            self.recorder.event(
+                registry, "Warning", "DatabaseQueryFailed", "Query", f"{error.reason}: {error}"
+            )
+        reconcile_context().logger.warning("Query failed", reason=error.reason, message=str(error))
+        state.synced.error = error
+
+    async def forget(self, request: Request) -> None:
+        """Close the connections of a registry that is gone."""
+        await self.queries.forget(request)

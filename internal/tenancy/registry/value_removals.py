@@ -1,0 +1,207 @@
+"""Objects that would go because the values of rows changed: found before the rows are written to the tenants.
+
+`when`, `forEach`, names and namespaces decide which objects a tenant has. Changed rows are rendered with the
+content that their tenants have, so that a change of the template does not count here; that has a rollout.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from apis.tenancy import DeletionPolicy, Tenant, TResource, resource_lists
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.gate import Cause
+from internal.tenancy.objects.expansion import expand, render_exactly
+from internal.tenancy.objects.variables import Variables
+from internal.tenancy.rendering import Renderer, RenderError
+from internal.tenancy.shared.naming import ResourceKey, entry_id
+from internal.tenancy.sync.deletion_guard import Guard, GuardReason, Held, removal
+from internal.tenancy.sync.plan import Plan, Update, UpdateReason, ValueRemoval
+from internal.tenancy.tenant.removal_view import applied_keys
+
+YIELD_EVERY: Final = 20
+"""Tenants rendered before other tasks get a turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class ValueRemovals:
+    """Finds the objects that changed rows would remove, and holds those changes beyond the guard."""
+
+    renderer: Renderer
+
+    async def guarded(self, made: Plan, guard: Guard, tenants: Mapping[str, Entry]) -> Plan:
+        """Return the plan without the changes of rows that would remove more than the guard allows.
+
+        `tenants` are those of the registry, by name.
+        """
+        found: list[ValueRemoval] = []
+        for count, update in enumerate(made.updates, 1):
+            if UpdateReason.DATA in update.reasons:
+                found += await self._of(update, tenants.get(update.tenant.name))
+            if count % YIELD_EVERY == 0:
+                await asyncio.sleep(0)
+        if not found:
+            return made
+        held, kept, approved = _held(found, guard, tenants)
+        return replace(
+            made,
+            updates=tuple(item for item in made.updates if item.tenant.name not in kept),
+            value_removals=tuple(
+                replace(item, counted=item.name not in guard.released | approved)
+                for item in found
+                if item.name not in kept
+            ),
+            held=made.held or held,
+            override_used=made.override_used or bool(approved),
+        )
+
+    async def _of(self, update: Update, entry: Entry | None) -> list[ValueRemoval]:
+        """Return what a changed row removes of its tenant, if anything."""
+        if entry is None:
+            return []
+        try:
+            tenant = entry.typed(Tenant)
+        except ValidationError:
+            return []
+        before, after = tenant.spec.variables, update.tenant.row.variables
+        changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+        there = _by_entry(applied_keys(tenant.status))
+        variables = _variables(tenant, after)
+        renderer = self.renderer.for_namespace(entry.namespace)
+        lost = {
+            item.id
+            for _, item in resource_lists(tenant.spec)
+            if item.id in there
+            and item.deletion_policy is not DeletionPolicy.RETAIN
+            and _reads(item, changed)
+            and await _loses(item, there[item.id], variables, renderer)
+        }
+        if not lost:
+            return []
+        return [
+            ValueRemoval(entry.name, tenant.spec.uid, tenant.spec.template_ref, frozenset(lost))
+        ]
+
+
+async def _loses(
+    item: TResource, there: Sequence[ResourceKey], variables: Variables, renderer: Renderer
+) -> bool:
+    """Whether an object of an entry has no resource any more. What cannot be rendered keeps its objects."""
+    places: set[tuple[str, str]] = set()
+    try:
+        for each in await expand(item, variables, renderer):
+            shown = await render_exactly(_place(each.resource), each.variables, renderer)
+            metadata = shown["metadata"]
+            places.add((str(metadata.get("namespace") or ""), str(metadata.get("name"))))
+    except RenderError:
+        return False
+    return any(
+        (key.namespace, key.name) not in places and ("", key.name) not in places for key in there
+    )
+
+
+def _held(
+    found: Sequence[ValueRemoval], guard: Guard, tenants: Mapping[str, Entry]
+) -> tuple[Held | None, frozenset[str], frozenset[str]]:
+    """Return what the guard holds, the names of those tenants, and the names that an approval lets go.
+
+    Each entry of a template is judged by itself: the rows that would lose objects of it against the rows that have some.
+    """
+    having = _having(tenants.values())
+    recent = guard.recent_values
+    asked = [item for item in found if item.name not in guard.released]
+    fresh = [item for item in asked if item.uid not in recent.uids]
+    worst: Held | None = None
+    over: set[tuple[str, str]] = set()
+    for template, name in sorted(
+        {(item.template, each) for item in fresh for each in item.entries}
+    ):
+        losing = [item for item in fresh if item.template == template and name in item.entries]
+        of_rows = having[template, name] + recent.rows
+        allowed = max(guard.rows, of_rows * guard.percent // 100)
+        if len(losing) + recent.rows <= allowed:
+            continue
+        over.add((template, name))
+        if worst is None or len(losing) > worst.rows:
+            worst = Held(
+                reason=GuardReason.TOO_MANY_DELETIONS,
+                tenants=0,
+                of_tenants=having[template, name],
+                rows=len(losing),
+                of_rows=of_rows,
+                allowed_rows=allowed,
+                recent_rows=recent.rows,
+                again=None if recent.since is None else recent.since + guard.window,
+                resource=f"{name!r} of template {template!r}",
+            )
+    kept = frozenset(
+        item.name for item in fresh if over & {(item.template, each) for each in item.entries}
+    )
+    if worst is None:
+        return None, frozenset(), frozenset()
+    losers = [item for item in fresh if item.name in kept]
+    removals = [
+        removal(f"{item.name}/{entry}", tenants[item.name].uid, Cause.ROW_VALUES)
+        for item in losers
+        for entry in item.entries
+    ]
+    shown = (f"{item.name} ({', '.join(sorted(item.entries))})" for item in losers)
+    held = replace(worst, tenants=len(kept)).of(removals, shown, guard)
+    if held.is_approved(guard):
+        return None, frozenset(), kept
+    return held, kept, frozenset()
+
+
+def _having(tenants: Iterable[Entry]) -> Counter[tuple[str, str]]:
+    """Return how many tenants have objects of each entry of each template."""
+    found: Counter[tuple[str, str]] = Counter()
+    for entry in tenants:
+        spec, status = entry.field("spec") or {}, entry.field("status") or {}
+        template = str(spec.get("templateRef", ""))
+        ids = {text.partition("@")[2] for text in status.get("appliedResources") or ()}
+        found.update({(template, entry_id(each)) for each in ids})
+    return found
+
+
+def _by_entry(keys: Iterable[ResourceKey]) -> dict[str, list[ResourceKey]]:
+    found: dict[str, list[ResourceKey]] = {}
+    for key in keys:
+        found.setdefault(entry_id(key.id), []).append(key)
+    return found
+
+
+def _variables(tenant: Tenant, values: Mapping[str, str]) -> Variables:
+    """Return the variables of a tenant with the values of a row; sensitive ones decide on no object."""
+    spec, registry = tenant.spec, tenant.spec.registry_id or ""
+    named = spec.sensitive_variables.names if spec.sensitive_variables else []
+    own = {
+        "uid": spec.uid,
+        "registryId": registry,
+        "hubId": registry,
+        "templateRef": spec.template_ref,
+    }
+    return Variables({**values, **own}, frozenset((*named, *spec.generate)))
+
+
+def _place(item: TResource) -> dict[str, Any]:
+    """Return the key of the object that a resource stands for."""
+    metadata = dict(item.spec.get("metadata") or {})
+    place = {
+        "name": item.name_template or metadata.get("name"),
+        "namespace": item.target_namespace or metadata.get("namespace"),
+    }
+    return {"metadata": {key: text for key, text in place.items() if text}}
+
+
+def _reads(item: TResource, changed: Iterable[str]) -> bool:
+    """Whether what decides on the objects of an entry may read a changed variable."""
+    parts = [item.when, *_place(item)["metadata"].values()]
+    parts += [] if item.for_each is None else [item.for_each.items]
+    text = " ".join(str(part) for part in parts if part)
+    return "{{ . " in text or any(name in text for name in changed)

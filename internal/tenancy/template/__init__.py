@@ -1,0 +1,1 @@
+"""One TenantTemplate: compiled, checked, rolled out, revised."""

@@ -1,0 +1,88 @@
+"""Reconciles one TenantTemplate: is it usable, and how far has it been carried out."""
+
+from dataclasses import dataclass
+
+from pydantic import ValidationError
+
+from apis.tenancy import TenantRegistry, TenantTemplate
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.annotations import is_paused
+from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.queue import Request
+from internal.tenancy.rendering.worker import QUARANTINE_SECONDS
+from internal.tenancy.shared.deps import TenancyStores
+from internal.tenancy.shared.tally import Tally
+from internal.tenancy.shared.tenant_counts import group
+from internal.tenancy.template.compiled import Blueprints
+from internal.tenancy.template.reports import RegistryProblem, TemplateReports, TemplateStanding
+
+
+@dataclass(slots=True)
+class TemplateReconciler:
+    """Checks templates and reports on them. It writes nothing but their status."""
+
+    stores: TenancyStores
+    blueprints: Blueprints
+    tally: Tally
+    reports: TemplateReports
+
+    async def reconcile(self, request: Request) -> Result | None:
+        """One pass. Raises the client's errors when the server gives no usable answer."""
+        entry = self.stores.templates.get(request.name, namespace=request.namespace)
+        if entry is None:
+            self.blueprints.forget(request.namespace, request.name)
+            self.reports.forget(request)
+            return None
+        if entry.deletion_timestamp is not None:
+            return None
+        mapping, statuses = TenantTemplate.mapping(), self.reports.statuses
+        if is_paused(entry.annotations):
+            await statuses.pause(mapping, entry, only_of_now="Applied")
+            return None
+        try:
+            template = entry.typed(TenantTemplate)
+        except ValidationError as error:
+            await statuses.refuse(
+                mapping, entry, "Ready", error, also="Valid", only_of_now="Applied"
+            )
+            return None
+        wait = self.reports.remaining(request)
+        if wait > 0:
+            return Result(requeue_after=wait)
+        found = await self._standing(request, template, entry)
+        await self.reports.report(request, template, entry, found)
+        return None if found.verdict.lasting else Result(requeue_after=QUARANTINE_SECONDS)
+
+    async def _standing(
+        self, request: Request, template: TenantTemplate, entry: Entry
+    ) -> TemplateStanding:
+        blueprint = self.blueprints.of([entry]).get(request.name)
+        revision = None if blueprint is None else blueprint.revision
+        managed = group("template", request.namespace, request.name)
+        others = group("template", request.namespace, request.name, managed=False)
+        return TemplateStanding(
+            verdict=await self.blueprints.verdict(entry),
+            registry=self._registry(request.namespace, template.spec.registry_id),
+            counts=self.tally.counts(managed, revision),
+            unmanaged=self.tally.counts(others).total,
+            revision=revision or "",
+        )
+
+    def _registry(self, namespace: str, name: str) -> TenantRegistry | RegistryProblem:
+        entry = self.stores.registries.get(name, namespace=namespace)
+        if entry is None:
+            message = f"There is no TenantRegistry {name!r} in this namespace."
+            return RegistryProblem("RegistryNotFound", message)
+        try:
+            return entry.typed(TenantRegistry)
+        except ValidationError:
+            message = (
+                f"The TenantRegistry {name!r} cannot be read; its condition Ready has the reason."
+            )
+            return RegistryProblem("RegistryInvalid", message)
+
+
+def request_of(entry: Entry) -> Request:
+    """Return the template that a tenant was made from."""
+    spec = entry.field("spec") or {}
+    return Request(str(spec.get("templateRef", "")), namespace=entry.namespace)
