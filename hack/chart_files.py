@@ -14,7 +14,7 @@ from typing import Any
 import yaml
 
 from ctrlruntime.generate import roles, to_yaml
-from manager.manifests import NAMESPACE, SYSTEMS, namespaced_rules, rules_of
+from manager.manifests.folders import NAMESPACE, SYSTEMS, namespaced_rules, rules_of
 
 ROOT = Path(__file__).parents[1]
 CONFIG = ROOT / "config"

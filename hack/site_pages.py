@@ -18,7 +18,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 from manager.cli import main
-from manager.metric_catalogue import PARTS, families
+from manager.manifests.metric_catalogue import PARTS, families
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = (

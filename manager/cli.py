@@ -9,29 +9,32 @@ from typing import Final
 import click
 
 from ctrlruntime import __version__
-from manager.output import echo
+from manager.commands.output import echo
 
 _PATH = click.Path(path_type=Path)
 _POSITIVE = click.IntRange(min=1)
 COMMANDS: Final = {
-    "run": ("manager.run_command", "Run the controllers."),
-    "task": ("manager.task", "Run the tasks of Instances, one by one."),
-    "instance": ("manager.instance", "List, describe, pause, cancel and retry Instances."),
-    "ephemeral": ("manager.ephemeral", "Instances with a lease, deleted when it ends."),
-    "node": ("manager.node", "Run what is beside a node of a chain, and before it."),
-    "operator": ("manager.operator", "Deploy a stack of controllers for each data plane."),
-    "uninstall": ("manager.uninstall", "Take the product out of a cluster."),
-    "import": ("manager.import_command:import_tenants", "Adopt tenants of another operator."),
-    "graph": ("manager.graph", "Draw the dependencies of a template or a Tenant."),
-    "render": ("manager.render", "Render the resources of one tenant, from files alone."),
-    "plan": ("manager.plan", "Show what a change would do; write nothing."),
-    "rollout": ("manager.rollout", "Show, approve, pause and undo rollouts."),
-    "approve": ("manager.approve", "List what is held, and let it happen once."),
-    "freeze": ("manager.freeze", "Begin, end and exempt from freezes of all changes."),
-    "top": ("manager.top", "Show the whole control plane, failures first."),
-    "tenant": ("manager.tenant", "Show a Tenant with each of its resources."),
-    "completion": ("manager.completion", "Print the completion script of a shell."),
-    "fleet": ("manager.fleet", "List data planes, move a Tenant between two, adopt."),
+    "run": ("manager.commands.run", "Run the controllers."),
+    "task": ("manager.commands.task", "Run the tasks of Instances, one by one."),
+    "instance": ("manager.commands.instance", "List, describe, pause, cancel and retry Instances."),
+    "ephemeral": ("manager.commands.ephemeral", "Instances with a lease, deleted when it ends."),
+    "node": ("manager.commands.node", "Run what is beside a node of a chain, and before it."),
+    "operator": ("manager.commands.operator", "Deploy a stack of controllers for each data plane."),
+    "uninstall": ("manager.commands.uninstall", "Take the product out of a cluster."),
+    "import": (
+        "manager.commands.import_command:import_tenants",
+        "Adopt tenants of another operator.",
+    ),
+    "graph": ("manager.commands.graph", "Draw the dependencies of a template or a Tenant."),
+    "render": ("manager.commands.render", "Render the resources of one tenant, from files alone."),
+    "plan": ("manager.commands.plan", "Show what a change would do; write nothing."),
+    "rollout": ("manager.commands.rollout", "Show, approve, pause and undo rollouts."),
+    "approve": ("manager.commands.approve", "List what is held, and let it happen once."),
+    "freeze": ("manager.commands.freeze", "Begin, end and exempt from freezes of all changes."),
+    "top": ("manager.commands.top", "Show the whole control plane, failures first."),
+    "tenant": ("manager.commands.tenant", "Show a Tenant with each of its resources."),
+    "completion": ("manager.commands.completion", "Print the completion script of a shell."),
+    "fleet": ("manager.commands.fleet", "List data planes, move a Tenant between two, adopt."),
 }
 """Module and short help of each command; the module has the command's name there or the one behind the colon."""
 
@@ -95,7 +98,7 @@ def main() -> None:
 )
 def manifests(output_dir: Path, check: bool) -> None:
     """Write CRDs and RBAC from code."""
-    from manager import manifests as made
+    from manager.manifests import folders as made
 
     if check:
         difference = made.check(output_dir)
@@ -126,8 +129,8 @@ def demo(rows: int, folder: Path, exit_when_ready: bool, planes: int) -> None:
 
     check_test_environment()
     from ctrlruntime.manager import run as run_on_uvloop
-    from manager.demo import FolderInUse, run_demo
-    from manager.demo_fleet import run_fleet_demo
+    from manager.demo.fleet import run_fleet_demo
+    from manager.demo.tenants import FolderInUse, run_demo
 
     run = partial(run_fleet_demo, planes) if planes else run_demo
     shown = run(rows, folder.absolute(), exit_when_ready=exit_when_ready)

@@ -13,7 +13,7 @@ from manager.console.options import ConsoleOptions, cloud_run_place
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.served_run import ServedRun
+from manager.serving.served_run import ServedRun
 
 SYSTEMS = ("tenancy", "cloud", "cosmos")
 """Names of the systems, in the order in which they are added."""

@@ -11,12 +11,12 @@ def main(name: str = "manager") -> None:
     """Run the command that `sys.argv` gives. `name`: as help and messages call the program."""
     if sys.argv[1:2] == ["task"]:
         # A run of a task: without the controllers, whose imports take a second.
-        from manager.task import task
+        from manager.commands.task import task
 
         task(args=sys.argv[2:], prog_name=f"{name} task")
     elif sys.argv[1:2] == ["node"]:
         # Beside every node: it costs half of the memory so.
-        from manager.node import node
+        from manager.commands.node import node
 
         node(args=sys.argv[2:], prog_name=f"{name} node")
     else:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from ctrlruntime.envtest import Environment
 from ctrlruntime.generate.permissions import policy_rules
-from manager.manifests import rules_of
+from manager.manifests.folders import rules_of
 from tests.audit.request_recorder import RequestRecorder
 from tests.manifests.installation import RBAC
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apis.health import Health
+from manager.commands.summaries import urgency
 from manager.console.index import Group
 from manager.console.rows import Row
-from manager.summaries import urgency
 
 MOST_GROUPS: Final = 20
 """Versions, or templates, that are listed; the rest is one line."""

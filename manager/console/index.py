@@ -11,9 +11,9 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer, Registration
+from manager.commands.summaries import Summary
 from manager.console.changes import Changes
 from manager.console.rows import Row, row_of
-from manager.summaries import Summary
 
 Group = tuple[str, str, str, str, Health]
 """Namespace, group, version, state and what that means."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from apis.health import Health
-from manager.summaries import Summary
+from manager.commands.summaries import Summary
 
 MOST: Final = 1000
 """Changes of state, and events, that are kept, each."""

@@ -14,6 +14,7 @@ from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.run_tails import LogSource, NoLog
+from manager.commands.instance_views import instance_row
 from manager.console import charts, rollout_view, run_view, samples, tenant_view, timeline, tree
 from manager.console.access import CLAIMS, EVENTS, PODS, Sight
 from manager.console.commands import commands_for
@@ -24,7 +25,6 @@ from manager.console.rendering import link
 from manager.console.rows import ENDED, Row
 from manager.console.scopes import namespace_of
 from manager.console.state import ConsoleState
-from manager.instance_views import instance_row
 
 Model = dict[str, Any]
 Special = Callable[[ConsoleState, Entry, Sight], Awaitable[Model]]

@@ -11,6 +11,7 @@ from aiohttp import web
 
 from apis.health import Health
 from internal.cloud.run_tails import LogSource
+from manager.commands.summaries import urgency
 from manager.console import (
     charts,
     fleet_view,
@@ -36,7 +37,6 @@ from manager.console.scopes import (
     of_process,
 )
 from manager.console.state import ConsoleState
-from manager.summaries import urgency
 
 PER_PAGE: Final = 50
 """Rows of a page: with messages of the longest allowed it stays below 120 KiB."""

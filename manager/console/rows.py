@@ -9,7 +9,7 @@ from typing import Any, Final
 from apis.cloud import GROUP as CLOUD
 from apis.tenancy import GROUP as TENANCY
 from ctrlruntime.cache.entry import Entry
-from manager.summaries import Summary, summary_of
+from manager.commands.summaries import Summary, summary_of
 
 TEMPLATE: Final = f"{TENANCY}/template"
 LONGEST: Final = 300

@@ -9,7 +9,7 @@ from typing import Any, Final
 from apis.tenancy import Tenant, resource_lists
 from internal.tenancy.objects.drawing import Drawing, Mark
 from internal.tenancy.shared.naming import entry_id
-from manager.tenant import resource_rows
+from manager.commands.tenant import resource_rows
 
 WAITING: Final = "Waiting"
 APPLIED: Final = frozenset({"Applied", "Available"})

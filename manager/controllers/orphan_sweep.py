@@ -40,10 +40,10 @@ from internal.fleet.orphans import (
     hold_of,
     with_holds,
 )
+from manager.commands.plane_objects import ON_HUB, OWNERS, STACK_MANAGERS, goes_with_owner
 from manager.controllers.hub import Hub
 from manager.controllers.orphan_record import OrphanRecord
 from manager.controllers.other_planes import Elsewhere, OtherPlanes
-from manager.plane_objects import ON_HUB, OWNERS, STACK_MANAGERS, goes_with_owner
 
 PERIOD: Final = 60.0
 """Seconds between two looks, which cost no request."""

@@ -17,7 +17,7 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.resources import OwnerKey
 from internal.fleet.plane_check import FAILURES, identify
 from internal.fleet.targets import TRUE
-from manager.plane_clients import connect_plane
+from manager.commands.plane_clients import connect_plane
 
 NAMESPACE: Final = BUILTIN[GroupVersionKind("", "v1", "Namespace")]
 ANSWER: Final = 10.0

@@ -9,7 +9,7 @@ import yaml
 from apis import cloud, cosmos, tenancy
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.json import Json
-from manager.argocd import argocd_files
+from manager.manifests.argocd import argocd_files
 from tests.argocd.lua import evaluate
 
 ROOT: Final = Path(__file__).parents[2]

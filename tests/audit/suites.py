@@ -5,7 +5,7 @@ from __future__ import annotations
 import yaml
 
 from ctrlruntime.generate.permissions import policy_rules
-from manager.manifests import SYSTEMS, rules_of
+from manager.manifests.folders import SYSTEMS, rules_of
 from tests.audit.report import Audit, shares
 from tests.audit.rights import Manifest, Right, granted, rights_of
 from tests.manifests.installation import NAMESPACE, ROOT, without_webhooks

@@ -11,7 +11,7 @@ import pytest
 
 from ctrlruntime.envtest.proxy.log import RequestLog
 from ctrlruntime.envtest.proxy.requests import RequestInfo
-from manager.manifests import SYSTEMS
+from manager.manifests.folders import SYSTEMS
 from tests.audit.report import Share, judge, shares
 from tests.audit.request_recorder import Asked, Lacking, RequestRecorder, read
 from tests.audit.rights import Right, granted

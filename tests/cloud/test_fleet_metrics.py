@@ -13,7 +13,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
-from manager.embedded import EmbeddedCluster
+from manager.demo.embedded import EmbeddedCluster
 from tests.cloud.instance.harness import InstanceHarness, instance
 from tests.cloud.instance.test_samples import SAMPLES, until_ready
 from tests.cloud.rollouts.harness import NEW, Fleet

@@ -35,7 +35,7 @@ def imported_with(*modules: str) -> set[str]:
 
 def test_the_manager_and_the_terraform_task_import_no_plugin() -> None:
     imported = imported_with(
-        "manager.run_command", "manager.controllers.cloud", "internal.cloud.tasks.terraform.task"
+        "manager.commands.run", "manager.controllers.cloud", "internal.cloud.tasks.terraform.task"
     )
     assert imported & PLUGGED.keys() == set()
 

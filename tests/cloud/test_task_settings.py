@@ -24,8 +24,8 @@ from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.tasks.settings import LiveDefinitions, SettingsError, parse_settings
 from internal.cloud.tasks.task import Concurrency, Retries, TaskDefinition
 from manager.cli import main
-from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.task_settings import SettingsFile
+from manager.flags.cloud import cloud_options, take_cloud_options
 from tests.manager_cli.program import Program
 from tests.support.waiting import eventually
 

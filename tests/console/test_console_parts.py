@@ -18,6 +18,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.generate.crd import open_api_schema
 from ctrlruntime.json import Json
 from ctrlruntime.manager.queue_states import QueueState
+from manager.commands.summaries import Summary
 from manager.console.charts import chart_of
 from manager.console.commands import commands_for
 from manager.console.history import LINES, SAMPLES, History, Line, summed
@@ -27,7 +28,6 @@ from manager.console.rendering import FOLDER, age
 from manager.console.rows import row_of
 from manager.console.samples import of_all
 from manager.kinds import KINDS
-from manager.summaries import Summary
 from tests.console.test_pages import WORD
 from tests.rules.test_hints_can_be_pasted import fault
 

@@ -13,9 +13,9 @@ from apis.fleet import FleetConfig
 from apis.fleet.fleetconfig import NAME
 from ctrlruntime.envtest import Environment
 from manager.cli import main
+from manager.commands.run import run
+from manager.flags.serving import take_console_options
 from manager.kinds import KINDS
-from manager.run_command import run
-from manager.serving_flags import take_console_options
 from tests.manager_cli.program import Program
 
 

@@ -12,8 +12,8 @@ from apis.cosmos import CosmosFullNode
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.events.correlator import Occurrence
 from ctrlruntime.sharding.report import SlotsOwned, Unowned
+from manager.commands.summaries import summary_of
 from manager.kinds import KINDS
-from manager.summaries import summary_of
 from tests.console.harness import ADMIN, SHOWN, TEAM, TENANT, Harness, ready, running
 from tests.console.relatives import (
     SHOWN_KINDS,

@@ -10,7 +10,7 @@ import pytest
 
 from apis.cloud import Phase
 from apis.fleet import Reason
-from manager.metric_catalogue import PARTS, families
+from manager.manifests.metric_catalogue import PARTS, families
 from tests.docs.blocks import ROOT, table, words
 
 PAGE = "docs/conditions.md"

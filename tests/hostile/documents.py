@@ -25,7 +25,7 @@ from internal.tenancy.sync.plan_inputs import RecordedRow
 from internal.tenancy.sync.rollout_changes import parse_change
 from internal.tenancy.sync.row_rollouts import format_row, parse_row
 from internal.tenancy.template.compiled import Blueprints
-from manager.manifest_files import manifests
+from manager.commands.manifest_files import manifests
 from tests.cache.test_unreadable import HOSTILE, READABLE, Source, decoded
 from tests.hostile.measure import Attack, Door
 from tests.hostile.shapes import JSON, YAML, nested

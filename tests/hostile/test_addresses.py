@@ -169,10 +169,10 @@ READERS = {
     "internal/cloud/runs/jobs/provider.py": "inputs of runs, of its own",
     **dict.fromkeys(
         [
-            "manager/importing.py",
-            "manager/fleet_adopt.py",
-            "manager/fleet_forget.py",
-            "manager/plane_clients.py",
+            "manager/commands/importing.py",
+            "manager/commands/fleet_adopt.py",
+            "manager/commands/fleet_forget.py",
+            "manager/commands/plane_clients.py",
         ],
         "commands, with the rights of whoever runs them",
     ),

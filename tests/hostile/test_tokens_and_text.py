@@ -18,8 +18,8 @@ from ctrlruntime.manager.authorization import (
 )
 from ctrlruntime.resources.change_plan import Affected, ChangePlan, Group, Member, Verb, Wording
 from ctrlruntime.resources.field_changes import FieldChange
-from manager.plan_output import markdown, text
-from manager.tables import Column, print_fields, print_rows
+from manager.commands.plan_output import markdown, text
+from manager.commands.tables import Column, print_fields, print_rows
 
 HOSTILE = "a\x1b]0;title\x07\x1b[2J\x9b31m\r\u202e\u2066b\u200fc\x7f\0d\ttab\nline ä…"
 HARMLESS = "a]0;title[2J31mbcd\ttab\nline ä…"

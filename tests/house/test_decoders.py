@@ -17,8 +17,8 @@ BARE = {"json": {"load", "loads"}, "yaml": {"compose", "parse", "load", "safe_lo
 OWN = {
     "internal/cloud/runs/local/supervisor.py": "the plan of a run, which the manager wrote for it",
     "internal/tenancy/rendering/golang/tokens.py": "one text between quotes, of a template",
-    "manager/demo.py": "samples of the checkout",
-    "manager/ephemeral.py": "a file that the command line names",
+    "manager/demo/tenants.py": "samples of the checkout",
+    "manager/commands/ephemeral.py": "a file that the command line names",
 }
 """Where the bytes are not from outside."""
 

@@ -19,7 +19,7 @@ import sys
 from ctrlruntime.fast_imports import fast_imports
 with fast_imports():
     import manager.cli
-    import manager.run_command
+    import manager.commands.run
 from manager.systems import load_systems
 load_systems(sys.argv[1:])
 print(*sorted(sys.modules))
@@ -71,7 +71,7 @@ def test_a_manager_loads_drivers_other_commands_and_clients_of_other_services_on
     found = loaded(*SYSTEMS)
     assert found > set().union(*OF_A_SYSTEM.values())
     assert not found & LOADED_ON_USE
-    assert not found & ({module for module, _ in COMMANDS.values()} - {"manager.run_command"})
+    assert not found & ({module for module, _ in COMMANDS.values()} - {"manager.commands.run"})
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -20,7 +20,7 @@ ELSEWHERE = {
     "internal/cloud/taskdriver/ensure.py": {"provider.delete", "decision.delete", "resumed.delete"},
     "internal/cloud/tasks/terraform/hcp/engine.py": {"self._workspaces.delete"},
     "internal/cloud/tasks/terraform/hcp/workspaces.py": {"self._api.delete"},
-    "manager/ephemeral.py": {"all_.delete"},
+    "manager/commands/ephemeral.py": {"all_.delete"},
 }
 """Methods and flags of that name that are no client's: each removes with permits itself, or outside of Kubernetes."""
 SCRATCH = "internal/scratch.py"

@@ -62,5 +62,8 @@ def test_every_module_is_in_a_room(folder: str, besides: set[str]) -> None:
 
 
 def test_a_circle_of_rooms_would_be_seen() -> None:
-    found = rooms(("internal.tenancy.a.x", "internal.tenancy.b.y"), ("internal.tenancy.b", "internal.tenancy.a"))
+    found = rooms(
+        ("internal.tenancy.a.x", "internal.tenancy.b.y"),
+        ("internal.tenancy.b", "internal.tenancy.a"),
+    )
     assert not nx.is_directed_acyclic_graph(found)

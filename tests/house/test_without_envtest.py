@@ -25,9 +25,9 @@ def test_only_the_demo_and_the_embedded_cluster_import_the_test_environment() ->
     }
     assert importers - environment == {
         "ctrlruntime.cli.dev_server",
-        "manager.demo",
-        "manager.demo_fleet",
-        "manager.embedded",
+        "manager.demo.tenants",
+        "manager.demo.fleet",
+        "manager.demo.embedded",
     }
 
 
@@ -41,5 +41,9 @@ def test_every_module_of_production_is_imported_without_it() -> None:
     )
     assert done.returncode == 0, done.stderr[-2000:]
     imported = set(done.stdout.split())
-    assert {"manager.run", "manager.controllers.cosmos", "manager.controllers.tenancy"} <= imported
+    assert {
+        "manager.serving.run",
+        "manager.controllers.cosmos",
+        "manager.controllers.tenancy",
+    } <= imported
     assert not {name for name in imported if name.startswith("ctrlruntime.envtest")}

@@ -16,7 +16,12 @@ from importlib.abc import MetaPathFinder
 from types import ModuleType
 
 PACKAGES = ("ctrlruntime", "apis", "internal", "manager")
-LEFT_OUT = ("ctrlruntime.envtest", "manager.demo", "manager.demo_fleet", "manager.embedded")
+LEFT_OUT = (
+    "ctrlruntime.envtest",
+    "manager.demo.tenants",
+    "manager.demo.fleet",
+    "manager.demo.embedded",
+)
 """The test environment, and what starts it."""
 
 

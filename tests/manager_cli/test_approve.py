@@ -18,7 +18,7 @@ from ctrlruntime.gate import Cause, Evidence, Hold, Removal, Victim
 from internal.fleet.orphans import SweepRecord
 from internal.fleet.plane_check import NAMESPACE
 from internal.removal_holds import Parent, allow_delete, held_condition
-from manager.approve import PARENTS
+from manager.commands.approve import PARENTS
 from manager.controllers.orphan_record import OrphanRecord
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program

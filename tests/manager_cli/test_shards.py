@@ -17,8 +17,8 @@ from ctrlruntime.sharding.leases import ANNOUNCED, MEMBER
 from ctrlruntime.sharding.members import announcement
 from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.cli import main
-from manager.summaries import Summary
-from manager.top_members import NO_OWNER, read_members
+from manager.commands.summaries import Summary
+from manager.commands.top_members import NO_OWNER, read_members
 
 ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
 

@@ -21,10 +21,10 @@ from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator
 from manager.cli import main
+from manager.commands.owned_objects import release_patch
+from manager.commands.uninstalling import CRD, custom_resources, release_objects
 from manager.kinds import KINDS
 from manager.options import LEADER_ELECTION_ID
-from manager.owned_objects import release_patch
-from manager.uninstalling import CRD, custom_resources, release_objects
 from tests.backends import kube_apiserver
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program

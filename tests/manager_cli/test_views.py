@@ -16,7 +16,7 @@ import yaml
 from apis.cloud import FleetRollout, Instance
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.envtest import Environment
-from manager.completion import SHELLS
+from manager.commands.completion import SHELLS
 from manager.kinds import KINDS
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program

@@ -8,8 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from ctrlruntime.envtest.server.certificates import Authority
-from manager import run_command
 from manager.cli import main
+from manager.commands import run as run_command
 from manager.options import RunOptions
 
 

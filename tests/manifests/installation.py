@@ -25,7 +25,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.crds import install_crds
-from manager import manifests as made
+from manager.manifests import folders as made
 from tests.envtest.kubectl.binaries import provisioned
 
 Manifest = dict[str, Any]

@@ -21,7 +21,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
-from manager import manifests as made
+from manager.manifests import folders as made
 from tests.backends import kube_apiserver
 from tests.manifests.installation import (
     NAMESPACE,

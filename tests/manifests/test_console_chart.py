@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import yaml
 
+from manager.commands.run import run
 from manager.console.options import ConsoleOptions
-from manager.run_command import run
-from manager.serving_flags import take_console_options
+from manager.flags.serving import take_console_options
 from tests.docs.blocks import blocks
 from tests.manifests.test_chart import ONE, Rendered, chart, helm, rendered
 

@@ -21,7 +21,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, APIError
 from ctrlruntime.envtest import Environment
-from manager import manifests as made
+from manager.manifests import folders as made
 from manager.options import RunOptions, mutating_name
 from tests.envtest.kubectl.binaries import provisioned
 from tests.manifests.conftest import Kubectl

@@ -11,7 +11,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.generate import roles
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.permissions import policy_rules, writes_events
-from manager import manifests as made
+from manager.manifests import folders as made
 from tests.audit.rights import granted, rights_of
 from tests.backends import SharedServer
 from tests.manifests.installation import NAMESPACE, Manifest, kustomized, namespaced

@@ -23,7 +23,7 @@ from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.proxy.requests import WRITES
-from manager.manifests import SYSTEMS
+from manager.manifests.folders import SYSTEMS
 from manager.options import system_lease
 from tests.manager_cli.program import CHECKOUT, Program
 from tests.manifests.installation import (

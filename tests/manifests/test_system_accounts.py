@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from manager.manifests import SYSTEMS
+from manager.manifests.folders import SYSTEMS
 from manager.options import LEADER_ELECTION_ID, LEASES, mutating_name
 from tests.manifests.account_powers import of_account, rights_of, roles_and_bindings
 from tests.manifests.installation import NAMESPACE, Manifest, installer, kustomized

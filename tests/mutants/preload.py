@@ -55,7 +55,7 @@ OWN = (
     "manager.controllers.cloud",
     "manager.controllers.cosmos",
     "manager.controllers.tenancy",
-    "manager.run_command",
+    "manager.commands.run",
 )
 SILENT = ("-W", "ignore::pytest.PytestAssertRewriteWarning")
 """The plugins of pytest are imported before pytest could rewrite their asserts."""

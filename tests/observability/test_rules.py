@@ -20,7 +20,7 @@ from hack.dashboards import drifted
 from internal.cloud.taskdriver.deps import TaskMetrics
 from internal.cosmos.cache.metrics import STATES
 from internal.tenancy.shared.metrics import QUERY_RESULTS
-from manager.metric_catalogue import registries
+from manager.manifests.metric_catalogue import registries
 from tests.observability.queries import DASHBOARDS, RULES, of_alerts, selectors
 
 ROOT: Final = Path(__file__).parents[2]

@@ -24,7 +24,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator
 from manager.kinds import KINDS
-from manager.tracing import SERVICE_NAME, exports_traces
+from manager.serving.tracing import SERVICE_NAME, exports_traces
 from tests.manager_cli.program import Program
 from tests.support.waiting import eventually
 
@@ -272,8 +272,9 @@ def test_what_is_not_supported_is_refused_with_the_fix(
 
 OFF = """
 import asyncio, contextvars, sys
-import manager.cli, manager.run_command
-from manager.systems import SYSTEMS, load_systems
+import manager.cli, manager.commands.run
+from manager.options import SYSTEMS
+from manager.systems import load_systems
 load_systems(SYSTEMS)
 from ctrlruntime import Builder, Client, Manager, ManagerOptions
 from ctrlruntime.api.kinds import GroupVersionKind

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ctrlruntime.api.printable import printable
 from manager.cli import LazyGroup
-from manager.import_command import _print_items
-from manager.importing import Item, Standing
-from manager.output import echo
+from manager.commands.import_command import _print_items
+from manager.commands.importing import Item, Standing
+from manager.commands.output import echo
 from tests.hostile.test_tokens_and_text import HARMLESS, HOSTILE
 
 pytestmark = pytest.mark.criterion("S-F19")

@@ -25,9 +25,9 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from manager.controllers.error_status import UnprotectedOnly
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.manifests import SYSTEMS
-from manager.operator_run import OperatorRun
+from manager.manifests.folders import SYSTEMS
 from manager.options import RunOptions
+from manager.serving.operator_run import OperatorRun
 from tests.rules.harness import Harness, crds, mapping_of
 from tests.rules.samples import samples
 from tests.support.manager_harness import make_manager

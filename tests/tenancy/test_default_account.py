@@ -11,7 +11,7 @@ import pytest_asyncio
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.proxy.requests import READS
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.privilege_flags import default_account_option
+from manager.flags.privileges import default_account_option
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, TenancyHarness
 from tests.tenancy.test_impersonation import (

@@ -182,8 +182,9 @@ class Finder:
         if name == "networkx":
             where.append(threading.current_thread() is threading.main_thread())
 sys.meta_path.insert(0, Finder())
-import manager.cli, manager.run_command
-from manager.systems import SYSTEMS, load_systems
+import manager.cli, manager.commands.run
+from manager.options import SYSTEMS
+from manager.systems import load_systems
 load_systems(SYSTEMS)
 assert not where, "the manager imports networkx at its start"
 from internal.tenancy.objects.graph import Graph, load

@@ -16,7 +16,7 @@ from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.tenancy.shared.labels import FIELD_MANAGER, KINDS, RESOURCE_ID
 from internal.tenancy.shared.privileges import ForeignNamespaces, PrivilegeRefused, Privileges
 from manager.controllers.tenancy_options import TenancyOptions
-from manager.demo import manager_command
+from manager.demo.tenants import manager_command
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, NAMESPACE_KIND, TenancyHarness, config_map
 

@@ -22,9 +22,9 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.webhook.injection import MUTATING
 from internal.approvals.rules import RECORD
 from internal.tenancy.shared.policies import ALLOW_DELETE
+from manager.commands.plan_output import text as text_of
 from manager.controllers.approvals import record_webhooks
 from manager.controllers.tenancy_plan import PlanRequest, plan_tenants
-from manager.plan_output import text as text_of
 from tests.support.manager_harness import make_manager
 from tests.support.people import APPROVERS, let_write, person, recorded
 from tests.tenancy.fleet import Fleet

@@ -24,7 +24,7 @@ from internal.cloud.approvals import INSTANCE, ROLLOUT
 from internal.cosmos.approvals import RULES as NODE_SET
 from internal.tenancy.shared.approvals import RULES as REGISTRY
 from manager.controllers.approvals import add_approvals, approval_key, record_webhooks
-from manager.manifests import APPROVED
+from manager.manifests.folders import APPROVED
 from tests.support.manager_harness import make_manager
 from tests.support.people import APPROVERS, let_write, person, recorded
 from tests.support.waiting import eventually

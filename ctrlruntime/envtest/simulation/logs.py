@@ -1,4 +1,4 @@
-"""Logs of simulated processes: lines of the trace, which are written out only where somebody reads them."""
+"""Logs of simulated processes: lines of the trace, which are written out only where they are read."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from apis.cloud import Instance, TaskOutcome, TaskRun, TaskState, TaskStatus
 from internal.cloud.instance.held_runs import held_conditions, held_run
 from internal.cloud.labels import DATABASE_RESTORED
 from internal.cloud.tasks.kubernetes.changes import ChangeRecord, hold_message
-from manager.approve import _approve, held_sets
+from manager.commands.approve import _approve, held_sets
 from manager.console.rows import _holds
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, instance

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from apis.cloud import FleetRollout, Instance, Phase, TaskPriority, UpgradeInstanceTask
 from ctrlruntime.envtest.eventually import eventually_holds
 from internal.cloud.pace import Pace
+from manager.commands.instance_views import instance_row
 from manager.controllers.cloud_options import CloudOptions
-from manager.instance_views import instance_row
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, instance
 from tests.support.waiting import eventually

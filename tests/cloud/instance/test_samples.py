@@ -14,7 +14,7 @@ from ctrlruntime.client.config import Config
 from internal.cloud.subresources import SUBRESOURCES
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
-from manager.embedded import EmbeddedCluster
+from manager.demo.embedded import EmbeddedCluster
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 

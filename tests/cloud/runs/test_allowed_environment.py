@@ -22,10 +22,10 @@ from internal.cloud.runs.wire import encode_input
 from internal.cloud.tasks import TaskContext, TaskRejected, TaskResult
 from internal.cloud.tasks.runner import run_task
 from internal.cloud.tasks.terraform.task import TerraformTask
-from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.cloud_options import RunsOptions
 from manager.controllers.run_providers.cloudrun import cloud_run_options
 from manager.controllers.run_providers.jobs import job_options
+from manager.flags.cloud import cloud_options, take_cloud_options
 from tests.cloud.runs.benches import owner_of, request_of
 from tests.cloud.runs.work import logger_to
 from tests.cloud.tasks.terraform.test_local import SPEC, LocalBench

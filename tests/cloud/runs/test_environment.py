@@ -11,9 +11,9 @@ from internal.cloud.runs.jobs.manifest import job_of
 from internal.cloud.runs.local.supervisor import read_environment
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.tasks.redaction import secret_values
-from manager.cloud_flags import cloud_options, take_cloud_options
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.run_providers.jobs import job_options
+from manager.flags.cloud import cloud_options, take_cloud_options
 from tests.cloud.runs.benches import owner_of, request_of
 
 pytestmark = pytest.mark.criterion("H-B10")

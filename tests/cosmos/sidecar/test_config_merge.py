@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from internal.cosmos.sidecar.config_merge import BadConfig, merge_config
-from manager.node import node
+from manager.commands.node import node
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from internal.cosmos.sidecar.fetch import (
     fetch_genesis,
     fetch_snapshot,
 )
-from manager.node import node
+from manager.commands.node import node
 
 LIMIT = 1 << 20
 """Bytes that a download may have."""

@@ -12,7 +12,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
 from ctrlruntime.generate.permissions import policy_rules
 from internal.fleet.stack_bindings import ROLE_BINDING
-from manager.manifests import operator_rules
+from manager.manifests.folders import operator_rules
 from tests.audit.rights import rights_of
 
 from .harness import OBJECTS, SCALE, SECRET, Hub, deployed, eventually, planes

@@ -6,10 +6,10 @@ from click.testing import CliRunner
 
 from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
-from manager.operator import operator
-from manager.operator_run import system_arguments
+from manager.commands.operator import operator
+from manager.flags.stack import SUPPORTED
 from manager.options import SYSTEMS
-from manager.stack_flags import SUPPORTED
+from manager.serving.operator_run import system_arguments
 
 
 def systems_of(*chosen: str) -> dict[str, list[str]]:

@@ -7,9 +7,9 @@ import pytest
 from click.testing import CliRunner
 
 from manager.cli import main
-from manager.operator import operator
+from manager.commands.operator import operator
+from manager.commands.run import run
 from manager.options import RunOptions
-from manager.run_command import run
 
 pytestmark = pytest.mark.criterion("S-F6")
 

@@ -37,9 +37,9 @@ from internal.fleet.orphans import (
     is_held,
     with_holds,
 )
+from manager.commands.plane_objects import plane_objects
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import OrphanSweeper, add_orphan_sweep
-from manager.plane_objects import plane_objects
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
     DEPLOYMENT,

@@ -15,7 +15,7 @@ from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.manager import GCOptions, Manager
 from internal.fleet.stack_builder import StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
-from manager.operator_run import OperatorRun
+from manager.serving.operator_run import OperatorRun
 from tests.simulation.systems.fleet_end import lacks
 from tests.simulation.systems.fleet_pods import Nodes, mounted
 from tests.simulation.systems.fleet_rules import HubRules, PlaneRules
@@ -49,7 +49,7 @@ async def story(sim: Simulation) -> None:
 
     script = Script(sim, world, draws, plane)
     sim.add_fault("plane away", partial(_away, sim, world))
-    with mounted(nodes), patch("manager.fleet_move.click.echo", script.print):
+    with mounted(nodes), patch("manager.commands.fleet_move.click.echo", script.print):
         await script.begin()
         await sim.sleep(draws.choice((0.1, 20, 90)))
         async with sim.faults():

@@ -35,7 +35,7 @@ from ctrlruntime.manager import GCOptions
 from internal.fleet.labels import CONTROLLERS, WORKERS
 from manager.controllers import plane_guard
 from manager.options import Role, RunOptions
-from manager.stack import run_stack
+from manager.serving.stack import run_stack
 from tests.simulation.systems.fleet_world import Hub, Meant
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]

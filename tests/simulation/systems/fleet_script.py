@@ -24,7 +24,7 @@ from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound, Transpo
 from ctrlruntime.envtest.simulation import Simulation
 from internal.fleet.move import next_step
 from internal.fleet.move_state import MoveRefused
-from manager import fleet_move
+from manager.commands import fleet_move
 from tests.fleet.operator.harness import NAMESPACE, SCALE, SECRET, config, namespace
 from tests.fleet.stack.harness import CONFIG_MAP, DEPLOYMENT
 from tests.simulation.systems.fleet_pods import kubeconfig

@@ -18,7 +18,7 @@ from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sources.crd import registry_crd
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.options import RunOptions
-from manager.shards import with_slots
+from manager.serving.shards import with_slots
 from manager.systems import load_systems
 from tests.simulation.systems.kubelets import Kubelets
 from tests.simulation.systems.members import Members

@@ -1,0 +1,1 @@
+"""The commands of the manager, a module each, and what they share."""

@@ -1,0 +1,213 @@
+"""`manager run`: its options, and what they must agree in."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+
+from ctrlruntime.client.kubeconfig import ConfigError
+from ctrlruntime.manager import run as run_on_uvloop
+from ctrlruntime.manager.http import AddressError
+from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
+from ctrlruntime.webhook.tls import CertificateError
+from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
+from manager.flags.cloud import cloud_options, take_cloud_options
+from manager.flags.cosmos import cosmos_options, take_cosmos_options
+from manager.flags.groups import check_allowed_addresses
+from manager.flags.health_checks import health_check_options, take_health_check_options
+from manager.flags.privileges import (
+    default_account_option,
+    privilege_options,
+    protected_namespace_option,
+)
+from manager.flags.serving import (
+    console_options,
+    metrics_options,
+    take_console_options,
+    webhook_options,
+)
+from manager.flags.shards import check_shards, shard_options
+from manager.flags.stack import BY_DEFAULT, check_stack, stack_options
+from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
+from manager.own_image import NoImage, NoSidecarImage
+from manager.serving.run import run_manager
+from manager.test_environment import check_test_environment
+
+_PATH = click.Path(path_type=Path)
+_POSITIVE = click.IntRange(min=1)
+_COUNT = click.IntRange(min=0)
+
+
+@click.command()
+@click.option("--kubeconfig", type=_PATH, help="Default: $KUBECONFIG, in-cluster, ~/.kube/config.")
+@click.option("--context", help="Context of the kubeconfig.")
+@click.option(
+    "--embedded", is_flag=True, help="Start an embedded API server and simulated nodes; use them."
+)
+@stack_options
+@click.option(
+    "--system",
+    "systems",
+    type=click.Choice(SYSTEMS),
+    multiple=True,
+    default=SYSTEMS,
+    help="Run the controllers of this system, whose kinds have to be installed. Repeatable.",
+)
+@click.option(
+    "--namespace", "namespaces", multiple=True, help="Watch this namespace only. Repeatable."
+)
+@click.option("--leader-elect", is_flag=True, help="Let one of several managers work at a time.")
+@click.option("--leader-election-id", default=LEADER_ELECTION_ID, help="Name of the Lease.")
+@click.option(
+    "--leader-election-shared-id",
+    default="",
+    metavar="NAME",
+    help="A Lease that managers of other Leases hold as well: a manager that competes for it alone works beside none.",
+)
+@click.option("--leader-election-namespace", default="", help="Default: the Pod's namespace.")
+@shard_options
+@click.option("--metrics-bind-address", default=":8080", help='Address of /metrics; "0" is off.')
+@metrics_options
+@webhook_options
+@console_options
+@click.option(
+    "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
+)
+@click.option(
+    "--registry-concurrency", type=_POSITIVE, default=3, help="Registries worked on at once."
+)
+@click.option(
+    "--template-concurrency", type=_POSITIVE, default=5, help="Templates worked on at once."
+)
+@click.option("--tenant-concurrency", type=_POSITIVE, default=10, help="Tenants worked on at once.")
+@click.option(
+    "--writes-per-type", type=_POSITIVE, default=16, help="Writes of one resource type at once."
+)
+@click.option("--writes-total", type=_POSITIVE, default=64, help="Writes at once, of all types.")
+@click.option(
+    "--allow-sqlite",
+    "sqlite_root",
+    type=click.Path(path_type=Path, file_okay=False, exists=True),
+    help="Allow SQLite sources, of files in this directory.",
+)
+@click.option(
+    "--tenant-series",
+    type=_COUNT,
+    default=500,
+    help="Most tenants with metrics of their own (if not ready).",
+)
+@click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
+@click.option(
+    "--status-period",
+    type=click.FloatRange(min=0),
+    default=STATUS_PERIOD,
+    help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
+)
+@click.option(
+    "--template-grace",
+    type=click.FloatRange(min=0),
+    default=300.0,
+    help="Seconds that tenants stay after a template without deletion protection.",
+)
+@privilege_options
+@default_account_option
+@protected_namespace_option
+@health_check_options
+@cloud_options
+@cosmos_options
+@click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
+@click.option(
+    "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
+)
+def run(**arguments: object) -> None:
+    """Run the controllers."""
+    given: dict[str, Any] = {**arguments}
+    if given["data_plane_kubeconfig"] is not None and _is_default("systems"):
+        given["systems"] = BY_DEFAULT
+    given["protected_namespaces"] |= own_namespace()
+    checks = take_health_check_options(given)
+    flags = {name: given.pop(name) for name in TENANCY_OPTIONS}
+    tenancy = TenancyOptions(**flags, health_checks=checks)
+    own = "".join(own_namespace())
+    cloud = take_cloud_options(given, in_cluster=bool(own), health_checks=checks)
+    cosmos = take_cosmos_options(given)
+    options = RunOptions(
+        tenancy=tenancy,
+        cloud=cloud,
+        cosmos=cosmos,
+        console=take_console_options(given),
+        own_namespace=own,
+        **given,
+    )
+    _check_serving(options)
+    check_allowed_addresses()
+    check_stack(options)
+    check_shards(options)
+    if options.embedded:
+        check_test_environment()
+    if options.leader_elect:
+        _check_election(options)
+    try:
+        run_on_uvloop(run_manager(options))
+    except (ConfigError, AddressError, CertificateError, NoImage, NoSidecarImage) as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _is_default(parameter: str) -> bool:
+    """Whether an option was not given."""
+    source = click.get_current_context().get_parameter_source(parameter)
+    return source is ParameterSource.DEFAULT
+
+
+def _check_election(options: RunOptions) -> None:
+    """Raise UsageError for an election without a namespace, or with one Lease as both."""
+    if options.leader_election_id == options.leader_election_shared_id:
+        raise click.UsageError(
+            "--leader-election-shared-id is a second Lease: give another name than --leader-election-id"
+        )
+    try:
+        lease_namespace(options.manager_options())
+    except ValueError:
+        message = "--leader-elect outside of a cluster needs --leader-election-namespace"
+        raise click.UsageError(message) from None
+
+
+def _check_serving(options: RunOptions) -> None:
+    """Raise UsageError for what could not be served."""
+    if options.metrics_cert_path is not None and not options.metrics_secure:
+        raise click.UsageError("--metrics-cert-path needs --metrics-secure")
+    if options.tenancy.webhooks and options.webhook_port != -1:
+        placed = options.webhook_cert_path or options.webhook_secret_namespace
+        if not placed and not own_namespace():
+            raise click.UsageError(
+                "--webhooks outside of a cluster needs --webhook-cert-path, or "
+                "--webhook-secret-namespace for certificates that the manager makes"
+            )
+
+
+TENANCY_OPTIONS = (
+    "registry_concurrency",
+    "template_concurrency",
+    "tenant_concurrency",
+    "writes_per_type",
+    "writes_total",
+    "sqlite_root",
+    "tenant_series",
+    "every_tenant_series",
+    "status_period",
+    "template_grace",
+    "allow_foreign_namespaces",
+    "allow_kinds",
+    "protected_namespaces",
+    "default_account",
+    "webhooks",
+)
+
+
+def own_namespace() -> frozenset[str]:
+    """Return the namespace that the manager's Pod runs in; none outside of a cluster."""
+    try:
+        return frozenset({SERVICE_ACCOUNT_NAMESPACE.read_text().strip()})
+    except OSError:
+        return frozenset()

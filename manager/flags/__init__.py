@@ -1,0 +1,1 @@
+"""Flags, in the groups that commands have in common."""

@@ -1,0 +1,65 @@
+"""Flags of `manager run` for managers that share the tenants of one cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from ctrlruntime.sharding.slots import BadSlots, parse_slots
+from manager.flags.groups import with_options
+from manager.options import Role, RunOptions
+
+
+def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags."""
+    return with_options(
+        command,
+        click.option(
+            "--slots",
+            metavar="RANGES",
+            callback=lambda _context, _option, text: None if text is None else _slots(text),
+            help="Work on the tenants of these slots alone, such as 0-31, beside managers of the other slots.",
+        ),
+        click.option(
+            "--shards",
+            is_flag=True,
+            help="Share the tenants with the other managers that have this flag, as they come and go.",
+        ),
+        click.option(
+            "--shard-name",
+            default="",
+            metavar="NAME",
+            help="This manager's name among them. Default: the host's, which is the Pod's; with --slots these.",
+        ),
+    )
+
+
+def _slots(text: str) -> frozenset[int]:
+    """Return the slots of a text. Raises BadParameter."""
+    try:
+        return parse_slots(text)
+    except BadSlots as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def check_shards(options: RunOptions) -> None:
+    """Raise UsageError for what managers that share tenants need, or cannot do."""
+    if not options.shares_tenants:
+        return
+    given = "--shards" if options.shards else "--slots"
+    if options.shards and options.slots is not None:
+        raise click.UsageError("give --slots or --shards: fixed slots, or those that come by load")
+    if not options.leader_elect:
+        raise click.UsageError(
+            f"{given} needs --leader-elect: one of the managers reads the registries for all"
+        )
+    if options.data_plane_kubeconfig is not None or options.role not in {None, Role.CONTROLLERS}:
+        raise click.UsageError(f"{given} is not there for the stacks of data planes yet")
+    if "tenancy" not in options.systems:
+        raise click.UsageError(f"{given} divides tenants: add --system tenancy")
+    try:
+        options.sharding()
+    except ValueError as error:
+        raise click.UsageError(f"--shard-name: {error}") from None

@@ -1,0 +1,1 @@
+"""What `make manifests` and an installation write."""

@@ -1,0 +1,1 @@
+"""A manager that runs: its options, its connection, its systems, until it is stopped."""
