@@ -23,11 +23,11 @@ from typing import Any
 import pymysql
 import trustme
 
+from ctrlruntime.envtest.backends.ports import free_port
 from tests.private_server import (
     DatabaseServer,
     data_template,
     find_binary,
-    free_port,
     give_away,
     running,
     unprivileged,

@@ -23,12 +23,12 @@ from typing import Any
 
 import trustme
 
+from ctrlruntime.envtest.backends.ports import free_port
 from tests.private_server import (
     STARTUP_SECONDS,
     DatabaseServer,
     data_template,
     find_binary,
-    free_port,
     give_away,
     running,
     unprivileged,

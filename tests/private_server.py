@@ -8,7 +8,6 @@ import hashlib
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 import time
@@ -146,11 +145,3 @@ def data_template(
             install(place / "data")
             (place / "ready").touch()
     return place / "data"
-
-
-def free_port() -> int:
-    """A port of the loopback address that nothing uses at this moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -23,8 +23,8 @@ from benchmarks import base_code
 from benchmarks.frame import MANAGER, ManagerProcess, exit_with, print_figures, report_progress
 from benchmarks.tenancy.bounds import exceeded
 from benchmarks.tenancy.fleet import REGISTRY, TenantFleet, environment, manager_command
+from ctrlruntime.envtest.backends.ports import free_port
 from tests.mariadb import MariaDB
-from tests.private_server import free_port
 
 SETTLE_SECONDS = 10.0
 """The fleet counts as idle this long after the last tenant is ready."""

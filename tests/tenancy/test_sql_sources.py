@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from apis.tenancy import TenantRegistrySpec, TLSMode
+from ctrlruntime.envtest.backends.ports import free_port
 from internal.tenancy.rows.row import Reading, RowProblem, RowReader, columns
 from internal.tenancy.sources import (
     MySQLSettings,
@@ -37,7 +38,6 @@ from internal.tenancy.sources.source import LARGEST_PAGE, ListsColumns
 from tests.docs.blocks import ROOT
 from tests.mariadb import MariaDB
 from tests.postgres import Postgres
-from tests.private_server import free_port
 from tests.support.waiting import eventually
 from tests.tenancy.databases import (
     ALL,

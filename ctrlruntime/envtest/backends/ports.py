@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import deque
 from pathlib import Path
 from typing import Final
 
@@ -11,23 +12,45 @@ from ctrlruntime.clock import draw_between
 LOOPBACK: Final = "127.0.0.1"
 _LOWEST: Final = 20000
 _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+_MOST: Final = 100
+_given: Final[deque[socket.socket]] = deque()
+"""Sockets for datagrams on the last ports that this process was given, which no server here uses."""
 
 
 def free_port() -> int:
     """Return a port that nothing listens on just now.
 
     It lies below the kernel's range for outgoing connections: a server that comes back to its port
-    must not find a connection of another process there. Another process may still take it first,
-    so whoever starts a server on it tries again with another.
+    must not find a connection of another process there. No other caller on this machine gets it while this process
+    runs, or before it has been given a hundred more; what else listens may still take it first, so whoever starts
+    a server on it tries again with another.
     """
     highest = _first_ephemeral()
     for _ in range(200):
         port = int(draw_between(_LOWEST, highest))
-        if is_free(port):
+        if _reserve(port) and is_free(port):
             return port
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
+
+
+def _reserve(port: int) -> bool:
+    """Keep a port from other callers. A server takes seconds to listen: two that start at once would draw the same one.
+
+    The kernel keeps ports of datagrams apart from those of connections, so the mark hinders no server; it goes with
+    the process, however that ends.
+    """
+    mark = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    try:
+        mark.bind((LOOPBACK, port))
+    except OSError:
+        mark.close()
+        return False
+    _given.append(mark)
+    if len(_given) > _MOST:
+        _given.popleft().close()
+    return True
 
 
 def is_free(port: int) -> bool:
