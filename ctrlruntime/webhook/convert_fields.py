@@ -21,12 +21,16 @@ Kept = list[Any]
 """``[path, value]`` of a field that the other version lacks, ``[path, value, shown]`` of one that it shows otherwise."""
 
 
-def convert_fields(source: Resource[Any, Any], target: type[R]) -> R:
+def convert_fields(
+    source: Resource[Any, Any], target: type[R], *, moved: Mapping[str, str] | None = None
+) -> R:
     """Return ``source`` as the version ``target`` of its kind: for ``to_hub`` and ``from_hub``.
 
-    Fields of the same name go over. Those that ``target`` has no place for are kept in an annotation, and come back
-    with the conversion back, unless what they belong to was changed or removed meanwhile. Raises
-    pydantic.ValidationError where ``target`` refuses a field, such as a required one that ``source`` lacks.
+    Fields of the same name go over, and those of another name or place by ``moved``, from path to path:
+    ``{"spec.size": "spec.storage.size"}``; the conversion back has it the other way round. Those that ``target`` has
+    no place for are kept in an annotation, and come back with the conversion back, unless what they belong to was
+    changed or removed meanwhile. Raises pydantic.ValidationError where ``target`` refuses a field, such as a required
+    one that ``source`` lacks, and ValueError for a field that is moved into what is no object.
     """
     manifest = source.to_manifest()
     metadata = dict(manifest.get("metadata") or {})
@@ -35,6 +39,7 @@ def convert_fields(source: Resource[Any, Any], target: type[R]) -> R:
     data = {key: value for key, value in manifest.items() if key not in _HEAD}
     for entry in kept.pop(target.gvk().version, ()):
         _restore(data, *entry)
+    _move(data, moved or {})
     result = target.from_manifest({**data, "metadata": metadata})
     if lost := list(_lost(data, result.to_manifest())):
         kept[source.gvk().version] = lost
@@ -42,6 +47,33 @@ def convert_fields(source: Resource[Any, Any], target: type[R]) -> R:
         annotations[KEPT] = orjson.dumps(kept, option=orjson.OPT_SORT_KEYS).decode()
     result.metadata.annotations = annotations
     return result
+
+
+def _move(data: Manifest, moved: Mapping[str, str]) -> None:
+    """Move values from path to path, all at once: fields may change places. What that leaves empty goes."""
+    taken = [(path, *_take(data, source.split("."))) for source, path in moved.items()]
+    for path, is_there, value in taken:
+        *parents, key = path.split(".")
+        place: Any = data
+        for parent in parents if is_there else ():
+            place = place.setdefault(parent, {})
+            if not isinstance(place, dict):
+                raise ValueError(f"{path}: {parent} is no object that a field could be moved into")
+        if is_there:
+            place[key] = value
+
+
+def _take(data: Any, path: Sequence[str]) -> tuple[bool, Any]:  # noqa: ANN401 - JSON
+    """Take a value out of the data: whether it was there, and the value."""
+    key, *rest = path
+    if not isinstance(data, dict) or key not in data:
+        return False, None
+    if not rest:
+        return True, data.pop(key)
+    found = _take(data[key], rest)
+    if found[0] and data[key] == {}:
+        del data[key]
+    return found
 
 
 def _decode(text: str) -> dict[str, list[Kept]]:

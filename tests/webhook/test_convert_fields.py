@@ -80,8 +80,33 @@ class Narrow(
         return convert_fields(hub, cls)
 
 
-CONVERSION = Conversion(Hub, Wide, Narrow)
-API = {kind.gvk().version: kind.gvk().api_version for kind in (Hub, Wide, Narrow)}
+class Look(ApiModel):
+    image: str | None = None
+    color: str | None = None
+
+
+class MovedSpec(ApiModel):
+    look: Look | None = None
+    quota: dict[str, str] = Field(default_factory=dict)
+
+
+class Moved(
+    Resource[MovedSpec, Status], group="example.com", version="v4", kind="Site", storage=False
+):
+    """A version with fields in another place, and under another name."""
+
+    def to_hub(self) -> Hub:
+        moved = {"spec.look.image": "spec.image", "spec.quota": "spec.limits"}
+        return convert_fields(self, Hub, moved=moved)
+
+    @classmethod
+    def from_hub(cls, hub: Hub) -> Self:
+        moved = {"spec.image": "spec.look.image", "spec.limits": "spec.quota"}
+        return convert_fields(hub, cls, moved=moved)
+
+
+CONVERSION = Conversion(Hub, Wide, Narrow, Moved)
+API = {kind.gvk().version: kind.gvk().api_version for kind in (Hub, Wide, Narrow, Moved)}
 TEXT = st.sampled_from(["a", "b", "c"])
 MAPS = st.dictionaries(TEXT, TEXT, max_size=2)
 NUMBERED = st.fixed_dictionaries({"number": st.integers(1, 3)}, optional={"name": TEXT})
@@ -105,6 +130,13 @@ FIELDS: dict[str, st.SearchStrategy[Manifest]] = {
         },
     ),
     "v3": st.fixed_dictionaries({}, optional={"other": st.integers(0, 3)}),
+    "v4": st.fixed_dictionaries(
+        {},
+        optional={
+            "look": st.fixed_dictionaries({}, optional={"image": TEXT, "color": TEXT}),
+            "quota": MAPS,
+        },
+    ),
 }
 STATUS = {"v2": {"ready": 1, "more": "b"}}
 
@@ -152,6 +184,29 @@ def test_what_is_changed_in_the_version_that_lacks_fields_stays_changed(
     hub = CONVERSION.convert(site("v2", WIDE), API["v1"])
     hub["spec"] |= change
     assert CONVERSION.convert(hub, API["v2"])["spec"] == back
+
+
+def test_a_field_that_moved_carries_a_change_and_keeps_what_is_beside_it() -> None:
+    spec = {"look": {"image": "a", "color": "red"}, "quota": {"cpu": "1"}}
+    hub = CONVERSION.convert(site("v4", spec), API["v1"])
+    assert hub["spec"] == {"image": "a", "limits": {"cpu": "1"}}
+    hub["spec"]["image"] = "b"
+    back = CONVERSION.convert(hub, API["v4"])
+    assert back["spec"] == {**spec, "look": {"image": "b", "color": "red"}}
+    untouched = CONVERSION.convert(site("v1", {"image": "a"}), API["v4"])
+    assert (
+        "annotations" not in untouched["metadata"]
+        or KEPT not in untouched["metadata"]["annotations"]
+    )
+
+
+def test_a_field_that_is_moved_into_a_number_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"spec\.onlyHub\.image: onlyHub is no object"):
+        convert_fields(
+            Hub.from_manifest(site("v1", {"image": "a", "onlyHub": 1})),
+            Moved,
+            moved={"spec.image": "spec.onlyHub.image"},
+        )
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"v2":1}', '{"v2":[1,[1],[[],2],[["spec","x"]]]}'])
