@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -131,12 +133,15 @@ def test_the_sample_controller_runs_from_it(with_envtest: Installed, backend: st
     assert "2 passed" in done.stdout, website
 
 
+@pytest.mark.criterion("D-42", "D-43")
 def test_every_example_runs_from_it(with_envtest: Installed, backend: str) -> None:
     with_envtest.install("cronsim")
     folder = with_envtest.folder / f"examples-{backend}"
     shutil.copytree(ROOT / "examples", folder, ignore=shutil.ignore_patterns("__pycache__"))
     found = sorted(path.parent.name for path in folder.glob("*/test_*.py"))
-    assert len(found) == 5
+    assert found == sorted(
+        re.findall(r"^\| \[(\w+)\]", (folder / "README.md").read_text(), re.MULTILINE)
+    )
     command = ["-m", "pytest", "-q", "-o", "asyncio_mode=auto", "-p", "no:cacheprovider"]
     places = os.pathsep.join(str(folder / name) for name in found)
     done = with_envtest.python(
@@ -223,15 +228,52 @@ def test_kubernetes_asyncio_is_imported_only_where_its_authentication_is_used(
     assert done.returncode == 0, done.stderr
 
 
-def test_it_is_typed(with_envtest: Installed) -> None:
+@pytest.fixture(scope="module")
+def operators(with_envtest: Installed) -> Path:
+    """The two larger examples, in one folder beside the environment."""
+    folder = with_envtest.folder / "operators"
+    folder.mkdir()
+    for name in ("database", "policies"):
+        shutil.copy(ROOT / "examples" / name / f"{name}.py", folder)
+    return folder
+
+
+@pytest.mark.criterion("D-42", "D-43")
+def test_it_is_typed(with_envtest: Installed, operators: Path) -> None:
     website, *_ = sample(with_envtest.folder)
     python = with_envtest.prefix / "bin" / "python"
     command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(python)]
     command += ["--config-file", os.devnull, "--cache-dir", str(with_envtest.folder / ".mypy")]
+    programs = [website.name, *map(str, sorted(operators.glob("*.py")))]
     done = subprocess.run(
-        [*command, website.name], cwd=with_envtest.folder, capture_output=True, text=True
+        [*command, *programs], cwd=with_envtest.folder, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.criterion("D-41", "D-42", "D-43")
+@pytest.mark.parametrize(
+    ("program", "right", "wrong"),
+    [
+        ("database.py", "database.spec.replicas", "database.spec.replica"),
+        ("policies.py", "policy.spec.rules", "policy.spec.rule"),
+    ],
+)
+def test_its_types_hold_under_pyright_strict(
+    with_envtest: Installed, operators: Path, tmp_path: Path, program: str, right: str, wrong: str
+) -> None:
+    """And a field that the kind does not have is found."""
+    place, text = with_envtest.prefix, (operators / program).read_text()
+    settings = {"typeCheckingMode": "strict", "venvPath": str(place.parent), "venv": place.name}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    (tmp_path / program).write_text(text)
+    (tmp_path / "mistaken.py").write_text(text.replace(right, wrong))
+    command = [str(ROOT / "hack" / "pyright.sh")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    mistakes = [line for line in done.stdout.splitlines() if " error: " in line]
+    assert mistakes, done.stdout + done.stderr
+    assert all("mistaken.py" in line for line in mistakes), done.stdout
+    assert f'attribute "{wrong.rpartition(".")[2]}"' in done.stdout
 
 
 SAMPLE = ("website.py", "test_website.py", "test_website_faults.py")
