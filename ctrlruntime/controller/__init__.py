@@ -6,8 +6,9 @@ from ctrlruntime.controller.aggregate_error import (
     UnrecoverableError,
     is_transient,
 )
-from ctrlruntime.controller.builder import Builder, BuilderError
+from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.controller import Controller, SourceSyncTimeout
+from ctrlruntime.controller.declared_watches import BuilderError
 from ctrlruntime.controller.error_status import ErrorStatus
 from ctrlruntime.controller.finalizers import FinalizeResult, Finalizers
 from ctrlruntime.controller.handlers import enqueue_map_func, enqueue_object, enqueue_owner

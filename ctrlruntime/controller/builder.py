@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -22,9 +22,22 @@ from ctrlruntime.controller.cluster_controllers import (
 )
 from ctrlruntime.controller.controller import Controller
 from ctrlruntime.controller.controller_host import ControllerHost
+from ctrlruntime.controller.declared_watches import (
+    BuilderError,
+    DeclaredOwned,
+    DeclaredWatch,
+    check_tracked,
+)
 from ctrlruntime.controller.event_dispatch import Handler
 from ctrlruntime.controller.handlers import enqueue_object, enqueue_owner, planned_mapping
 from ctrlruntime.controller.last_reconciled import LastReconciled
+from ctrlruntime.controller.object_daemons import (
+    DaemonFunc,
+    ObjectDaemons,
+    WithDaemons,
+    check_daemon,
+    or_goes,
+)
 from ctrlruntime.controller.object_timer import ObjectTimer, check_interval
 from ctrlruntime.controller.options import ControllerOptions, Settings, merged
 from ctrlruntime.controller.predicates import Predicate
@@ -49,29 +62,6 @@ if TYPE_CHECKING:
 Indexes = Mapping[str, IndexFn[KindT]]
 
 
-class BuilderError(ValueError):
-    """The parts given do not make a controller."""
-
-
-@dataclass(slots=True)
-class _Watch:
-    kind: KindRef
-    handler: Handler[Any, Any]
-    predicates: tuple[Predicate, ...]
-    options: dict[str, Any] = field(default_factory=dict)
-    cluster: ClusterRef = ClusterSet.LOCAL
-
-
-@dataclass(slots=True)
-class _Owned:
-    kind: KindRef
-    controller_only: bool
-    predicates: tuple[Predicate, ...]
-    options: dict[str, Any]
-    cluster: ClusterRef | None
-    needed: list[permissions.Permission]
-
-
 class Builder(Generic[RequestT]):
     """Declares what a controller watches, then builds it.
 
@@ -91,16 +81,17 @@ class Builder(Generic[RequestT]):
 
     def __init__(self, manager: ControllerHost) -> None:
         self._manager = manager
-        self._primary: _Watch | None = None
+        self._primary: DeclaredWatch | None = None
         self._primary_mapping: RESTMapping | None = None
-        self._owned: list[_Owned] = []
-        self._watches: list[_Watch] = []
+        self._owned: list[DeclaredOwned] = []
+        self._watches: list[DeclaredWatch] = []
         self._sources: list[Source] = []
         self._filters: list[Predicate] = []
         self._derived: list[permissions.Permission] = []
         self._permissions: list[permissions.Permission] = []
         self._declares_writes = False
         self._every: float | None = None
+        self._daemon: DaemonFunc | None = None
         self._keep_old = False
         self._name = ""
         self._options = ControllerOptions()
@@ -122,6 +113,7 @@ class Builder(Generic[RequestT]):
         optional: bool = False,
         cluster: ClusterRef = ClusterSet.LOCAL,
         every: float | None = None,
+        daemon: DaemonFunc | None = None,
         keep_old: bool = False,
     ) -> Builder[Request]:
         """Set the primary kind: its objects are what is reconciled. Only once.
@@ -131,14 +123,17 @@ class Builder(Generic[RequestT]):
         then its plural, which RBAC is generated from, is assumed to be regular.
 
         ``every``: seconds after which an object that is there is reconciled again if nothing led to a pass
-        before, less up to a tenth of them, after failures too. ``keep_old`` has `ReconcileContext.change` compare
-        with the object of the last successful pass of this process.
+        before, less up to a tenth of them, after failures too. ``daemon``: a coroutine function of the request that runs
+        for each object that is there, in a task of its own; it has ended before a pass sees the object go. ``keep_old``
+        has `ReconcileContext.change` compare with the object of the last successful pass of this process.
         """
         if self._primary is not None:
             raise BuilderError("for_() was called twice: a controller has one primary kind")
         if every is not None:
             check_interval(every)
-        self._every, self._keep_old = every, keep_old
+        if daemon is not None:
+            check_daemon(daemon)
+        self._every, self._daemon, self._keep_old = every, daemon, keep_old
         self._primary_mapping = planned_mapping(kind)
         options = {
             "metadata_only": metadata_only,
@@ -149,7 +144,7 @@ class Builder(Generic[RequestT]):
             "transform": transform,
             "optional": optional,
         }
-        self._primary = _Watch(kind, enqueue_object, tuple(predicates), options, cluster)
+        self._primary = DeclaredWatch(kind, enqueue_object, tuple(predicates), options, cluster)
         self._derive(cluster, permissions.of_primary(self._primary_mapping))
         return self
 
@@ -189,7 +184,7 @@ class Builder(Generic[RequestT]):
         }
         needed = permissions.of_owned(planned_mapping(kind))
         self._owned.append(
-            _Owned(kind, controller_only, tuple(predicates), options, cluster, needed)
+            DeclaredOwned(kind, controller_only, tuple(predicates), options, cluster, needed)
         )
         return self
 
@@ -220,7 +215,7 @@ class Builder(Generic[RequestT]):
             "transform": transform,
             "optional": optional,
         }
-        self._watches.append(_Watch(kind, handler, tuple(predicates), options, cluster))
+        self._watches.append(DeclaredWatch(kind, handler, tuple(predicates), options, cluster))
         read = permissions.of_read(planned_mapping(kind), metadata_only=metadata_only)
         self._derive(cluster, read)
         return self
@@ -311,9 +306,8 @@ class Builder(Generic[RequestT]):
         sources = self._make_sources(cache, LOCAL_NAME, settings.cache_sync_timeout)
         return Controller(
             name,
-            self._of_objects(reconciler, cache, LOCAL_NAME, sources),
+            **self._of_cluster(reconciler, cache, LOCAL_NAME, sources),
             sources=[*sources, *self._sources],
-            timer=self._timer(LOCAL_NAME, sources),
             permissions=self._needed(),
             primary=None if self._primary is None else self._primary.kind,
             gate=self._gate(),
@@ -336,7 +330,7 @@ class Builder(Generic[RequestT]):
             )
         return replace(settings, needs_leader_election=False)
 
-    def _label_primary(self, name: str, primary: _Watch) -> None:
+    def _label_primary(self, name: str, primary: DeclaredWatch) -> None:
         """Have the leader label objects of the primary kind that have no slot yet, in the manager's own cluster."""
         if not includes(primary.cluster, LOCAL_NAME):
             return
@@ -381,9 +375,8 @@ class Builder(Generic[RequestT]):
             sources = self._make_sources(cluster.cache, cluster.name, None)
             made: ClusterController[RequestT] = ClusterController(
                 name,
-                self._of_objects(reconciler, cluster.cache, cluster.name, sources),
+                **self._of_cluster(reconciler, cluster.cache, cluster.name, sources),
                 sources=sources,
-                timer=self._timer(cluster.name, sources),
                 queue=queue(cluster.name),
                 gate=self._gate(),
                 **here,
@@ -399,9 +392,8 @@ class Builder(Generic[RequestT]):
         sources = self._make_sources(manager.cache, LOCAL_NAME, settings.cache_sync_timeout)
         controller: Controller[RequestT] = Controller(
             name,
-            self._of_objects(reconciler, manager.cache, LOCAL_NAME, sources),
+            **self._of_cluster(reconciler, manager.cache, LOCAL_NAME, sources),
             sources=[*sources, *self._sources],
-            timer=self._timer(LOCAL_NAME, sources),
             permissions=self._needed(),
             primary=None if self._primary is None else self._primary.kind,
             queue=queue(LOCAL_NAME),
@@ -424,12 +416,31 @@ class Builder(Generic[RequestT]):
             "pace": manager.pace,
         }
 
+    def _of_cluster(
+        self,
+        reconciler: Reconciler[RequestT],
+        cache: Cache,
+        cluster: str,
+        sources: Sequence[KindSource],
+    ) -> dict[str, Any]:
+        """Return what works for the objects of a cluster; the source of the primary kind is the first."""
+        if self._primary is None or not includes(self._primary.cluster, cluster):
+            return {"reconciler": reconciler}
+        every, daemon, entry_of = self._every, self._daemon, sources[0].entry_of
+        daemons = None if daemon is None else ObjectDaemons(daemon, entry_of, cluster=cluster)
+        return {
+            "reconciler": self._of_objects(reconciler, cache, cluster, sources, daemons),
+            "timer": None if every is None else ObjectTimer(every, entry_of),
+            "daemons": daemons,
+        }
+
     def _of_objects(
         self,
         reconciler: Reconciler[RequestT],
         cache: Cache,
         cluster: str,
         sources: Sequence[KindSource],
+        daemons: ObjectDaemons | None,
     ) -> Reconciler[RequestT]:
         """Wrap the reconciler in what it has of the primary kind's objects, where that kind is watched.
 
@@ -441,20 +452,12 @@ class Builder(Generic[RequestT]):
         of_primary = cast("Reconciler[Request]", reconciler)  # for_() takes no other
         if self._keep_old:
             of_primary = LastReconciled(of_primary, sources[0].entry_of, cluster=cluster)
+        if daemons is not None:
+            of_primary = WithDaemons(of_primary, daemons)
         return cast(
             "Reconciler[RequestT]",
             RefreshUnconfirmed(of_primary, cache, mapping, cluster=cluster),
         )
-
-    def _timer(self, cluster: str, sources: Sequence[KindSource]) -> ObjectTimer | None:
-        """Return the timer of the primary kind's objects in a cluster, whose source is the first."""
-        if (
-            self._every is None
-            or self._primary is None
-            or not includes(self._primary.cluster, cluster)
-        ):
-            return None
-        return ObjectTimer(self._every, sources[0].entry_of)
 
     def _clusters(self) -> list[ClusterRef]:
         """Return the clusters of each watch."""
@@ -495,7 +498,7 @@ class Builder(Generic[RequestT]):
             raise BuilderError("a controller without for_() needs a name: call named()")
         return self._primary_mapping.gvk.kind.lower()
 
-    def _check_owned_cluster(self, owned: _Owned) -> None:
+    def _check_owned_cluster(self, owned: DeclaredOwned) -> None:
         primary = ClusterSet.LOCAL if self._primary is None else self._primary.cluster
         if owned.cluster is not None and normalized(owned.cluster) != normalized(primary):
             raise BuilderError(
@@ -532,10 +535,10 @@ class Builder(Generic[RequestT]):
         of_owned = ClusterSet.LOCAL if self._primary is None else self._primary.cluster
         for owned in self._owned:
             if includes(of_owned, LOCAL_NAME):
-                _check_tracked("owns", owned.kind, owned.options["track_manager"], known)
+                check_tracked("owns", owned.kind, owned.options["track_manager"], known)
         for watch in self._watches:
             if includes(watch.cluster, LOCAL_NAME):
-                _check_tracked("watches", watch.kind, watch.options["track_manager"] or "", known)
+                check_tracked("watches", watch.kind, watch.options["track_manager"] or "", known)
 
     def _enqueue_owner(
         self, kind: KindRef, controller_only: bool, cache: Cache
@@ -562,7 +565,9 @@ class Builder(Generic[RequestT]):
             assert self._primary is not None  # noqa: S101 - _check() has seen to it
             handler = self._enqueue_owner(self._primary.kind, owned.controller_only, cache)
             watches.append(
-                _Watch(owned.kind, handler, owned.predicates, owned.options, self._primary.cluster)
+                DeclaredWatch(
+                    owned.kind, handler, owned.predicates, owned.options, self._primary.cluster
+                )
             )
         watches += self._watches
         return [
@@ -570,7 +575,7 @@ class Builder(Generic[RequestT]):
                 cache,
                 watch.kind,
                 watch.handler,
-                predicates=(*self._filters, *watch.predicates),
+                predicates=self._predicates(watch, is_primary=number == 0),
                 sync_timeout=sync_timeout,
                 cluster=cluster,
                 sharded=True if number < divided else None,
@@ -580,15 +585,7 @@ class Builder(Generic[RequestT]):
             if includes(watch.cluster, cluster)
         ]
 
-
-def _check_tracked(method: str, kind: KindRef, tracked: str | None, known: Collection[str]) -> None:
-    """Raise BuilderError if no Control writes as the field manager ``tracked``; "" is none."""
-    if tracked == "" or tracked in known:
-        return
-    wrong = "has no track_manager" if tracked is None else f"tracks {tracked!r}"
-    fixes = " or ".join(f"track_manager={each!r}" for each in sorted(known))
-    raise BuilderError(
-        f"{method}({planned_mapping(kind).gvk}) {wrong}, so that a Control would write its objects "
-        f"in every reconcile: pass {fixes}, the field_manager of the Control; or "
-        'track_manager="" for a kind that no Control writes'
-    )
+    def _predicates(self, watch: DeclaredWatch, *, is_primary: bool) -> tuple[Predicate, ...]:
+        """Return what lets events of a watch through. With daemons, each object that goes leads to a pass."""
+        both = (*self._filters, *watch.predicates)
+        return tuple(map(or_goes, both)) if is_primary and self._daemon is not None else both

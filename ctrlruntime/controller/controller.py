@@ -14,11 +14,12 @@ from ctrlruntime.api.resource import KindRef
 from ctrlruntime.controller.event_dispatch import EventDispatcher
 from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.controller.metrics import ControllerMetrics, NoMetrics
+from ctrlruntime.controller.object_daemons import ObjectDaemons
 from ctrlruntime.controller.object_timer import ObjectTimer
 from ctrlruntime.controller.options import ControllerOptions, Settings
 from ctrlruntime.controller.permissions import Permission
 from ctrlruntime.controller.reconcile import BlockingReconciler, Reconciler, check_reconciler
-from ctrlruntime.controller.slot_gate import SlotGate
+from ctrlruntime.controller.slot_gate import SlotGate, SlotOf
 from ctrlruntime.controller.sources import Source
 from ctrlruntime.controller.threads import as_asynchronous
 from ctrlruntime.controller.worker import Worker
@@ -74,8 +75,9 @@ class Controller(Generic[RequestT]):
         clusters: Parts | None = None,
         gate: SlotGate[RequestT] | None = None,
         timer: ObjectTimer | None = None,
+        daemons: ObjectDaemons | None = None,
     ) -> None:
-        """`clusters`: its parts in engaged clusters, for a controller that selects any. `gate`: of a sharded one."""
+        """`clusters`: its parts in engaged clusters, for a controller that selects any. `gate`: of a sharded one. `daemons` end with it."""
         if not name:
             raise ValueError("a controller needs a name")
         if not isinstance(reconciler, Reconciler):
@@ -104,13 +106,13 @@ class Controller(Generic[RequestT]):
         self._permissions = tuple(permissions)
         self._pace = pace if pace is not None else LoopYielder()
         self._intake = EventDispatcher(self.queue, self.logger, tracing, metrics)
+        self._daemons = daemons
         self._worker = self._new_worker(kind, as_asynchronous(reconciler), metrics, tracing, timer)
         self._pending: list[Source] = list(sources)
         self._sources: list[Source] = []
         self._syncing: asyncio.Task[None] | None = None
         self._watching: dict[asyncio.Task[None], None] = {}  # in the order they began
-        self._started = False
-        self._closed = False
+        self._started = self._closed = False
         self._running: asyncio.Task[None] | None = None
         self._working = False
         self._shutting_down = False
@@ -201,14 +203,17 @@ class Controller(Generic[RequestT]):
                 each._gate.begin(slots, each.queue)
 
     async def release_slots(self, slots: frozenset[int]) -> None:
-        """Take no more requests of slots, drop those that are queued, and wait for the passes that run."""
-        await asyncio.gather(
-            *(
-                each._gate.release(slots, each.queue)
-                for each in self.by_cluster().values()
-                if each._gate is not None
-            )
-        )
+        """Take no more requests of slots, drop those that are queued, and wait for passes and daemons to end."""
+        await asyncio.gather(*(each._release(slots) for each in self.by_cluster().values()))
+
+    async def _release(self, slots: frozenset[int]) -> None:
+        gate = self._gate
+        if gate is None:
+            return
+        await gate.release(slots, self.queue)
+        if self._daemons is not None:
+            of: SlotOf = gate.slot_of
+            await self._daemons.end(lambda request: of(request) in slots)
 
     def watch(self, source: Source) -> None:
         """Add a source: it starts with the controller, or at once if that is running.
@@ -352,6 +357,8 @@ class Controller(Generic[RequestT]):
         self._closed = True
         self._worker.close()
         self.queue.shutdown()
+        if self._daemons is not None:
+            await self._daemons.end()
         tasks = [*self._watching, *([self._syncing] if self._syncing is not None else [])]
         for task in tasks:
             task.cancel()
