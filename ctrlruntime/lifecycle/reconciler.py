@@ -93,6 +93,7 @@ class ObjectPass:
     problem: str = ""
     """Which fields of the object cannot be read; empty: it is readable."""
     events: list[tuple[EventType, str, str, str]] = field(default_factory=list)
+    _ready_set: bool = False
 
     @property
     def request(self) -> Request:
@@ -107,6 +108,7 @@ class ObjectPass:
         self, obj: Resource[Any, Any], ready: bool, reason: str, message: str = ""
     ) -> None:
         """Set the condition Ready in the status of the object."""
+        self._ready_set = True
         condition = new_condition(READY, ready, reason, message, generation=self.entry.generation)
         set_condition(obj.status.conditions, condition, self.now)
 
@@ -338,7 +340,7 @@ class _Passes(Generic[KindT]):
         return left
 
     async def _run(self, work: Work[KindT], obj: KindT, this: ObjectPass) -> Result | None:
-        """Call the function and write its status; that of a deleted object only if the function changed it."""
+        """Call the function and write its status. A deleted object that has to wait is Deleting, unless the function has a reason."""
         this.before = obj.status.model_copy(deep=True)
         result = await work(obj, this)
         after, entry = obj.status, this.entry
@@ -348,7 +350,9 @@ class _Passes(Generic[KindT]):
             ready = find_condition(after.conditions, READY)
             if ready is None or ready.observed_generation != entry.generation:
                 this.set_ready(obj, True, "Reconciled")
-        elif after == this.before:
+        elif result is not None and not this._ready_set:
+            this.set_ready(obj, False, "Deleting", "What belongs to it is being deleted.")
+        if entry.deletion_timestamp is not None and after == this.before:
             return result
         await this.write(obj)
         return result
