@@ -31,7 +31,7 @@ def _to_act(entry: Entry, row: Row, status: Mapping[str, Any]) -> Iterator[Comma
     failing = row.summary.health is Health.FAILING
     if digest := _held(status):
         target = f"{kind.lower()}/{name} --digest {digest}"
-        yield "See what is held", f"manager approve --list{place}"
+        yield "See what is held", "manager approve --list" + place
         yield "Let it happen, once", f"manager approve {target}{place}"
     if kind in ROLLED:
         phase, target = _phase(kind, status), f"{ROLLED[kind]}/{name}"
@@ -59,7 +59,7 @@ def _to_show(entry: Entry, row: Row) -> Iterator[Command]:
     kind, name, place = entry.kind, shlex.quote(entry.name), _place(entry)
     if kind == "Tenant":
         yield "See each of its resources", f"manager tenant {name}{place}"
-        yield "Draw what waits for what", f"manager graph {name} --tenant{place}"
+        yield "Draw what waits for what", f"manager graph {name} --tenant" + place
     if kind == "TenantTemplate":
         yield "Draw what waits for what", f"manager graph {name}{place}"
     if kind == "TenantRegistry":

@@ -16,7 +16,7 @@ from tests.simulation.systems import SYSTEMS
 from tests.simulation.test_same_seed import run
 
 RED = tomllib.loads((Path(__file__).parent / "systems/red.toml").read_text())
-NEW = {"library": 4, "tenancy": 3, "cloud": 3, "cosmos": 3, "fleet": 1}
+NEW = {"library": 4, "tenancy": 3, "members": 1, "cloud": 3, "cosmos": 3, "fleet": 1}
 """New seeds of each system: two or three seconds each."""
 
 

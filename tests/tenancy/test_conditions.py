@@ -590,15 +590,15 @@ async def test_a_lossy_conversion_is_a_warning_of_the_tenant(harness: TenancyHar
 CODE = Path(__file__).parent.parent.parent / "internal" / "tenancy"
 TESTS = Path(__file__).parent
 PLACES = (
-    "outcome.py",
+    "shared/outcome.py",
     "../../ctrlruntime/lifecycle/status.py",
-    "registry_status.py",
-    "template_reconciler.py",
-    "template_reports.py",
-    "queries.py",
+    "registry/status.py",
+    "template/reconciler.py",
+    "template/reports.py",
+    "sources/queries.py",
     "sources/errors.py",
 )
-ELSEWHERE = {"query_schedule.py": "MappingError", "deletion_guard.py": "GuardReason"}
+ELSEWHERE = {"registry/query_schedule.py": "MappingError", "sync/deletion_guard.py": "GuardReason"}
 TYPES = {
     Tenant: {
         "Ready",

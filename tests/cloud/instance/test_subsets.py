@@ -96,7 +96,7 @@ def test_every_field_of_the_spec_has_an_owner_or_none_on_purpose() -> None:
     known |= {"instanceFeatures", "infrastructure", "cluster", "invariants", "invariantsPeriod"}
     known |= {"upgrade", "debug", "managedSMTP", "maintenanceWindows", "driftDetection"}
     known |= {"terraformRuns", "priority", "deletionProtection", "deletionPolicy", "upgradePolicy"}
-    known |= {"requireApprovalBy"}
+    known |= {"requireApprovalBy", "sourcegraphVersion"}
     fields = Instance.model_fields["spec"].annotation.model_fields  # type: ignore[union-attr]
     assert {field.serialization_alias or name for name, field in fields.items()} == known
 
