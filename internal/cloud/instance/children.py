@@ -69,11 +69,12 @@ def desired_child(
     *,
     name: str = "",
     annotations: Mapping[str, str] | None = None,
+    over: str = "",
 ) -> Desired:
     """Return the object that an instance wants. Pure.
 
     Its revision is that of the spec alone, so that whoever sees the object can tell whether its spec
-    is still the one that was given to it.
+    is still the one that was given to it. `over`: the resourceVersion that a write must find; empty: any.
     """
     mapping, wanted = subresource.kind.mapping(), content(spec)
     instance_name = instance.metadata.name or ""
@@ -84,6 +85,7 @@ def desired_child(
             "name": name or instance_name,
             "namespace": instance.metadata.namespace or "",
             "finalizers": [RUNS_FINALIZER],
+            **({"resourceVersion": over} if over else {}),
         },
         "spec": wanted,
     }

@@ -96,6 +96,8 @@ class InstanceReconciler:
             version=at.deployed,
             shared_inputs="" if hindrance is not None else at.shared_inputs,
             children=children,
+            begun=at.begun,
+            next_version=instance.spec.wanted_version,
             hindrance=hindrance,
             paused=paused,
             lease=lease.message,

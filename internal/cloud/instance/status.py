@@ -1,11 +1,12 @@
 """The status of an instance: what its subresources say, in one sentence that a human can act on. Pure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
 from apis.cloud import (
+    GROUP,
     ChildSummary,
     GCPStatus,
     InstanceStatus,
@@ -23,6 +24,7 @@ from internal.cloud.change_holds import is_held, waits_for_people
 from internal.cloud.hub_instances import CONFLICTED
 from internal.cloud.instance.held_runs import held_child, held_conditions
 from internal.cloud.instance.order import Child, outputs
+from internal.cloud.labels import ALLOW_VERSION
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
 
@@ -65,6 +67,9 @@ class Facts:
     children: Sequence[Child] | None = None
     """None: not checked, and the last state stands."""
     hindrance: Hindrance | None = None
+    begun: str = ""
+    """The version of a first roll-out that has begun, for which `next_version` waits."""
+    next_version: str = ""
     paused: bool = False
     handled_retry: str = ""
     lease: str = ""
@@ -189,7 +194,20 @@ def _word(facts: Facts) -> _Word:
         return _Word(Phase.PAUSED, _paused(facts), ready=_all_ready(gating))
     if _all_ready(gating):
         return _Word(Phase.READY, _deployed(facts), ready=True)
-    return _unfinished(gating, facts)
+    word = _unfinished(gating, facts)
+    return replace(word, message=f"{word.message}{_waits_for_first(facts)}")
+
+
+def _waits_for_first(facts: Facts) -> str:
+    """Return what holds another version than that of the first roll-out, and what to do where that one cannot succeed."""
+    if facts.begun in ("", facts.next_version):
+        return ""
+    name, flag, namespace = facts.place.split(" ")
+    return (
+        f" {facts.next_version} waits until the first roll-out of {facts.begun} has succeeded, since the data may have"
+        f" that version; an upgrade follows. If it cannot succeed and the data may be taken as they are: `kubectl annotate"
+        f" instances.{GROUP} {name} {flag} {namespace} --overwrite {ALLOW_VERSION}={facts.next_version}`."
+    )
 
 
 def _all_ready(gating: Sequence[Child]) -> bool:

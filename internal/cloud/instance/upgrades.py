@@ -93,6 +93,13 @@ def deployed(recorded: str, upgrades: Iterable[Upgrade]) -> str:
     return last.to_version if last.from_version == recorded else recorded
 
 
+def is_upgraded(version: str, upgrades: Iterable[Upgrade]) -> bool:
+    """Whether an upgrade led from or to a version, so that it was rolled out although no record shows it."""
+    return bool(version) and any(
+        version in (item.from_version, item.to_version) for item in upgrades
+    )
+
+
 def plan(
     instance: str,
     runs: str,

@@ -11,11 +11,20 @@ from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner
 from ctrlruntime.resources.revision import revision
 from internal.cloud.instance.children import Children, desired_child, inputs_for, protection_of
-from internal.cloud.instance.order import Child, Object, outputs, outputs_secret, unmet
-from internal.cloud.instance.upgrades import Plan, Upgrade, deployed, plan, rolled_back, upgrade_of
-from internal.cloud.labels import PAUSED, ROLLED_BACK, SUPERSEDED
+from internal.cloud.instance.order import Child, Object, kind_of, outputs, outputs_secret, unmet
+from internal.cloud.instance.upgrades import (
+    Plan,
+    Upgrade,
+    deployed,
+    is_upgraded,
+    plan,
+    rolled_back,
+    upgrade_of,
+)
+from internal.cloud.labels import ALLOW_VERSION, PAUSED, ROLLED_BACK, SUPERSEDED
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
-from internal.cloud.taskdriver.inputs import content, is_ready
+from internal.cloud.taskdriver.inputs import content, is_ready, may_have_applied
+from internal.cloud.tasks.task import VERSION
 from internal.cloud.terraform_types import TerraformTypes, UnknownType
 
 
@@ -30,6 +39,8 @@ class Pass:
     deployed: str = ""
     """The version that runs, as far as is known; empty before anything does."""
     upgrades: Sequence[Upgrade] = ()
+    begun: str = ""
+    """The version of a first roll-out that has begun and not ended: the data may have it, and it comes first."""
     bundle_revision: str = ""
     terraform: TerraformSettings | None = None
     """The Terraform settings with those of its type; None: those of the spec count."""
@@ -40,7 +51,8 @@ class Pass:
 
     @property
     def wanted(self) -> str:
-        return self.instance.spec.wanted_version
+        """The version to bring about now."""
+        return self.begun or self.instance.spec.wanted_version
 
     @property
     def runs(self) -> str:
@@ -82,11 +94,15 @@ class Walk:
         ]
         upgrades = [upgrade_of(item) for item in self._found(upgrading, owner)]
         recorded = instance.status.version or self._carried_out(owner)
+        begun = "" if recorded else self._begun(instance, owner)
+        if is_upgraded(begun, upgrades):
+            recorded, begun = begun, ""
         return Pass(
             instance=instance,
             owner=owner,
             act=act,
             deployed=deployed(recorded, upgrades),
+            begun="" if is_permitted(instance) else begun,
             upgrades=upgrades,
             bundle_revision=bundle_revision,
             terraform=self._terraform(instance),
@@ -106,6 +122,19 @@ class Walk:
         deploying = [item for item in self.subresources if item.deploys_version]
         done = (item.spec.version for item in self._found(deploying, owner) if is_ready(item))
         return next(iter(done), "")
+
+    def _begun(self, instance: Instance, owner: Owner) -> str:
+        """Return the version of which something may have been rolled out, whatever became of it; empty if nothing was."""
+        for each in self.subresources:
+            if not each.deploys_version:
+                continue
+            for item in self._found([each], owner):
+                if may_have_applied(item.status):
+                    return str(item.spec.version)
+            record = instance.status.records.get(kind_of(each), {})  # of an object that is gone
+            if VERSION in record:
+                return record[VERSION]
+        return ""
 
     async def through(self, at: Pass) -> list[Child]:
         """All subresources, each after those it waits for. Raises the client's errors."""
@@ -135,7 +164,11 @@ class Walk:
             kept = await self.children.keep(
                 subresource,
                 desired_child(
-                    subresource, at.instance, spec, annotations=_annotations(at, subresource)
+                    subresource,
+                    at.instance,
+                    spec,
+                    annotations=_annotations(at, subresource),
+                    over=_judged(at, subresource, found),
                 ),
                 at.owner,
             )
@@ -229,6 +262,22 @@ class Walk:
                 await self.children.annotate(
                     subresource, found, {SUPERSEDED: "true", PAUSED: "true"}
                 )
+
+
+def is_permitted(instance: Instance) -> bool:
+    """Whether a person permits the version that is wanted after any other one."""
+    permitted = (instance.metadata.annotations or {}).get(ALLOW_VERSION)
+    return permitted == instance.spec.wanted_version
+
+
+def _judged(at: Pass, subresource: Subresource[Any], found: Object | None) -> str:
+    """Return the resourceVersion that a write must find; empty: any.
+
+    Before a version runs, that of the workload changes only while no run has begun: one that is recorded meanwhile wins.
+    """
+    if found is None or at.deployed or not subresource.deploys_version:
+        return ""
+    return found.metadata.resource_version or "" if found.spec.version != at.runs else ""
 
 
 def _annotations(at: Pass, subresource: Subresource[Any]) -> dict[str, str]:

@@ -169,6 +169,8 @@ def digest(value: object) -> str:
 
 CHECKS: Final = frozenset({TaskOperation.PLAN, TaskOperation.REPAIR})
 """Operations of runs that look for drift of inputs that are carried out."""
+CHANGES: Final = frozenset({TaskOperation.APPLY, TaskOperation.REPAIR})
+"""Operations of runs that may change what is there."""
 READY: Final = "Ready"
 
 
@@ -242,6 +244,24 @@ def was_built(status: TaskStatus) -> bool:
     )
     kept = status.outputs or status.outputs_secret_name or proof_of(status.record)
     return bool(succeeded or kept or status.succeeded is not None)
+
+
+def may_have_applied(status: TaskStatus) -> bool:
+    """Return whether a run may have changed something, whatever became of it.
+
+    A run reports where it works before its first write, and one that ended by itself has reported all.
+    """
+    if status.succeeded is not None or status.record:
+        return True
+    runs = (run for run in (status.run, *status.history) if run is not None)
+    return any(_may_have_applied(run) for run in runs if run.operation in CHANGES)
+
+
+def _may_have_applied(run: TaskRun) -> bool:
+    if is_live(run) or run.outcome is TaskOutcome.LOST:
+        return True
+    ended_by_itself = run.outcome in (TaskOutcome.FAILED, TaskOutcome.REJECTED)
+    return run.started_at is not None and not ended_by_itself
 
 
 def is_apply_failed(status: TaskStatus) -> bool:

@@ -17,6 +17,7 @@ from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.manager import GCOptions, Manager
 from internal.cloud.runs import Run, RunRequest, RunState
 from internal.cloud.subresources import SUBRESOURCES
+from internal.cloud.tasks.task import RECORDED, VERSION
 from manager.controllers.cloud import add_cloud
 from manager.kinds import KINDS
 from manager.options import RunOptions
@@ -58,7 +59,7 @@ class Rules:
         self.built: dict[str, set[str]] = {}
         """By instance, the tasks of which something is there outside."""
         self.deployed: dict[str, str] = {}
-        """By instance, the version that its data have."""
+        """By instance, the version that its data have, or may have since a run began that did not succeed."""
         self._rollouts = RolloutRules(sim, self.deployed)
         runs.begins, runs.ends = self._begins, self._ends
 
@@ -104,10 +105,14 @@ class Rules:
 
     def _ends(self, request: RunRequest, run: Run) -> None:
         given = request.input
+        applies = given.task == "kubernetes" and given.operation is TaskOperation.APPLY
+        wrote = run.outputs or run.state is not RunState.FAILED  # what fails by itself has reported
+        if applies and wrote and run.started_at is not None:
+            self.deployed.setdefault(given.instance, str(given.spec["version"]))
         if run.state is not RunState.SUCCEEDED:
             return
         self._rollouts.ends(request)
-        if given.task == "kubernetes" and given.operation is TaskOperation.APPLY:
+        if applies:
             self.deployed[given.instance] = str(given.spec["version"])
         if given.operation is TaskOperation.TEARDOWN:
             self.built.get(given.instance, set()).discard(given.task)
@@ -154,8 +159,11 @@ class Fleet:
     def _result(self, request: RunRequest) -> Manifest:
         if BAD in (request.input.spec.get("toVersion"), request.input.spec.get("version")):
             return {"state": RunState.FAILED, "message": "no such version", "retryable": False}
+        reports = {}
+        if request.input.task == "kubernetes":
+            reports = {f"{RECORDED}{VERSION}": str(request.input.spec["version"])}
         if self.runs.lossy and self._failing.random() < self.flaky:
-            return {"state": RunState.FAILED, "message": "try again"}
+            return {"state": RunState.FAILED, "message": "try again", "outputs": reports}
         return {}
 
     async def create(self) -> None:

@@ -42,6 +42,7 @@ from internal.cloud.tasks.kubernetes.rendering import Rendering, render
 from internal.cloud.tasks.kubernetes.rollout import CONFIG_MAP, PollOptions, Rollout
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import (
+    VERSION,
     TaskContext,
     TaskError,
     TaskHeld,
@@ -75,7 +76,7 @@ class KubernetesTask:
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
             change = await _check_data(context, client, spec, found)
             record = {CLUSTER: found, **written_ref(ref)} if found else {}
-            for name, text in reports_of(record).items():
+            for name, text in reports_of({**record, VERSION: spec.version}).items():
                 context.keep(name, text)
             applied = await rollout.apply(documents)
             await _close_undone(context, client, spec, change)
