@@ -39,7 +39,7 @@ async def test_another_version_waits_for_the_first_roll_out_and_is_upgraded_to(
     await begin(e2e_harness)
     if unseen:
         await e2e_harness.stop_manager()
-    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+    await e2e_harness.edit("Instance", {"version": "5.3.0"})
     if not unseen:
         held = await e2e_harness.until("Instance", lambda item: "5.3.0" in item.status.message)
         assert f"{ALLOW_VERSION}=5.3.0" in held.status.message
@@ -78,7 +78,7 @@ async def test_a_first_roll_out_that_did_not_succeed_is_given_up_by_a_person_unl
     else:
         outside.end("kubernetes")
     await e2e_harness.until("InstanceKubernetes", lambda item: item.status.run.state == "Done")
-    await e2e_harness.edit("Instance", {"sourcegraphVersion": "5.0.0"})
+    await e2e_harness.edit("Instance", {"version": "5.0.0"})
     if begun:
         await e2e_harness.until("Instance", lambda item: "5.0.0 waits" in item.status.message)
         await e2e_harness.idle()
@@ -99,13 +99,13 @@ async def test_a_version_that_no_run_has_begun_with_is_replaced_unless_one_begin
     await harness.apply(instance())
     await harness.carry_out("InstanceTerraform")
     await harness.there("InstanceKubernetes")
-    await harness.edit("Instance", {"sourcegraphVersion": "5.2.0"})
+    await harness.edit("Instance", {"version": "5.2.0"})
     await harness.until("InstanceKubernetes", lambda item: item.spec.version == "5.2.0")
     unseen = Match(user="manager", resource="instancekubernetes.*")
     rule = harness.environment.proxy.add(DropEvents(), unseen, times=None)
     await harness.begin("InstanceKubernetes")
     start = harness.mark()
-    await harness.edit("Instance", {"sourcegraphVersion": "5.3.0"})
+    await harness.edit("Instance", {"version": "5.3.0"})
     await eventually(lambda: [each for each in harness.writes(start) if each.code == 409])
     harness.environment.proxy.remove(rule)
     await harness.say("InstanceKubernetes", message="on its way")
