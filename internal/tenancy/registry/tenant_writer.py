@@ -7,7 +7,7 @@ from functools import partial
 
 from apis.tenancy import Tenant
 from ctrlruntime.cache.store import Store
-from ctrlruntime.client.errors import APIError
+from ctrlruntime.client.errors import APIError, Conflict
 from ctrlruntime.controller.reconcile import reconcile_context
 from ctrlruntime.gate import Cause
 from ctrlruntime.queue import Request
@@ -18,6 +18,8 @@ from internal.tenancy.registry.spec_edits import added_paths, removal_patch
 from internal.tenancy.registry.value_secrets import ValueSecrets
 from internal.tenancy.shared.deps import Writers
 from internal.tenancy.shared.pools import Job
+from internal.tenancy.shared.tally import TenantState
+from internal.tenancy.shared.tenant_counts import state_of
 from internal.tenancy.sync.departures import Delete, DeleteReason
 from internal.tenancy.sync.neighbours import taking_over
 from internal.tenancy.sync.plan import Plan
@@ -67,10 +69,14 @@ class TenantWriter:
         Returns what could not be done, one sentence each.
         """
         kind = Tenant.gvk().group_kind
-        writes = [*made.creates, *(update.tenant for update in made.updates)]
-        allowed = [tenant for tenant in writes if tenant.template.name not in held_back]
+        writes = [(tenant, False) for tenant in made.creates]
+        writes += [(update.tenant, update.unready) for update in made.updates]
         jobs = [Job(kind, partial(self._delete, item, owner)) for item in made.deletes]
-        jobs += [Job(kind, partial(self._write, item, builder, owner)) for item in allowed]
+        jobs += [
+            Job(kind, partial(self._write, item, builder, owner, unready=unready))
+            for item, unready in writes
+            if item.template.name not in held_back
+        ]
         troubles: list[str] = []
         for outcome in await self.writers.pools.run(jobs):
             if isinstance(outcome, APIError):
@@ -97,7 +103,10 @@ class TenantWriter:
         )
         return ""
 
-    async def _write(self, tenant: DesiredTenant, builder: TenantBuilder, owner: Owner) -> str:
+    async def _write(
+        self, tenant: DesiredTenant, builder: TenantBuilder, owner: Owner, *, unready: bool
+    ) -> str:
+        """Write a tenant. `unready`: only if it still is not; otherwise the event of its state plans again."""
         blueprint = builder.blueprint(tenant)
         if blueprint is None:
             return (
@@ -110,7 +119,17 @@ class TenantWriter:
             return trouble
         before = self.tenants.get(tenant.name, namespace=owner.namespace)
         desired = builder.tenant(tenant, before, blueprint)
-        conflict = await self.writers.ensure(desired, owner)
+        if unready and before is not None:
+            if state_of(before) is TenantState.READY:
+                return ""
+            # Its own reconciler may have its status on the way: the server decides which of both was first.
+            desired = over(desired, before.resource_version)
+        try:
+            conflict = await self.writers.ensure(desired, owner)
+        except Conflict:
+            if not unready:
+                raise
+            return ""
         if conflict:
             return f"a Tenant {tenant.name!r} is in the way: {conflict}"
         if before is not None:
@@ -126,3 +145,9 @@ class TenantWriter:
         if paths:
             patch = removal_patch(entry.resource_version, paths)
             await self.writers.patcher.patch_json(desired.mapping, entry, patch)
+
+
+def over(desired: Desired, resource_version: str) -> Desired:
+    """Return an object that is written only over this version of it."""
+    metadata = {**desired.manifest["metadata"], "resourceVersion": resource_version}
+    return replace(desired, manifest={**desired.manifest, "metadata": metadata})

@@ -40,6 +40,8 @@ class Update:
 
     tenant: DesiredTenant
     reasons: tuple[UpdateReason, ...]
+    unready: bool = False
+    """By a rollout, in which it took no place among those that change at once, as it was not ready."""
 
 
 @dataclass(frozen=True, slots=True)

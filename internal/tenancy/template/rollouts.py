@@ -197,6 +197,10 @@ def stage(
     )
 
 
+def _is_unready(tenant: ExistingTenant) -> bool:
+    return tenant.state is not TenantState.READY
+
+
 def _edited_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
     """Return what repairs the spec of a tenant whose changed row waits: with the values that it has."""
     row = update.tenant.row
@@ -221,7 +225,8 @@ class _Stage:
         """Return the update as it is made now; None if there is nothing to do before the tenant's turn."""
         change = self.changes.get(update.tenant.name)
         if change is not None:
-            return replace(update, tenant=self._assigned(update.tenant, tenant, change))
+            made = self._assigned(update.tenant, tenant, change)
+            return replace(update, tenant=made, unready=_is_unready(tenant))
         if not self.template.changes(update.reasons):
             return update
         if self.template.rows and UpdateReason.DATA in update.reasons:
@@ -234,7 +239,8 @@ class _Stage:
         change = self.changes.get(wanted.name)
         if change is None or change.change.kind is not ChangeKind.ROLLBACK:
             return None
-        return Update(self._assigned(wanted, tenant, change), (UpdateReason.ROLLBACK,))
+        made = self._assigned(wanted, tenant, change)
+        return Update(made, (UpdateReason.ROLLBACK,), _is_unready(tenant))
 
     def _assigned(
         self, wanted: DesiredTenant, tenant: ExistingTenant, change: Assignment

@@ -49,7 +49,7 @@ async def story(sim: Simulation) -> None:
 
     script = Script(sim, world, draws, plane)
     sim.add_fault("plane away", partial(_away, sim, world))
-    with mounted(nodes), patch("manager.commands.fleet_move.click.echo", script.print):
+    with mounted(nodes), patch("manager.commands.fleet_move.echo", script.print):
         await script.begin()
         await sim.sleep(draws.choice((0.1, 20, 90)))
         async with sim.faults():
