@@ -175,6 +175,12 @@ async def test_after_an_older_backup_lost_tenants_are_held_and_those_that_return
         for name in ("kept-0", "kept-1"):
             await plane.client.create(acme(name))
             await ready(plane, name)
+
+        async def leads() -> bool:
+            return "Became leader" in pods[1].output
+
+        # By its Lease, if that is in the backup, a process sees that the plane is older.
+        await eventually(leads)
         backup = Backup(plane)
         await backup.take()
         for name in ("lost-0", "lost-1"):

@@ -59,7 +59,7 @@ class Rollout:
             "targetVersion": self.target,
             "waves": waves,
             "maxConcurrent": self.concurrent,
-            "progressDeadlineSeconds": 3600,
+            "progressDeadlineSeconds": 86400,  # more than a clock jumps: that would be a failure of a good version
             "onHalt": "Rollback",
         }
         metadata = {"name": _NAME, "namespace": "default"}
