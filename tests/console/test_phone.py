@@ -118,9 +118,9 @@ async def test_one_works_by_keyboard_alone(console: tuple[Harness, Browser]) -> 
     # Sections, the first page, a pause.
     await browser.press("h")
     await browser.until("location.pathname === '/' && document.readyState === 'complete'")
+    await browser.until("document.getElementById('live').textContent === 'Live'")  # its script runs
     await browser.press("s")
-    assert await browser.evaluate("document.activeElement.tagName") == "H2"
-    await browser.until("document.getElementById('live').textContent === 'Live'")
+    await browser.until("document.activeElement.tagName === 'H2'")
     await browser.press("p")
     assert await browser.evaluate("document.getElementById('live').textContent") == "Paused"
     ages = "[...document.querySelectorAll('.age')].map((each) => each.textContent)"
