@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from internal.tenancy.rows.row import Reading, Row, read
+from internal.tenancy.rows.row import LARGEST_VALUE, Reading, Row, read
 from internal.tenancy.shared.tally import TenantState
 from internal.tenancy.sync.deletion_guard import Guard
 from internal.tenancy.sync.departures import Elsewhere
@@ -212,6 +212,25 @@ def test_h_a3_a_replacement_whose_row_is_in_doubt_is_still_waited_for() -> None:
     existing = step(made, existing)
     doubt = reading(hosted("z", "one", "maybe"), hosted("u2", "two"))
     assert waits(plan(doubt, [OLD], existing, OPEN)) == {"u1-old": ["z-old"]}
+
+
+@pytest.mark.criterion("SIM-F7")
+@pytest.mark.parametrize("doubt", ["activation", "twice", "too large"])
+def test_a_row_that_comes_into_doubt_before_its_new_uid_has_a_tenant_is_waited_for(
+    doubt: str,
+) -> None:
+    """A freeze, or a manager that was not there, may lie between the two changes of the row."""
+    existing = fleet(hosted("u1", "one"), hosted("u2", "two"))
+    renamed = [hosted("z", "one", "maybe" if doubt == "activation" else "1")]
+    if doubt == "twice":
+        renamed *= 2
+    if doubt == "too large":
+        renamed = [row("z", url="https://one.example", text="x" * (LARGEST_VALUE + 1))]
+    rows = read(
+        [*renamed, hosted("u2", "two")], spec(text="text") if doubt == "too large" else spec()
+    )
+    assert rows.held == {"z"}
+    assert waits(plan(rows, [OLD], existing, OPEN)) == {"u1-old": ["z-old"]}
 
 
 def test_h_a3_a_tenant_is_paired_with_a_bounded_number_of_equal_rows() -> None:

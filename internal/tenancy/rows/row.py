@@ -29,6 +29,8 @@ LARGEST_VALUE = 256 * 1024
 
 LARGEST_ROW = 512 * 1024
 LONGEST_SHOWN = 40
+LONGEST_IDENTITY = 2048
+"""Bytes of a value by which a row that is too large may be found as a renamed one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +92,8 @@ class Reading:
     total: int = 0
     inactive: frozenset[str] = frozenset()
     held: frozenset[str] = frozenset()
+    doubtful: tuple[ActiveRow, ...] = ()
+    """What can be read of rows in `held`: by it one is found that was renamed before it came into doubt."""
     invalid: tuple[InvalidRow, ...] = ()
     unidentified: int = 0
     """Rows without a usable uid that are not clearly inactive: each may belong to any absent uid."""
@@ -168,6 +172,7 @@ class RowReader:
         self._secret_columns = {item.column for item in self._extra.values() if item.sensitive}
         self._by_uid: dict[str, ActiveRow | InvalidRow | None] = {}
         """None stands for an inactive row."""
+        self._doubtful: list[ActiveRow] = []
         self._repeated: dict[str, int] = {}
         self._illegal: list[InvalidRow] = []
         self._unidentified = self._total = 0
@@ -182,6 +187,8 @@ class RowReader:
             self._unidentified += activate not in FALSY
         elif uid is not None and uid in self._by_uid:
             self._repeated[uid] = self._repeated.get(uid, 1) + 1
+            if isinstance(found := self._read(uid, activate, row), ActiveRow):
+                self._doubtful.append(found)
         elif uid is not None:
             self._by_uid[uid] = self._read(uid, activate, row)
 
@@ -190,10 +197,13 @@ class RowReader:
         active: list[ActiveRow] = []
         inactive: set[str] = set()
         held: dict[str, InvalidRow] = {}
+        doubtful = list(self._doubtful)
         for uid, found in sorted(self._by_uid.items(), key=lambda item: item[0]):
             if (rows := self._repeated.get(uid)) is not None:
                 subject = f"{self._shown(uid)} in {rows} rows"
                 held[uid] = InvalidRow(RowProblem.DUPLICATE_UID, subject, rows)
+                if isinstance(found, ActiveRow):
+                    doubtful.append(found)
             elif found is None:
                 inactive.add(uid)
             elif isinstance(found, InvalidRow):
@@ -206,6 +216,9 @@ class RowReader:
             total=self._total,
             inactive=frozenset(inactive),
             held=frozenset(held),
+            doubtful=tuple(
+                sorted(doubtful, key=lambda each: (each.uid, *sorted(each.variables.items())))
+            ),
             invalid=(*held.values(), *illegal),
             unidentified=self._unidentified,
         )
@@ -224,6 +237,10 @@ class RowReader:
             return self._activate(uid, activate, row)
         if activate in FALSY:
             return None
+        known = self._activate(uid, activate, row)
+        if isinstance(known, InvalidRow):
+            return known
+        self._doubtful.append(known)
         value = "" if self._mappings.activate in self._secret_columns else f" {_short(activate)}"
         return InvalidRow(RowProblem.UNKNOWN_ACTIVATION, f"{self._shown(uid)}{value}")
 
@@ -241,6 +258,11 @@ class RowReader:
         sizes = [len(value.encode()) for value in (*variables.values(), *sensitive.values())]
         if max(sizes) > LARGEST_VALUE or sum(sizes) > LARGEST_ROW:
             subject = f"{self._shown(uid)} {sum(sizes)} bytes"
+            # Of a row that is too large that is kept which shows whose it was, unless that is what is too large.
+            small = {
+                name: value for name, value in variables.items() if len(value) <= LONGEST_IDENTITY
+            }
+            self._doubtful.append(ActiveRow(uid, small))
             return InvalidRow(RowProblem.VALUE_TOO_LARGE, subject)
         return ActiveRow(uid, variables, sensitive)
 

@@ -352,11 +352,20 @@ class _Decision:
             for tenant in self.living
             if tenant.name not in going and tenant.name not in self.desired
         ]
+        found += self._of_doubtful_rows()
         lost = [item.leaver.tenant for item in leaving if item.leaver.template_gone]
         if lost:
             found += self._of_rows_in_doubt(lost)
             found += self._of_other_registries()
         return found
+
+    def _of_doubtful_rows(self) -> Iterable[Candidate]:
+        """Yield what rows in doubt have not made yet: one of them may be a row that was renamed before."""
+        for row in self.reading.doubtful:
+            for item in self.templates:
+                name = _name(row.uid, item.name)
+                if name and (row.uid, item.name) not in self.pairs_made:
+                    yield Candidate(name=name, uid=row.uid, template=item, variables=row.variables)
 
     def _of_rows_in_doubt(self, lost: Iterable[ExistingTenant]) -> Iterable[Candidate]:
         for tenant in lost:
