@@ -14,6 +14,7 @@ import ast
 import difflib
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache
@@ -32,18 +33,14 @@ _CALLED: Final = frozenset(
     {"__init__", "__call__", "__await__", "__enter__", "__aenter__", "__iter__"}
 )
 """Methods that are public although they are underscored."""
+_FACTORY: Final = re.compile(r"field\(default_factory=(\w+)\)")
 
 
 def signatures() -> list[str]:
     """Return the lines of the file, sorted within each package."""
-    packages = [
-        f"{LIBRARY}.{path.parent.name}"
-        for path in sorted((ROOT / LIBRARY).glob("*/__init__.py"))
-        if path.parent.name not in LEFT_OUT
-    ]
     home: dict[str, str] = {}
     lines: list[str] = []
-    for package in (*packages, LIBRARY):
+    for package in (*(f"{LIBRARY}.{name}" for name in packages()), LIBRARY):
         module = importlib.import_module(package)
         for name in sorted(module.__all__):
             origin = f"{_module_of(module, name)}:{name}"
@@ -53,6 +50,42 @@ def signatures() -> list[str]:
             else:
                 lines.extend(f"{package} {line}" for line in _described(module, name))
     return lines
+
+
+def packages() -> list[str]:
+    """Return the names of the packages that users import, sorted."""
+    found = (path.parent.name for path in (ROOT / LIBRARY).glob("*/__init__.py"))
+    return sorted(name for name in found if name not in LEFT_OUT)
+
+
+def options() -> Iterator[tuple[str, str, list[tuple[str, str, str, str]]]]:
+    """Yield package, name and fields of every options class that describes its fields.
+
+    Of each field: its name, type, default (empty where it has none) and text.
+    """
+    for package in packages():
+        module = importlib.import_module(f"{LIBRARY}.{package}")
+        for name in sorted(each for each in module.__all__ if each.endswith("Options")):
+            origin = importlib.import_module(_module_of(module, name))
+            (node,) = [node for node in _tree(origin).body if _named(node) == name]
+            found = list(_fields(node)) if isinstance(node, ast.ClassDef) else []
+            if any(text for *_, text in found):
+                yield package, name, found
+
+
+def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
+    for statement, after in zip(node.body, [*node.body[1:], None], strict=True):
+        match statement, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), _ if not name.startswith("_"):
+                text = ""
+                match after:
+                    case ast.Expr(value=ast.Constant(value=str() as text)):
+                        text = " ".join(text.split())
+                default = ast.unparse(statement.value) if statement.value else ""
+                default = default.replace("field(default_factory=dict)", "{}")
+                default = _FACTORY.sub(r"\1()", default)
+                if "init=False" not in default:
+                    yield name, ast.unparse(statement.annotation), default, text
 
 
 def _module_of(package: ModuleType, name: str) -> str:

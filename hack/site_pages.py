@@ -1,7 +1,8 @@
 """Pages of the documentation site that are made from the code while it is built: a hook of mkdocs.
 
 `reference/kinds/KIND.md` has every field of a kind, from the CRDs in config/crd; `reference/commands.md` every command of
-`manager` with its options; `reference/metrics.md` every metric; `reference/python/PACKAGE.md` what a package of ctrlruntime exports, from its docstrings;
+`manager` with its options; `reference/options.md` every option of the library with its default; `reference/metrics.md` every metric;
+`reference/python/PACKAGE.md` what a package of ctrlruntime exports, from its docstrings;
 `operations/alerts.md` every alert with its runbook. The first page is README.md.
 """
 
@@ -17,24 +18,11 @@ import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
+from hack.signatures import options, packages
 from manager.cli import main
 from manager.manifests.metric_catalogue import PARTS, families
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = (
-    "api",
-    "cache",
-    "client",
-    "cluster",
-    "controller",
-    "events",
-    "generate",
-    "manager",
-    "queue",
-    "resources",
-    "rollout",
-    "sharding",
-)
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
@@ -75,6 +63,7 @@ def pages() -> Iterator[tuple[str, str]]:
         "# Commands and flags\n\n" + "\n".join(command_sections(main, "manager")),
     )
     yield "reference/metrics.md", metrics_page()
+    yield "reference/options.md", options_page()
     yield "operations/alerts.md", alerts_page()
     for page, file in (
         ("index.md", "README.md"),
@@ -82,7 +71,7 @@ def pages() -> Iterator[tuple[str, str]]:
         ("changelog.md", "CHANGELOG.md"),
     ):
         yield page, within((ROOT / file).read_text())
-    for package in PACKAGES:
+    for package in packages():
         yield (
             f"reference/python/{package}.md",
             f"# ctrlruntime.{package}\n\n::: ctrlruntime.{package}\n",
@@ -178,6 +167,25 @@ def metrics_page() -> str:
             for each in found
             if each.system == system
         ] + [""]
+    return "\n".join(lines)
+
+
+def options_page() -> str:
+    """Return the page of all options of the library, with their types and defaults."""
+    lines = [
+        "# Options and their defaults",
+        "",
+        "All are given by keyword. Times are in seconds.",
+        "",
+    ]
+    for package, name, found in options():
+        lines += [f"## {name}", "", f"`from ctrlruntime.{package} import {name}`", ""]
+        lines += ["| option | type | default | |", "|---|---|---|---|"]
+        lines += [
+            _row(f"`{option}`", f"`{kind}`", f"`{default}`" if default else "required", text)
+            for option, kind, default, text in found
+        ]
+        lines.append("")
     return "\n".join(lines)
 
 

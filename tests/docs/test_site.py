@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -11,10 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
+from ctrlruntime import ControllerOptions
 from tests.docs.blocks import ROOT
 
 pytestmark = pytest.mark.xdist_group("site")
 
+NAV = yaml.safe_load((ROOT / "mkdocs.yml").read_text().partition("\nnav:\n")[2])
 CRDS = sorted((ROOT / "config" / "crd" / "bases").glob("*.yaml"))
 
 
@@ -67,6 +70,19 @@ def test_commands_and_python_names_are_on_the_site(site: Path) -> None:
         "ctrlruntime.controller.Builder"
         in (site / "reference" / "python" / "controller.html").read_text()
     )
+
+
+@pytest.mark.criterion("D-45")
+def test_the_library_has_a_part_of_its_own_with_every_option(site: Path) -> None:
+    parts = {name: part for entry in NAV for name, part in entry.items()}
+    assert [*parts][1:3] == ["Library", "Manager"]
+    chapters = [name for entry in parts["Library"] for name in entry]
+    assert chapters == ["Start", "Tutorials", "How-to", "Concepts", "Reference", "Migrating"]
+    page = (site / "reference" / "options.html").read_text()
+    for name in ("ManagerOptions", "ControllerOptions", "ClientOptions", "ShardingOptions"):
+        assert f">{name}<" in page
+    options = dataclasses.fields(ControllerOptions)
+    assert [each.name for each in options if f"<code>{each.name}</code>" not in page] == []
 
 
 def test_the_site_loads_no_font_from_elsewhere(site: Path) -> None:
