@@ -13,6 +13,7 @@ from itertools import chain, groupby, takewhile
 from typing import Any, Final
 
 from ctrlruntime.envtest.simulation import sources
+from ctrlruntime.envtest.simulation.oracles import LEASE
 from ctrlruntime.envtest.simulation.run import Outcome, Story, run_case
 from ctrlruntime.envtest.simulation.tape import MODES, Case
 from ctrlruntime.envtest.simulation.zygote import in_child, in_children
@@ -22,6 +23,7 @@ _SHRINKING: Final = 80
 _LONGEST: Final = 1200.0
 """Seconds of real time for the cases in which users do the same."""
 _LINES: Final = 40
+_RENEWAL: Final = "/apis/coordination.k8s.io/v1/"
 """Lines of a trace that a reader is shown."""
 
 
@@ -240,6 +242,14 @@ def description(outcome: Outcome) -> str:
         lines = [f"without any fault a rule is broken: {outcome.message}"]
     if outcome.actions:
         lines += ["", "what happened:", *(f"  {each}" for each in outcome.actions.values())]
+    # Renewals are most of what a process sends: they are of use only where a lease is what broke.
+    shown = [each for each in outcome.lines if _RENEWAL not in each or outcome.rule == LEASE]
     lines += ["", f"the last {_LINES} of its requests and log lines (seconds, process):"]
-    lines += [f"  {each[:300]}" for each in outcome.lines[-_LINES:]]
+    lines += [f"  {_shortened(each)}" for each in shown[-_LINES:]]
     return "\n".join(lines)
+
+
+def _shortened(line: str) -> str:
+    """Return a line of at most 300 characters: of a traceback the end, which names the error."""
+    first, *more = line.splitlines() or [""]
+    return f"{first[:200]} … {more[-1].strip()[:98]}" if more else first[:300]

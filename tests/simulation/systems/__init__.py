@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 SYSTEMS: Final = {
-    "library": "tests.simulation.stories:story",
+    "library": "tests.simulation.systems.library:story",
     "tenancy": "tests.simulation.systems.tenancy:story",
     "members": "tests.simulation.systems.tenancy:members",
     "cloud": "tests.simulation.systems.cloud:story",
