@@ -249,7 +249,9 @@ class Halls:
                 read = _version(found)
                 self._outside.forgotten.append(f"{who} wrote {name} as {version}, reads {read}")
         for each in self._cache.entries(CONFIG_MAP, NAMESPACE, labels={HALL: hall}):
-            if each.uid in self._deleted and each.deletion_timestamp is None:
+            lasts = each.uid in self._deleted and each.deletion_timestamp is None
+            # What a deletion of a set took is not known before the watch shows it, and that is known.
+            if lasts and not self._cache.unconfirmed(CONFIG_MAP, each.name, namespace=NAMESPACE):
                 self._outside.forgotten.append(f"{who} deleted {each.name}, and reads it still")
 
 

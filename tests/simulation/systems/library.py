@@ -245,7 +245,7 @@ class Script:
         if call is None or call.process is None or not bucket.resource.startswith("configmaps"):
             return
         name, uid = change.record.name, change.record.uid
-        meant = uid in self._outside.meant or not call.request.verb.startswith("delete")
+        meant = uid in self._outside.meant or call.request.verb != "delete"
         if change.type == "DELETED" and not meant:
             self._sim.breaks(
                 "meant", f"{call.who} deletes {name}, which is another one than it saw"
