@@ -30,6 +30,8 @@ SOURCE: Final = f"{GROUP}/source"
 
 HEIGHT: Final = f"{GROUP}/height"
 """Annotation of a VolumeSnapshot, and of a claim made from one: the next height of the node on that disk."""
+NODE_KEY_ID: Final = f"{GROUP}/node-key-id"
+"""Annotation of the Pod of a node: the id of the key that it was made with."""
 
 FINALIZER: Final = f"{GROUP}/finalizer"
 """On a CosmosFullNode: where its CRD is being deleted, its objects are released before it goes. On a data plane

@@ -32,6 +32,7 @@ from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
 from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, ROLE, SECRET
+from internal.cosmos.fullnode.ended_pods import EndedPods
 from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
@@ -309,7 +310,13 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
         access=[PlainControl(each, objects(each.mapping)) for each in access],
         pods=PodControl(
-            pods, workload, observations, utc_now, claims, checks_versions=not where.is_hub
+            pods,
+            workload,
+            observations,
+            utc_now,
+            claims,
+            EndedPods(utc_now),
+            checks_versions=not where.is_hub,
         ),
         additional_pods=AdditionalPodControl(pods, workload, utc_now),
         claims=PVCControl(

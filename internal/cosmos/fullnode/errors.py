@@ -22,6 +22,8 @@ class Findings(AggregateError):
         """Events."""
         self.settling: list[float] = []
         """Seconds until a Pod has worked for minReadySeconds; 0 for none."""
+        self.waits: list[float] = []
+        """Seconds until something that waits is done."""
         self.explain: Explain = lambda _error: None
         """What errors mean, where objects are in another cluster than their set."""
         self.troubles: list[ClusterTrouble] = []

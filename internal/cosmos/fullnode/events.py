@@ -40,6 +40,8 @@ class Reason(StrEnum):
     """A Pod was taken away, for ever or for a snapshot."""
     POD_ENDED = "PodEnded"
     """A Pod that had ended is made anew."""
+    NODE_KEY_MADE = "NodeKeyMade"
+    """The Secret with the key of an existing node was gone, and the node has a new identity."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
     """A claim differs from the spec in what cannot be changed."""
 

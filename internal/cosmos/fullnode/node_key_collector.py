@@ -2,14 +2,16 @@
 
 import base64
 import binascii
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
-from ctrlruntime.resources import Owner
+from ctrlruntime.resources import Action, Owner
 from internal.cosmos.fullnode.errors import Findings
+from internal.cosmos.fullnode.events import Note, Reason
 from internal.cosmos.fullnode.metadata import named, node_ordinals
 from internal.cosmos.fullnode.node_key import FILE, BadNodeKey, NodeKey
 from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
@@ -29,9 +31,17 @@ class NodeKeyCollector:
     secrets: Objects
 
     async def collect(
-        self, node_set: CosmosFullNode, owner: Owner, findings: Findings
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        findings: Findings,
+        pods: Iterable[Entry] = (),
     ) -> dict[str, NodeKey]:
-        """Return the stored key of each node, by name of its Pod. A node is left out if its key cannot be had."""
+        """Return the stored key of each node, by name of its Pod. A node is left out if its key cannot be had.
+
+        `pods`: those that exist. That one of them gets a new key is an event: its Secret was deleted.
+        """
+        existing_pods = {each.name for each in pods}
         existing, bad = self._existing(node_set, findings)
         desired = [
             item
@@ -43,6 +53,8 @@ class NodeKeyCollector:
         for pod, secret in self._names(node_set).items():
             outcome = done.get(secret)
             entry = None if outcome is None or outcome.conflict else outcome.entry
+            if outcome is not None and outcome.action is Action.CREATED and pod in existing_pods:
+                findings.notes.append(Note(Reason.NODE_KEY_MADE, _made_anew(pod, secret)))
             try:
                 if entry is not None:
                     keys[pod] = key_of(entry)
@@ -84,6 +96,13 @@ def key_of(entry: Entry) -> NodeKey:
         return NodeKey.parse(base64.b64decode(encoded, validate=True))
     except binascii.Error:
         raise BadNodeKey(f"{FILE} is not base64") from None
+
+
+def _made_anew(pod: str, secret: str) -> str:
+    return (
+        f"Secret {secret} was gone: {pod} gets a new key, and peers outside that know the old id find it no longer. "
+        f"To have the old identity back, put its key into `data.{FILE}`."
+    )
 
 
 def _unreadable(secret: str, error: BadNodeKey) -> UnrecoverableError:

@@ -67,7 +67,7 @@ def verdict(found: Found, ready: int, wanted: int, times: Times, behind: str = "
     up, in words.
     """
     findings = found.findings
-    waits = [found.crossing] if found.crossing else []
+    waits = [*findings.waits, *([found.crossing] if found.crossing else [])]
     waits += _settling(found)
     if found.claims is not None and found.claims.hold is not None:
         waits.append(times.failure)  # what is over the budget fits again within the hour

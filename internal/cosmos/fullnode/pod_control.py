@@ -1,7 +1,7 @@
 """The Pods of a set of nodes: as many as wanted first, then those that are outdated, within the budget."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from apis.cosmos import CosmosFullNode
@@ -9,22 +9,24 @@ from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.gate import Cause
-from ctrlruntime.resources import Owner, Update
+from ctrlruntime.resources import Desired, Owner, Update
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.checks import check_pods, check_strategy
+from internal.cosmos.fullnode.ended_pods import EndedPods
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import Note, Reason
 from internal.cosmos.fullnode.metadata import named, node_ordinals, node_selector
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
 from internal.cosmos.fullnode.min_ready import next_available, since_of_node, with_min_ready
+from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.objects import Objects, conflict
 from internal.cosmos.fullnode.observed_health import observed
 from internal.cosmos.fullnode.pod_builder import build_pods, is_built, paused_pods
 from internal.cosmos.fullnode.pod_roles import is_node
 from internal.cosmos.fullnode.validator_key import has_own_disk
-from internal.cosmos.labels import NODE, claim_name, is_beside_node, pod_name
-from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
+from internal.cosmos.labels import NODE, NODE_KEY_ID, claim_name, is_beside_node, pod_name
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM, combined
 from internal.cosmos.workload.halting import PROGRESS_DEADLINE, HaltRules
 from internal.cosmos.workload.pod_trouble import pod_trouble
 from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
@@ -43,6 +45,7 @@ class PodControl:
     """The clock that answers of nodes are stamped with."""
     claims: Objects
     """Those of the nodes, to see how their disks were made."""
+    ended: EndedPods
     checks_versions: bool = True
     """Whether containers in the Pods read their set, and write which height comes next."""
 
@@ -55,6 +58,7 @@ class PodControl:
         node_set: CosmosFullNode,
         owner: Owner,
         checksums: Mapping[str, str],
+        keys: Mapping[str, NodeKey],
         said: Sequence[Observation],
         findings: Findings,
         *,
@@ -63,19 +67,19 @@ class PodControl:
         held: str = "",
         record_fixes: RecordFixes | None = None,
     ) -> Progress:
-        """One pass. Raises UnrecoverableError for a template that makes no Pod: no Pod is touched then."""
+        """One pass. `keys`: of the nodes, by Pod. Raises UnrecoverableError for a template that makes no Pod: none is touched then."""
         check_strategy(node_set)
         check_pods(node_set)
-        await remove_ended(self.pods, owner, findings)
+        await remove_ended(self.pods, self.ended, owner, findings)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
         found = self.pods.known(owner, names).values()
         current = [entry for entry in found if is_node(node_set, entry)]
         known = {**_in_use(current), **checksums}
-        existing = {entry.name for entry in current}
+        existing = {entry.name: entry for entry in current}
         seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
         probe, since = observed(said), since_of_node(said)
         desired = [
-            item
+            with_key(item, existing.get(item.name), keys.get(item.name))
             for item in build_pods(
                 node_set,
                 known,
@@ -162,18 +166,44 @@ def take_down(
     metrics.counted("Pod", "conflict", len(progress.conflicts))
 
 
-async def remove_ended(pods: Objects, owner: Owner, findings: Findings) -> None:
+def with_key(desired: Desired, entry: Entry | None, key: NodeKey | None) -> Desired:
+    """Return the Pod of a node with the id of its key recorded; another revision if it was made with another key.
+
+    A running container never sees that its Secret changed. A Pod without the record gets it in place: a new manager
+    rolls none.
+    """
+    before = "" if entry is None else entry.annotations.get(NODE_KEY_ID, "")
+    known = before if key is None else key.id
+    if not known:
+        return desired
+    recorded = replace(desired, annotations={**desired.annotations, NODE_KEY_ID: known})
+    if before in ("", known):
+        return recorded
+    return replace(
+        recorded,
+        revision=combined([desired.revision, known]),
+        inputs=combined([desired.inputs, known]),
+    )
+
+
+async def remove_ended(pods: Objects, ended: EndedPods, owner: Owner, findings: Findings) -> None:
     """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start again by themselves, and nothing runs in them.
 
-    Raises the client's errors.
+    Where they end again and again each stays for a while, with its reason. Raises the client's errors.
     """
     for entry in pods.of(owner).values():
         phase = (entry.field("status") or {}).get("phase")
         if phase not in _ENDED or entry.deletion_timestamp is not None:
             continue
-        if await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED):
+        wait, is_new = ended.wait(owner.uid, entry)
+        if wait:
+            findings.waits.append(wait)
+        else:
+            await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED)
+        if is_new:
             why = pod_trouble(entry) or "has ended"
-            text = shorten(f"Pod {entry.name} {why}. It is made anew.")
+            when = f" in {wait:.0f} s: those before it ended too" if wait else ""
+            text = f"{shorten(f'Pod {entry.name} {why}')}. It is made anew{when}."
             findings.notes.append(Note(Reason.POD_ENDED, text))
 
 

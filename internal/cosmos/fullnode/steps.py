@@ -81,7 +81,7 @@ async def take(
     outcome = Outcome()
     found, findings = outcome.found, outcome.found.findings
     findings.explain = explain
-    checksums = await _configure(controls, node_set, owner, outcome)
+    checksums, keys = await _configure(controls, node_set, owner, outcome)
     found.losing = losing_disks(
         controls.pods.pods.of(owner).values(), controls.claims.claims.of(owner).values()
     )
@@ -93,6 +93,7 @@ async def take(
             node_set,
             owner,
             checksums,
+            keys,
             said,
             findings,
             sidecar_image=image,
@@ -118,14 +119,17 @@ async def take(
 
 async def _configure(
     controls: Controls, node_set: CosmosFullNode, owner: Owner, outcome: Outcome
-) -> Mapping[str, str]:
-    """Take the steps before the Pods. Return the checksums of the configuration by Pod."""
+) -> tuple[Mapping[str, str], Mapping[str, NodeKey]]:
+    """Take the steps before the Pods. Return the checksums of the configuration, and the keys, by Pod."""
     findings = outcome.found.findings
-    staying = still_running(node_set, controls.pods.nodes_of(owner))
+    pods = controls.pods.nodes_of(owner)
+    staying = still_running(node_set, pods)
     await _step(
         findings, "Services", controls.services.reconcile(node_set, owner, findings, staying)
     )
-    keys = await _step(findings, "node keys", controls.node_keys.collect(node_set, owner, findings))
+    keys = await _step(
+        findings, "node keys", controls.node_keys.collect(node_set, owner, findings, pods)
+    )
     outcome.peers = (
         await _step(findings, "peers", _peers(controls, node_set, owner, keys)) or Peers()
     )
@@ -138,7 +142,7 @@ async def _configure(
     )
     for control in controls.access:
         await _step(findings, control.kind.step, control.reconcile(node_set, owner, findings))
-    return checksums or {}
+    return checksums or {}, keys or {}
 
 
 async def _step(findings: Findings, step: str, work: Awaitable[T]) -> T | None:

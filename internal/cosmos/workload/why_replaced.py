@@ -4,11 +4,12 @@ from collections.abc import Iterator, Mapping
 
 from ctrlruntime.json import Json
 from ctrlruntime.resources.diff import Update
+from internal.cosmos.labels import NODE_KEY_ID
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 
 
 def why_replaced(update: Update) -> str:
-    """Return the images that change, or else whether its configuration or its template does."""
+    """Return the images that change, or else whether its key, its configuration or its template does."""
     before, after = update.entry, update.desired.manifest
     has, wants = _images(before.field("spec")), _images(after["spec"])
     images = [
@@ -18,6 +19,9 @@ def why_replaced(update: Update) -> str:
     ]
     if images:
         return "; ".join(images)
+    key = update.desired.annotations.get(NODE_KEY_ID, "")
+    if key and before.annotations.get(NODE_KEY_ID, key) != key:
+        return "its node key changed"
     recorded = (after["metadata"].get("annotations") or {}).get(CONFIG_CHECKSUM)
     if recorded != before.annotations.get(CONFIG_CHECKSUM):
         return "its configuration changed"

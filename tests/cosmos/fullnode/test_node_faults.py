@@ -1,0 +1,116 @@
+"""Faults of single nodes: a key that changes, Pods that end at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from ctrlruntime.cache.entry import EntryDecoder
+from internal.cosmos.fullnode.ended_pods import LONGEST, EndedPods
+from internal.cosmos.fullnode.node_key import FILE, NodeKey
+from internal.cosmos.labels import NODE_KEY_ID
+from tests.cosmos.fullnode.harness import EVENT, POD, SECRET, NodeSetHarness, Place
+from tests.cosmos.stepclock import StepClock
+from tests.support.waiting import eventually
+
+on_server = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.xdist_group("sets of nodes")
+
+
+async def notes(place: Place, reason: str, count: int = 1) -> list[str]:
+    """The notes of the events of that reason, as soon as there are so many."""
+
+    async def found() -> list[str]:
+        events = await place.client.list(EVENT, place.namespace)
+        return [each["note"] for each in events if each["reason"] == reason]
+
+    return await eventually(found, lambda texts: len(texts) >= count)
+
+
+@pytest.mark.criterion("N-A7")
+@on_server
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["put in", "deleted"])
+async def test_another_key_reaches_its_own_node_within_the_budget(
+    harness: NodeSetHarness, place: Place, is_deleted: bool
+) -> None:
+    await place.apply(place.node_set(replicas=2))
+    await place.settled()
+    before = await place.uids()
+    if is_deleted:
+        await place.client.delete(SECRET, "hub-1-node-key", namespace=place.namespace)
+    else:
+        patch = {"stringData": {FILE: NodeKey.make().text}}
+        await place.client.patch(SECRET, "hub-1-node-key", patch, namespace=place.namespace)
+    texts = await notes(place, "PodReplaced", 2)
+    assert "Pod hub-1 is made anew: its node key changed." in texts
+    await place.settled()
+    after = await place.uids()
+    assert [after[name] != before[name] for name in ("hub-0", "hub-1")] == [True, True]
+    pod = await place.object(POD, "hub-1")
+    assert len(pod["metadata"]["annotations"][NODE_KEY_ID]) == 40
+    if is_deleted:
+        (made,) = await notes(place, "NodeKeyMade")
+        assert made.startswith("Secret hub-1-node-key was gone: hub-1 gets a new key")
+    await harness.idle()
+    assert await place.uids() == after, "once"
+
+
+@pytest.mark.criterion("N-A7")
+@on_server
+async def test_a_pod_without_the_record_gets_it_in_place(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    """As those have none that an older manager made."""
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    before = await place.uids()
+    patch = {"metadata": {"annotations": {NODE_KEY_ID: None}}}
+    await place.client.patch(POD, "hub-0", patch, namespace=place.namespace)
+    await place.until_object(
+        POD, "hub-0", lambda pod: NODE_KEY_ID in pod["metadata"]["annotations"]
+    )
+    await harness.idle()
+    assert await place.uids() == before
+
+
+@pytest.mark.criterion("N-A11")
+@on_server
+async def test_pods_that_end_at_once_are_made_anew_less_and_less_often(place: Place) -> None:
+    """The first at once, the second after a wait in which its reason stays to be read."""
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    ended = {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough"}
+    uid = (await place.uids())["hub-0"]
+    await place.client.patch_status(POD, "hub-0", {"status": ended}, namespace=place.namespace)
+    second = await place.until_object(
+        POD, "hub-0", lambda pod: pod is not None and pod["metadata"]["uid"] != uid
+    )
+    await place.client.patch_status(POD, "hub-0", {"status": ended}, namespace=place.namespace)
+    first, later = sorted(await notes(place, "PodEnded", 2), key=len)
+    assert first.endswith("has ended: OutOfcpu: Node didn't have enough. It is made anew.")
+    assert later.endswith("It is made anew in 5 s: those before it ended too.")
+    assert (await place.uids())["hub-0"] == second["metadata"]["uid"]
+    await place.until(lambda found: "has ended: OutOfcpu" in found.status.status)
+    await place.settled()
+    assert (await place.uids())["hub-0"] != second["metadata"]["uid"]
+
+
+@pytest.mark.criterion("N-A11")
+def test_the_wait_doubles_while_pods_end_soon_and_begins_anew_after_one_that_lasted() -> None:
+    clock = StepClock()
+    ended, decoder = EndedPods(clock.now), EntryDecoder(POD.gvk)
+
+    def end(uid: str, age: float = 0.0) -> float:
+        clock.step(seconds=age)
+        metadata = {"name": "hub-0", "namespace": "a", "uid": uid, "creationTimestamp": created}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata}
+        return ended.wait("set", decoder.decode_manifest(pod))[0]
+
+    waits = []
+    for number in range(9):
+        created = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        waits.append(end(str(number), age=1))
+        clock.step(seconds=waits[-1])
+        assert end(str(number)) == 0
+    assert waits == [0, 5, 10, 20, 40, 80, 160, LONGEST, LONGEST]
+    created = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert end("lasted", age=3600) == 0
