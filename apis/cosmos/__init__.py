@@ -30,7 +30,7 @@ from .fullnode_disks import (
     VolumeClaimTemplate,
 )
 from .fullnode_pods import AdditionalPod, PodTemplate, Probes, ProbeStrategy
-from .fullnode_rollout import BuilderChanges, PeerRollout, PeerSettings, Strategy
+from .fullnode_rollout import BuilderChanges, DisruptionBudget, PeerRollout, PeerSettings, Strategy
 from .fullnode_selfheal import HeightDriftMitigation, PVCAutoScale, SelfHeal
 from .fullnode_services import NodeService, ServiceOverride
 from .fullnode_status import (
@@ -81,6 +81,7 @@ __all__ = [
     "DataSourceFailure",
     "DatabaseBackend",
     "Disable",
+    "DisruptionBudget",
     "FullNodePhase",
     "FullNodeRef",
     "FullNodeType",

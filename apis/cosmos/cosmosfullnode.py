@@ -16,7 +16,7 @@ from .common import GROUP, VERSION, Count
 from .fullnode_chain import Chain
 from .fullnode_disks import RetentionPolicy, VolumeClaimTemplate
 from .fullnode_pods import AdditionalPod, PodTemplate
-from .fullnode_rollout import PeerSettings, Strategy
+from .fullnode_rollout import DisruptionBudget, PeerSettings, Strategy
 from .fullnode_selfheal import SelfHeal
 from .fullnode_services import NodeService
 from .fullnode_status import CosmosFullNodeStatus
@@ -107,6 +107,8 @@ class CosmosFullNodeSpec(
     """Further Pods for each node."""
     strategy: Strategy = Field(default_factory=Strategy)
     """How changes are rolled out."""
+    disruption_budget: DisruptionBudget = Field(default_factory=DisruptionBudget)
+    """How many nodes evictions may take down."""
     peers: PeerSettings = Field(default_factory=PeerSettings)
     """When changed peers, those of the set among them, take effect."""
     volume_claim_template: VolumeClaimTemplate

@@ -66,6 +66,12 @@ class PodTemplate(ApiModel):
     """Affinity of the Pods."""
     tolerations: list[RawExtension] = Field(default_factory=list)
     """Taints that are tolerated."""
+    topology_spread_constraints: list[RawExtension] = Field(default_factory=list)
+    """How the nodes are spread over zones or machines; one without labelSelector counts the nodes of the set."""
+    scheduler_name: str | None = None
+    """Scheduler of the Pods."""
+    runtime_class_name: OptionalObjectName | None = None
+    """RuntimeClass of the Pods."""
     priority_class_name: OptionalObjectName | None = None
     """PriorityClass of the Pods."""
     priority: Int32 | None = None

@@ -1,4 +1,4 @@
-"""How changes of a CosmosFullNode are rolled out."""
+"""How changes of a CosmosFullNode are rolled out, and how many nodes others may take down."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field
 from apis.references import NumberOrPercentage
 from ctrlruntime.api import ApiModel, Int32
 
-__all__ = ["BuilderChanges", "PeerRollout", "PeerSettings", "Strategy"]
+__all__ = ["BuilderChanges", "DisruptionBudget", "PeerRollout", "PeerSettings", "Strategy"]
 
 
 class PeerRollout(StrEnum):
@@ -48,6 +48,15 @@ class Strategy(ApiModel):
     progress_deadline_seconds: Annotated[Int32, Field(ge=1, le=86400)] | None = None
     """With haltOnFailures: seconds that a Pod may take to answer after it was created; then it has failed. Default: 600.
     While a node catches up, or an init container runs, the deadline does not count."""
+
+
+class DisruptionBudget(ApiModel):
+    """The PodDisruptionBudget of the nodes."""
+
+    enabled: bool = True
+    """Whether there is one. A set of a single node has none unless maxUnavailable is given here."""
+    max_unavailable: Annotated[Int32, Field(ge=0)] | None = None
+    """Nodes that evictions may leave down at once. Default: as strategy.maxUnavailable; with 0 no node is evicted."""
 
 
 class PeerSettings(ApiModel):

@@ -103,6 +103,11 @@ def account_name(name: str) -> str:
     return to_name(f"{name}-vc-sa")
 
 
+def disruption_budget_name(name: str) -> str:
+    """PodDisruptionBudget of a set."""
+    return to_name(name)
+
+
 def role_name(name: str) -> str:
     """Role of that account."""
     return to_name(f"{name}-vc-r")

@@ -31,7 +31,8 @@ from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
-from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, ROLE, SECRET
+from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, DISRUPTION_BUDGET, ROLE, SECRET
+from internal.cosmos.fullnode.disruption_budget import DisruptionBudgetControl
 from internal.cosmos.fullnode.ended_pods import EndedPods
 from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
@@ -102,7 +103,7 @@ def access_of(parts: CosmosParts) -> tuple[PlainKind, ...]:
 
 def tracked_of(parts: CosmosParts) -> tuple[RESTMapping, ...]:
     """Return the kinds of which the metadata is all that is needed."""
-    return (CONFIG_MAP, *(each.mapping for each in access_of(parts)))
+    return (CONFIG_MAP, DISRUPTION_BUDGET, *(each.mapping for each in access_of(parts)))
 
 
 def add_cosmos(
@@ -208,6 +209,7 @@ def _permit_writes(builder: Builder[Request]) -> None:
         .permission("", "configmaps", "create", "delete", "patch")
         .permission("", "secrets", "create", "patch")
         .permission("", "serviceaccounts", "create", "patch")
+        .permission("policy", "poddisruptionbudgets", "create", "delete", "patch")
         .permission(_RBAC, "roles", "create", "patch")
         .permission(_RBAC, "rolebindings", "create", "patch")
     )
@@ -272,6 +274,7 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
             controls.services.objects,
             controls.pods.pods,
             controls.config_maps.config_maps,
+            controls.disruption_budget.budgets,
             *(each.objects for each in controls.access),
         ),
         disks=controls.claims.claims,
@@ -309,6 +312,11 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         peers=PeerCollector(services),
         config_maps=ConfigMapControl(objects(CONFIG_MAP)),
         access=[PlainControl(each, objects(each.mapping)) for each in access],
+        disruption_budget=DisruptionBudgetControl(
+            objects(DISRUPTION_BUDGET),
+            lambda namespace: where.live_client.list(DISRUPTION_BUDGET, namespace),
+            utc_now,
+        ),
         pods=PodControl(
             pods,
             workload,

@@ -18,6 +18,7 @@ CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 SECRET: Final = BUILTIN[GroupVersionKind("", "v1", "Secret")]
 SERVICE: Final = BUILTIN[GroupVersionKind("", "v1", "Service")]
 ACCOUNT: Final = BUILTIN[GroupVersionKind("", "v1", "ServiceAccount")]
+DISRUPTION_BUDGET: Final = BUILTIN[GroupVersionKind("policy", "v1", "PodDisruptionBudget")]
 _RBAC: Final = "rbac.authorization.k8s.io"
 ROLE: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "Role")]
 ROLE_BINDING: Final = BUILTIN[GroupVersionKind(_RBAC, "v1", "RoleBinding")]

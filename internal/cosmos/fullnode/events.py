@@ -42,6 +42,8 @@ class Reason(StrEnum):
     """A Pod that had ended is made anew."""
     NODE_KEY_MADE = "NodeKeyMade"
     """The Secret with the key of an existing node was gone, and the node has a new identity."""
+    DISRUPTION_BUDGET_EXISTS = "DisruptionBudgetExists"
+    """A PodDisruptionBudget of another owner selects the Pods, so none is made."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
     """A claim differs from the spec in what cannot be changed."""
 

@@ -15,6 +15,7 @@ from internal.cosmos.fullnode.metadata import (
     metadata,
     named,
     node_ordinals,
+    node_selector,
 )
 from internal.cosmos.fullnode.pod_merge import with_theirs
 from internal.cosmos.fullnode.service_account_builder import account_of
@@ -176,7 +177,13 @@ def _placed(node_set: CosmosFullNode) -> Part:
         "imagePullSecrets": template.image_pull_secrets,
         "nodeSelector": template.node_selector,
         "priorityClassName": template.priority_class_name,
+        "runtimeClassName": template.runtime_class_name,
+        "schedulerName": template.scheduler_name,
         "tolerations": template.tolerations,
+        "topologySpreadConstraints": [
+            {"labelSelector": {"matchLabels": node_selector(node_set)}, **each}
+            for each in template.topology_spread_constraints
+        ],
     }
     made = {key: value for key, value in said.items() if value}
     if template.priority is not None:

@@ -19,6 +19,7 @@ from ctrlruntime.resources import Owner
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
+from internal.cosmos.fullnode.disruption_budget import DisruptionBudgetControl
 from internal.cosmos.fullnode.errors import Explain, Findings
 from internal.cosmos.fullnode.node_key import NodeKey
 from internal.cosmos.fullnode.node_key_collector import NodeKeyCollector
@@ -27,7 +28,12 @@ from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.fullnode.phase import Found
 from internal.cosmos.fullnode.plain_control import PlainControl
 from internal.cosmos.fullnode.pod_builder import sidecar_image_of
-from internal.cosmos.fullnode.pod_control import PodControl, paused_nodes, still_running
+from internal.cosmos.fullnode.pod_control import (
+    PodControl,
+    paused_nodes,
+    still_running,
+    wanted_nodes,
+)
 from internal.cosmos.fullnode.pvc_control import PVCControl
 from internal.cosmos.workload.lost_disks import losing_disks
 from internal.cosmos.workload.workload import RecordFixes
@@ -49,6 +55,7 @@ class Controls:
     config_maps: ConfigMapControl
     access: Sequence[PlainControl]
     """What Pods run as, and what that may do."""
+    disruption_budget: DisruptionBudgetControl
     pods: PodControl
     additional_pods: AdditionalPodControl
     claims: PVCControl
@@ -138,6 +145,17 @@ async def _configure(
         "ConfigMaps",
         controls.config_maps.reconcile(
             node_set, owner, keys or {}, outcome.peers, findings, staying
+        ),
+    )
+    await _step(
+        findings,
+        "PodDisruptionBudget",
+        controls.disruption_budget.reconcile(
+            node_set,
+            owner,
+            findings,
+            pods,
+            wanted_nodes(node_set) + len(paused_nodes(node_set)),
         ),
     )
     for control in controls.access:

@@ -11,6 +11,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
+from internal.cosmos.fullnode.disruption_budget import build_disruption_budgets
 from internal.cosmos.fullnode.node_key_builder import build_node_keys
 from internal.cosmos.fullnode.peers import build_peers
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
@@ -44,6 +45,7 @@ def built(nodes: CosmosFullNode) -> list[Desired]:
         *build_roles(nodes),
         *build_role_bindings(nodes),
         *build_services(nodes),
+        *build_disruption_budgets(nodes, nodes.spec.replicas),
         *build_node_keys(nodes, keys),
         *build_config_maps(nodes, keys, peers),
         *(claim.desired for claim in build_claims(nodes)),

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from ctrlruntime.cache.entry import EntryDecoder
+from ctrlruntime.client.selectors import selector_matches
+from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET as BUDGET
 from internal.cosmos.fullnode.ended_pods import LONGEST, EndedPods
 from internal.cosmos.fullnode.node_key import FILE, NodeKey
 from internal.cosmos.labels import NODE_KEY_ID
-from tests.cosmos.fullnode.harness import EVENT, POD, SECRET, NodeSetHarness, Place
+from tests.cosmos.fullnode.harness import EVENT, NAME, POD, SECRET, NodeSetHarness, Place
 from tests.cosmos.stepclock import StepClock
 from tests.support.waiting import eventually
 
@@ -114,3 +116,73 @@ def test_the_wait_doubles_while_pods_end_soon_and_begins_anew_after_one_that_las
     assert waits == [0, 5, 10, 20, 40, 80, 160, LONGEST, LONGEST]
     created = clock.now().strftime("%Y-%m-%dT%H:%M:%SZ")
     assert end("lasted", age=3600) == 0
+
+
+async def least(place: Place, wanted: int | None) -> None:
+    """Wait until the budget keeps so many nodes; None: there is none."""
+    await place.until_object(
+        BUDGET, NAME, lambda item: (item and item["spec"]["minAvailable"]) == wanted
+    )
+
+
+@pytest.mark.criterion("N-A17")
+@on_server
+async def test_a_set_has_a_disruption_budget_with_the_number_of_its_rollouts(place: Place) -> None:
+    """A rollout goes on while it permits nothing, and it goes with the set."""
+    await place.apply(place.node_set(replicas=3))
+    await place.settled()
+    await least(place, 2)
+    found = await place.object(BUDGET, NAME)
+    pod = await place.object(POD, "hub-0")
+    assert selector_matches(found["spec"]["selector"], pod["metadata"]["labels"])
+    assert found["metadata"]["ownerReferences"][0]["kind"] == "CosmosFullNode"
+    blocked = {"status": {"disruptionsAllowed": 0, "observedGeneration": 1}}
+    await place.client.patch_status(BUDGET, NAME, blocked, namespace=place.namespace)
+    await place.edit(podTemplate={"image": "gaia:v2"})
+    await place.settled()
+    await place.edit(strategy={"maxUnavailable": 2})
+    await least(place, 1)
+    await place.edit(disruptionBudget={"maxUnavailable": 0})
+    await least(place, 3)
+    await place.edit(disruptionBudget={"enabled": False})
+    await least(place, None)
+    await place.edit(disruptionBudget=None, instanceOverrides={"hub-2": {"disable": "Pod"}})
+    await least(place, None)
+    await place.edit(strategy={"maxUnavailable": 1})
+    await least(place, 1)
+    await place.clear()
+    await place.gone()
+    await least(place, None)
+
+
+@pytest.mark.criterion("N-A17")
+@on_server
+async def test_a_set_of_one_has_a_disruption_budget_only_if_it_is_wanted(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    await place.apply(place.node_set(replicas=1))
+    await place.settled()
+    await harness.idle()
+    await least(place, None)
+    await place.edit(disruptionBudget={"maxUnavailable": 0})
+    await least(place, 1)
+
+
+@pytest.mark.criterion("N-A17")
+@on_server
+async def test_none_is_made_beside_a_disruption_budget_of_another_owner(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    """A Pod of two cannot be evicted at all."""
+    spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": NAME}}}
+    metadata = {"name": "by-hand", "namespace": place.namespace}
+    mine = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata}
+    manifest = place.node_set(replicas=2, disruptionBudget={"enabled": False})
+    await place.apply(manifest)
+    await place.settled()
+    await place.client.create({**mine, "spec": spec})
+    await place.edit(disruptionBudget={"enabled": True})
+    (note,) = await notes(place, "DisruptionBudgetExists")
+    assert note.startswith("PodDisruptionBudget by-hand is of another owner")
+    await harness.idle()
+    assert await place.names(BUDGET) == ["by-hand"]
