@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import tomllib
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, FullNodeType
@@ -17,6 +20,23 @@ RPC: Final = 26657
 P2P: Final = 26656
 PRIVVAL: Final = 1234
 
+Places = Mapping[str, tuple[tuple[str, ...], ...]]
+"""By name of the port: where its listen address is in a file, in either spelling of the keys."""
+IN_CONFIG: Final[Places] = {
+    RPC_PORT: (("rpc", "laddr"),),
+    "p2p": (("p2p", "laddr"),),
+    "prometheus": (
+        ("instrumentation", "prometheus_listen_addr"),
+        ("instrumentation", "prometheus-listen-addr"),
+    ),
+    "privval": (("priv_validator_laddr",), ("priv-validator", "laddr")),
+}
+IN_APP: Final[Places] = {
+    "api": (("api", "address"),),
+    "grpc": (("grpc", "address"),),
+    "grpc-web": (("grpc-web", "address"),),
+}
+_LOOPBACK = re.compile(r"^([a-z]+://)?(localhost|127\.[0-9.]+|\[?::1\]?):[0-9]+/?$")
 _PORT = re.compile(r":([0-9]{1,5})/?$")
 
 
@@ -28,30 +48,68 @@ def port_of(address: str, default: int) -> int:
 
 def rpc_port(node_set: CosmosFullNode) -> int:
     """Where a node answers requests."""
-    return port_of(node_set.spec.chain.config.rpc_listen_address, RPC)
-
-
-def p2p_port(node_set: CosmosFullNode) -> int:
-    """Where peers connect to a node."""
-    return port_of(node_set.spec.chain.config.p2p_listen_address, P2P)
+    return _numbers(node_set)[RPC_PORT]
 
 
 def container_ports(node_set: CosmosFullNode) -> list[dict[str, Any]]:
-    """Ports of the container `node`."""
+    """Ports of the container `node`, where its configuration has it listen, overrides included."""
+    return [
+        {"name": name, "containerPort": port, "protocol": "TCP"}
+        for name, port in _numbers(node_set).items()
+    ]
+
+
+def moved(overrides: Mapping[str, Any], places: Places) -> dict[str, int]:
+    """Return the ports that overrides of a file move, by name. Raises ValueError for an address that cannot be used."""
+    found: dict[str, int] = {}
+    for name, paths in places.items():
+        for path in paths:
+            address: Any = overrides
+            for key in path:
+                address = address.get(key) if isinstance(address, Mapping) else None
+            if address is None or (address == "" and name != RPC_PORT):
+                continue
+            if not isinstance(address, str) or not _PORT.search(address):
+                raise ValueError(
+                    f"{'.'.join(path)} is {address!r}, and has to be an address with a port, "
+                    "such as tcp://0.0.0.0:26657"
+                )
+            if name == RPC_PORT and _LOOPBACK.match(address):
+                raise ValueError(
+                    f"{'.'.join(path)} is {address!r}, where neither the manager nor probes reach the node: "
+                    "listen at 0.0.0.0"
+                )
+            found[name] = port_of(address, 0)
+    return found
+
+
+@lru_cache(maxsize=1024)
+def _moved_by(text: str, app: str) -> Mapping[str, int]:
+    """Return the same by both texts; what cannot be used there moves nothing: the ConfigMap is refused for it."""
+    found: dict[str, int] = {}
+    for overrides, places in ((text, IN_CONFIG), (app, IN_APP)):
+        try:
+            found |= moved(tomllib.loads(overrides), places)
+        except ValueError:
+            continue
+    return found
+
+
+def _numbers(node_set: CosmosFullNode) -> dict[str, int]:
+    config, app = node_set.spec.chain.config, node_set.spec.chain.app
     ports = {
         "api": API,
         "rosetta": ROSETTA,
         "grpc": GRPC,
         "prometheus": PROMETHEUS,
-        "p2p": p2p_port(node_set),
-        RPC_PORT: rpc_port(node_set),
+        "p2p": port_of(config.p2p_listen_address, P2P),
+        RPC_PORT: port_of(config.rpc_listen_address, RPC),
         "grpc-web": GRPC_WEB,
     }
     if node_set.spec.type is FullNodeType.SENTRY:
         ports["privval"] = PRIVVAL
-    return [
-        {"name": name, "containerPort": port, "protocol": "TCP"} for name, port in ports.items()
-    ]
+    changed = _moved_by(config.overrides, "" if app is None else app.overrides)
+    return {name: changed.get(name, port) for name, port in ports.items()}
 
 
 def service_port(name: str, port: int) -> dict[str, Any]:

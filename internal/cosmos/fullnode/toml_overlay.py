@@ -8,7 +8,17 @@ import orjson
 
 from apis.cosmos import App, Chain, Comet, CosmosFullNode, FullNodeType, KeyCase, Pruning, TxIndexer
 from internal.cosmos.fullnode.peers import Peers
-from internal.cosmos.fullnode.ports import API, GRPC, GRPC_WEB, PRIVVAL, PROMETHEUS
+from internal.cosmos.fullnode.ports import (
+    API,
+    GRPC,
+    GRPC_WEB,
+    IN_APP,
+    IN_CONFIG,
+    PRIVVAL,
+    PROMETHEUS,
+    Places,
+    moved,
+)
 from internal.cosmos.fullnode.versions import halt_height
 from internal.cosmos.invalid import invalid_field
 
@@ -41,7 +51,7 @@ def config_overlay(node_set: CosmosFullNode, pod: str, peers: Peers) -> str:
         document["tx_index"] = {"indexer": indexer.value}
     if comet.key_case is KeyCase.KEBAB:
         document = _in_kebab_case(document)
-    return _laid(document, comet.overrides, "spec.chain.config.overrides")
+    return _laid(document, comet.overrides, IN_CONFIG, "spec.chain.config.overrides")
 
 
 def _in_kebab_case(document: Document) -> Document:
@@ -92,7 +102,7 @@ def app_overlay(node_set: CosmosFullNode, pod: str) -> str:
     if ends is not None:
         document["halt-height"] = ends
     overrides = "" if chain.app is None else chain.app.overrides
-    return _laid(document, overrides, "spec.chain.app.overrides")
+    return _laid(document, overrides, IN_APP, "spec.chain.app.overrides")
 
 
 def _app(app: App) -> Document:
@@ -137,13 +147,39 @@ def _joined(*parts: str) -> str:
     return ",".join(dict.fromkeys(item for item in each if item))
 
 
-def _laid(document: Document, overrides: str, field: str) -> str:
+def _laid(document: Document, overrides: str, places: Places, field: str) -> str:
     from tomlkit.exceptions import TOMLKitError  # loaded with the first set of nodes
 
     try:
-        return _rendered(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), overrides)
+        over = _parsed(overrides)
     except (TOMLKitError, ValueError, TypeError, RecursionError) as error:
         raise invalid_field(field, f"is no TOML: {error}") from error
+    try:
+        moved(over, places)
+        check_tables(document, over)
+    except ValueError as error:
+        raise invalid_field(field, str(error)) from error
+    return _rendered(orjson.dumps(document, option=orjson.OPT_SORT_KEYS), overrides)
+
+
+def check_tables(under: Mapping[str, Any], over: Mapping[str, Any], path: str = "") -> None:
+    """Raise ValueError where one document has a table and the other has not: all that is in it would be lost."""
+    for key, value in over.items():
+        before, name = under.get(key), f"{path}{key}"
+        tables = isinstance(before, Mapping), isinstance(value, Mapping)
+        if before is not None and tables == (True, False):
+            raise ValueError(f"{name} is a table, [{name}], and not {value!r}")
+        if before is not None and tables == (False, True):
+            raise ValueError(f"{name} is one value, and no table")
+        if all(tables):
+            check_tables(before, value, f"{name}.")  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=1024)
+def _parsed(overrides: str) -> Document:
+    import tomlkit
+
+    return tomlkit.parse(overrides).unwrap()
 
 
 @lru_cache(maxsize=4096)
@@ -151,8 +187,7 @@ def _rendered(document: bytes, overrides: str) -> str:
     """Return the TOML text, kept from pass to pass: writing it takes 2 ms a file, and a set is built again at every pass."""
     import tomlkit
 
-    over = tomlkit.parse(overrides).unwrap()
-    return tomlkit.dumps(merged(orjson.loads(document), over), sort_keys=True)
+    return tomlkit.dumps(merged(orjson.loads(document), _parsed(overrides)), sort_keys=True)
 
 
 def merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> Document:

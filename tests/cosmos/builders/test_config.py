@@ -203,9 +203,26 @@ def test_overrides_go_over_everything_else() -> None:
     assert made["new"] == [1]
     assert made["p2p"]["max_num_inbound_peers"] == 6
     assert made["p2p"]["max_num_outbound_peers"] == 20
-    replaced = app(chain__app__overrides="api = 1\n[[list]]\na = 1\n")
-    assert replaced["api"] == 1
-    assert replaced["list"] == [{"a": 1}]
+    assert app(chain__app__overrides="[[list]]\na = 1\n")["list"] == [{"a": 1}]
+
+
+@pytest.mark.criterion("N-A21")
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ('p2p = "text"', r"p2p is a table, \[p2p\], and not 'text'"),
+        ("[db_backend]\na = 1", "db_backend is one value, and no table"),
+        (
+            '[rpc]\nladdr = "unix:///run/rpc.sock"',
+            "rpc.laddr is 'unix:///run/rpc.sock', and has to",
+        ),
+        ('[rpc]\nladdr = "tcp://127.0.0.1:26657"', "rpc.laddr is .*, where neither the manager"),
+    ],
+)
+def test_overrides_that_take_the_node_out_of_reach_are_refused(overrides: str, why: str) -> None:
+    nodes = node_set(chain__config={"overrides": overrides}, chain__databaseBackend="goleveldb")
+    with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.config\.overrides: {why}"):
+        config_maps(nodes)
 
 
 @pytest.mark.parametrize("where", ["config", "app"])

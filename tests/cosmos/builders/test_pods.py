@@ -157,6 +157,13 @@ TEMPLATE: dict[str, tuple[Any, str, Any]] = {
     "imagePullSecrets": ([{"name": "s"}], "imagePullSecrets", [{"name": "s"}]),
     "nodeSelector": ({"a": "b"}, "nodeSelector", {"a": "b"}),
     "affinity": ({"podAffinity": {}}, "affinity", {"podAffinity": {}}),
+    "topologySpreadConstraints": (
+        [{"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}],
+        "topologySpreadConstraints.0.labelSelector.matchLabels",
+        {label_keys.NAME: "test", label_keys.COMPONENT: "CosmosFullNode"},
+    ),
+    "schedulerName": ("own", "schedulerName", "own"),
+    "runtimeClassName": ("gvisor", "runtimeClassName", "gvisor"),
     "tolerations": ([{"operator": "Exists"}], "tolerations", [{"operator": "Exists"}]),
     "priorityClassName": ("high", "priorityClassName", "high"),
     "priority": (7, "priority", 7),
@@ -177,7 +184,7 @@ def test_each_field_of_the_template(field: str) -> None:
     given, path, wanted = TEMPLATE[field]
     assert at(spec(**{f"podTemplate__{field}": given}), path) == wanted
     if field not in {"image", "sidecarImage", "terminationGracePeriodSeconds"}:
-        assert at(spec(), path) is None
+        assert at(spec(), path.partition(".labelSelector")[0].removesuffix(".0")) is None
 
 
 def test_a_node_has_30_seconds_to_end() -> None:
@@ -453,3 +460,19 @@ def test_h_c7_the_default_image_for_scripts_is_documented_and_has_their_tools() 
     assert command in (root / "docs" / "cosmos.md").read_text()
     for tool in ("curl", "wget", "jq", "lz4", "zstd"):
         assert f" {tool} " in recipe
+
+
+@pytest.mark.criterion("N-A21")
+@pytest.mark.parametrize("kebab", [False, True], ids=["snake", "kebab"])
+def test_listen_addresses_of_overrides_are_the_ports_of_the_pod(kebab: bool) -> None:
+    """So Services and probes, which go by the port's name, and polls lead there."""
+    signer = '[priv-validator]\nladdr = ":1"' if kebab else 'priv_validator_laddr = ":1"'
+    metrics = "prometheus-listen-addr" if kebab else "prometheus_listen_addr"
+    tables = f'[rpc]\nladdr = "tcp://0.0.0.0:2"\n[p2p]\nladdr = ":3"\n[instrumentation]\n{metrics} = ":4"'
+    text = f"{tables}\n{signer}" if kebab else f"{signer}\n{tables}"
+    app = '[api]\naddress = "tcp://0.0.0.0:5"\n[grpc]\naddress = ":6"\n[grpc-web]\naddress = ":7"'
+    made = spec(type="Sentry", chain__config={"overrides": text}, chain__app__overrides=app)
+    ports = {each["name"]: each["containerPort"] for each in container(made, "node")["ports"]}
+    moved = {"privval": 1, "rpc": 2, "p2p": 3, "prometheus": 4, "api": 5, "grpc": 6, "grpc-web": 7}
+    assert ports == {**moved, "rosetta": 8080}
+    assert "--rpc-url=http://127.0.0.1:2" in container(made, "healthcheck")["args"]

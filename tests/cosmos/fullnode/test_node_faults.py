@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.client.selectors import selector_matches
 from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET as BUDGET
@@ -186,3 +187,25 @@ async def test_none_is_made_beside_a_disruption_budget_of_another_owner(
     assert note.startswith("PodDisruptionBudget by-hand is of another owner")
     await harness.idle()
     assert await place.names(BUDGET) == ["by-hand"]
+
+
+@pytest.mark.criterion("N-A21")
+@on_server
+async def test_a_node_is_asked_where_overrides_have_it_listen(
+    harness: NodeSetHarness, place: Place
+) -> None:
+    """Overrides that would lose a table are refused, and nothing is rolled for them."""
+    moved = f'[rpc]\nladdr = "tcp://0.0.0.0:{harness.comet.port}"'
+    config = {"rpcListenAddress": "tcp://0.0.0.0:26657", "overrides": moved}
+    await place.apply(place.node_set(replicas=1, chain={"config": config}))
+    await place.settled()
+    before = await place.uids()
+    await place.edit(chain={"config": {"overrides": f'p2p = "text"\n{moved}'}})
+    found = await place.phase("Error")
+    assert "spec.chain.config.overrides: p2p is a table" in found.status.status
+    ready = find_condition(found.status.conditions, "Ready")
+    assert ready is not None
+    assert ready.reason == "InvalidSpec"
+    await place.edit(chain={"config": {"overrides": moved}})
+    await place.settled()
+    assert await place.uids() == before
