@@ -283,7 +283,12 @@ RULES: Final[Mapping[str, HealthRules]] = {
         needed={
             "ClaimsAsSpecified": dict.fromkeys(("FileSystemResizePending", "Resizing"), _W),
         },
-        unwanted={"DisksBeingDeleted": _F, "BuilderChangeHeld": _W, "Progressing": _W},
+        unwanted={
+            "DisksBeingDeleted": _F,
+            "DisksFull": _W,
+            "BuilderChangeHeld": _W,
+            "Progressing": _W,
+        },
     ),
     "ScheduledVolumeSnapshot": HealthRules(
         phases=Phases.of(

@@ -31,7 +31,7 @@ from .fullnode_disks import (
 )
 from .fullnode_pods import AdditionalPod, PodTemplate, Probes, ProbeStrategy
 from .fullnode_rollout import BuilderChanges, DisruptionBudget, PeerRollout, PeerSettings, Strategy
-from .fullnode_selfheal import HeightDriftMitigation, PVCAutoScale, SelfHeal
+from .fullnode_selfheal import HeightDriftMitigation, PVCAutoScale, SelfHeal, Unresponsive
 from .fullnode_services import NodeService, ServiceOverride
 from .fullnode_status import (
     CosmosFullNodeStatus,
@@ -127,5 +127,6 @@ __all__ = [
     "Strategy",
     "SyncInfo",
     "TxIndexer",
+    "Unresponsive",
     "VolumeClaimTemplate",
 ]

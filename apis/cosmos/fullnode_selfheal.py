@@ -10,7 +10,7 @@ from ctrlruntime.api import ApiModel, Int32, Quantity
 
 from .common import Count
 
-__all__ = ["HeightDriftMitigation", "PVCAutoScale", "SelfHeal"]
+__all__ = ["HeightDriftMitigation", "PVCAutoScale", "SelfHeal", "Unresponsive"]
 
 
 class PVCAutoScale(ApiModel):
@@ -38,6 +38,15 @@ class HeightDriftMitigation(ApiModel):
     """Seconds that a Pod is not restarted after it was created."""
 
 
+class Unresponsive(ApiModel):
+    """Restarts nodes that answered and do not any more, while the container beside them does."""
+
+    restart: bool = True
+    """Whether such a node is restarted: one at a time, within strategy.maxUnavailable."""
+    after_seconds: Annotated[Int32, Field(ge=10)] = 900
+    """Seconds without an answer."""
+
+
 class SelfHeal(ApiModel):
     """What is fixed automatically."""
 
@@ -45,3 +54,5 @@ class SelfHeal(ApiModel):
     """Grow disks as they fill."""
     height_drift_mitigation: HeightDriftMitigation | None = None
     """Restart nodes that fall behind."""
+    unresponsive: Unresponsive = Field(default_factory=Unresponsive)
+    """Restart nodes that hang; also without selfHeal, unless it is switched off here."""

@@ -46,6 +46,8 @@ class SyncInfo(ApiModel):
     """Its last block."""
     in_sync: bool | None = None
     """Whether it has caught up."""
+    disk_used_percentage: Int32 | None = None
+    """What is used of its disk."""
     error: str | None = None
     """Why nothing is known."""
 
@@ -131,7 +133,8 @@ class CosmosFullNodeStatus(ApiModel):
     removals: Removals | None = None
     """Disks that were permitted to go lately."""
     conditions: Conditions = Field(default_factory=list)
-    """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; RolloutHalted with
+    """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; DisksFull while disks are nearly
+    full and nothing makes them larger; RolloutHalted with
     strategy.haltOnFailures; DeletionsHeld once deletions of disks have waited for an approval."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""

@@ -116,7 +116,9 @@ def add_cosmos(
     """
     parts = declare_parts(manager, options, hub)
     cache = add_cache(parts)
-    add_node_sets(parts, cache, approval_key(manager) if webhooks else None)
+    wakeups = RequestSource("what nodes and disks say")
+    cache.subscribe_disks(partial(wakeups.enqueue, reason="what its disks say"))
+    add_node_sets(parts, cache, approval_key(manager) if webhooks else None, wakeups)
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
     add_stateful_jobs(parts)
@@ -155,15 +157,18 @@ class NodeSetHandlers:
 
 
 def add_node_sets(
-    parts: CosmosParts, observations: Observations, key: ApprovalKey | None = None
+    parts: CosmosParts,
+    observations: Observations,
+    key: ApprovalKey | None,
+    wakeups: RequestSource,
 ) -> FullNodeReconciler:
     """Return the controller of sets of nodes.
 
     `observations`: what the nodes reported, from memory. `key`: of the records of approvals; None: none is recorded.
+    `wakeups` enqueues sets.
     """
     manager, options = parts.manager, parts.options
     approvals = add_approvals(manager, CosmosFullNode, APPROVALS, key)
-    wakeups = RequestSource("what nodes say")
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)

@@ -17,6 +17,7 @@ from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from internal.cosmos.cache.cosmos_cache import CosmosCache
 from internal.cosmos.selfheal.disks import DiskHealing
 from internal.cosmos.selfheal.events import Notes
+from internal.cosmos.selfheal.hangs import HangHealing
 from internal.cosmos.selfheal.heights import HeightHealing
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
 from internal.cosmos.selfheal.reconciler import SelfHealReconciler
@@ -62,6 +63,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
         node_sets=parts.node_sets.informer.store,
         disks=DiskHealing(
             usages=cache,
+            pods_of=_of_set(parts.pods),
             claims_of=_of_set(parts.claims),
             expandable=StorageClasses(parts.objects.cache),
             statuses=parts.statuses,
@@ -71,6 +73,14 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
         ),
         heights=HeightHealing(
             observations=cache,
+            pods_of=_of_set(parts.pods),
+            workload=parts.workload,
+            notes=notes,
+            metrics=metrics,
+            now=utc_now,
+        ),
+        hangs=HangHealing(
+            nodes=cache,
             pods_of=_of_set(parts.pods),
             workload=parts.workload,
             notes=notes,

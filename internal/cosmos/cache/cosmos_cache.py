@@ -32,6 +32,7 @@ from internal.cosmos.cache.poller import Poller, Repeat
 from internal.cosmos.cache.polling import Questions
 from internal.cosmos.cache.pool import Pool
 from internal.cosmos.comet.client import NodeClient
+from internal.cosmos.comet.failures import SILENT
 from internal.cosmos.comet.status import NodeStatus, require_network
 from internal.cosmos.comet.usage import DiskUsage
 from internal.cosmos.workload.pod_trouble import OF_POD, pod_trouble
@@ -87,6 +88,8 @@ class CosmosCache:
         self._disks = self._questions("disk", self._ask_disk, options.disk_interval)
         self._sets: dict[tuple[str, str], _Followed] = {}
         self._in_sync_since: dict[str, datetime] = {}
+        self._answered_at: dict[str, datetime] = {}
+        self._silent_since: dict[str, datetime] = {}
         self._earlier: dict[str, Record[NodeStatus]] = {}
         self._news = News()
         self._listeners: list[Callable[[Request], None]] = []
@@ -241,7 +244,13 @@ class CosmosCache:
         if is_terminating(entry):
             return Observation(*place, at=record.at, error=TERMINATING)
         if record.answer is None:
-            return Observation(*place, at=record.at, error=_why_unknown(entry, record))
+            return Observation(
+                *place,
+                at=record.at,
+                error=_why_unknown(entry, record),
+                answered_at=self._answered_at.get(entry.uid),
+                silent_since=self._silent_since.get(entry.uid),
+            )
         said = record.answer
         earlier = self._earlier.get(entry.uid)
         return Observation(
@@ -266,6 +275,11 @@ class CosmosCache:
     ) -> None:
         """Look closer at a set only if there may be news: most answers are but another height."""
         self._earlier[uid] = before
+        if after.at is not None and after.failure in SILENT:
+            self._silent_since.setdefault(uid, after.at)
+        elif after.at is not None:  # an answer that cannot be used is one, too
+            self._answered_at[uid] = after.at
+            self._silent_since.pop(uid, None)
         if _state(after) != "in_sync":
             self._in_sync_since.pop(uid, None)
         elif after.at is not None:
@@ -300,6 +314,8 @@ class CosmosCache:
     def _forget_answers(self, uid: str) -> None:
         self._in_sync_since.pop(uid, None)
         self._earlier.pop(uid, None)
+        self._answered_at.pop(uid, None)
+        self._silent_since.pop(uid, None)
 
     # -- metrics -------------------------------------------------------------------------------
 

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Generic, TypeVar
 
+from internal.cosmos.comet.failures import Failure
+
 T = TypeVar("T")
 
 NOT_ASKED = "It has not been asked yet."
@@ -20,6 +22,8 @@ class Record(Generic[T]):
     answer: T | None = None
     error: str = NOT_ASKED
     """Why there is no answer; empty if there is one."""
+    failure: Failure | None = None
+    """The kind of that; None: there is an answer, or it was not asked."""
 
 
 @dataclass(slots=True)

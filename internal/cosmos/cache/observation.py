@@ -38,6 +38,10 @@ class Observation:
     """Its last block then, if it answered."""
     node_id: str = ""
     """Id of the key of the node that answered; empty if it reported none."""
+    answered_at: datetime | None = None
+    """When it answered last, in this Pod, as far as this manager asked it."""
+    silent_since: datetime | None = None
+    """When the first of its failures in a row was; None: it answered, or was not asked."""
     block_at: datetime | None = None
     """When its last block was made, if it reported that."""
 
@@ -86,6 +90,9 @@ class Observations(Protocol):
 
     def synced(self, namespace: str, name: str) -> list[Observation]:
         """Those in sync whose Pod has been ready for the minimum time (5 s), by ordinal."""
+
+    def disks(self, namespace: str, name: str) -> list[DiskObservation]:
+        """One for each node, by ordinal."""
 
     def invalidate(self, namespace: str, name: str, pods: Iterable[str]) -> None:
         """Forget what these Pods said, and what they may be saying to a question already under way."""

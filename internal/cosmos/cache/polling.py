@@ -64,7 +64,7 @@ class Questions(Generic[T]):
         try:
             return Record(at, await self.ask(target), ""), None
         except NodeError as error:
-            return Record(at, None, str(error)), error.failure
+            return Record(at, None, str(error), error.failure), error.failure
         except Exception:  # noqa: BLE001 - one node must not end the questions to all others
             _log.exception("a node could not be asked", pod=target.pod)
             return Record(

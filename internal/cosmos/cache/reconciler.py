@@ -45,19 +45,10 @@ class CacheReconciler:
 
 
 def asked_of(entry: Entry) -> tuple[str, list[int], str]:
-    """Return the folder whose disk is to be looked at, the heights at which another version starts, and the chain.
-
-    The folder is empty if the set does not want its disks to grow.
-    """
+    """Return the folder whose disk is to be looked at, the heights at which another version starts, and the chain."""
     try:
         node_set: CosmosFullNode = read(entry)
     except UnrecoverableError:
         return "", [], ""
     chain = node_set.spec.chain
-    return disk_of(node_set), [version.height for version in chain.versions], chain.chain_id
-
-
-def disk_of(node_set: CosmosFullNode) -> str:
-    """Return the folder whose disk is to be looked at; empty if the set does not want its disks to grow."""
-    heal = node_set.spec.self_heal
-    return chain_home(node_set) if heal is not None and heal.pvc_auto_scale is not None else ""
+    return chain_home(node_set), [version.height for version in chain.versions], chain.chain_id

@@ -1,6 +1,7 @@
 """Why a node could not be asked."""
 
 from enum import StrEnum
+from typing import Final
 
 
 class Failure(StrEnum):
@@ -18,6 +19,10 @@ class Failure(StrEnum):
     """An answer of a node of another network."""
     INVALID = "Invalid"
     """An answer that makes no sense."""
+
+
+SILENT: Final = frozenset({Failure.UNREACHABLE, Failure.DEADLINE})
+"""Nothing answered."""
 
 
 class NodeError(Exception):

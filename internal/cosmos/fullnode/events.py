@@ -9,6 +9,7 @@ from apis.cosmos import CosmosFullNodeStatus, FullNodePhase
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.events import EventRecorder
+from internal.cosmos.fullnode.full_disks import DISKS_FULL
 from internal.cosmos.workload.lost_disks import LOSING
 from internal.cosmos.workload.pod_trouble import names_trouble
 
@@ -28,6 +29,8 @@ class Reason(StrEnum):
     """A new manager would build something in another way, and does not."""
     DISK_BEING_DELETED = "DiskBeingDeleted"
     """The claim of a running node is being deleted."""
+    DISKS_FULL = "DisksFull"
+    """Disks are nearly full, and nothing makes them larger."""
     DELETIONS_HELD = "DeletionsHeld"
     """Disks are to go, and wait for an approval."""
     ROLLOUT_HALTED = "RolloutHalted"
@@ -78,6 +81,7 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
         ("ClaimsAsSpecified", "False", Reason.IMMUTABLE_FIELD_CHANGED),
         ("RolloutHalted", "True", Reason.ROLLOUT_HALTED),
         (LOSING, "True", Reason.DISK_BEING_DELETED),
+        (DISKS_FULL, "True", Reason.DISKS_FULL),
         ("DeletionsHeld", "True", Reason.DELETIONS_HELD),
     ):
         message = _message(after, kind, bad)

@@ -38,6 +38,8 @@ class Found:
     """Pods that are down for a snapshot."""
     stalled: Sequence[str] = ()
     """Nodes that have caught up, and whose last block is old."""
+    full: Condition | None = None
+    """DisksFull."""
     losing: Mapping[str, LosingDisk] = field(default_factory=dict)
     """Pods whose claim is being deleted."""
     crossing: float = 0.0
@@ -138,6 +140,8 @@ def conditions(node_set: CosmosFullNode, found: Found) -> list[Condition]:
         shown.append(_claims(found.claims))
     if losing := condition_of(found.losing):
         shown.append(losing)
+    if found.full:
+        shown.append(found.full)
     if held := _held(found):
         shown.append(held)
     if deletions := _deletions(node_set, found):

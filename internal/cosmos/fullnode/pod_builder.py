@@ -32,6 +32,8 @@ USER: Final = 1025
 """User and group that everything in a Pod runs as, and that owns its disk."""
 VERSION_CHECKS: Final = (label_keys.VERSION_CHECK, label_keys.VERSION_CHECK_INTERVAL)
 """Containers that read the set."""
+_LAST_WORDS: Final = {"terminationMessagePolicy": "FallbackToLogsOnError"}
+"""Why an init container failed is in the status of its Pod: a disk without space, for one."""
 GRACE_SECONDS: Final = 30
 """What a node has to end, unless its template differs."""
 
@@ -134,7 +136,10 @@ def _spec(node_set: CosmosFullNode, ordinal: int, images: Images, *, own_disk: b
         "hostname": to_host(pod),
         "serviceAccountName": account_of(node_set),
         "securityContext": security_context(),
-        "initContainers": init_containers(node_set, ordinal, images, own_disk=own_disk),
+        "initContainers": [
+            {**_LAST_WORDS, **each}
+            for each in init_containers(node_set, ordinal, images, own_disk=own_disk)
+        ],
         "containers": containers(node_set, ordinal, images.sidecar),
         "volumes": volumes(node_set, ordinal),
     }

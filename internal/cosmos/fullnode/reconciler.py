@@ -18,6 +18,7 @@ from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import steps
 from internal.cosmos.fullnode.errors import Explain
+from internal.cosmos.fullnode.full_disks import full_disks
 from internal.cosmos.fullnode.held_changes import frozen_changes, keep_nodes
 from internal.cosmos.fullnode.memory import NodeSetMemory
 from internal.cosmos.fullnode.pass_facts import facts_of, is_too_early
@@ -139,7 +140,11 @@ class FullNodeReconciler:
         if is_too_early(found, said, unpolled):
             return Result(requeue_after=times.progress)
         now = self.writer.clock()
-        sync = synced(node_set.status.sync, said, now, unpolled)
+        disks = self.reads.observations.disks(request.namespace, request.name)
+        claims = self.controls.claims.claims.of(owner).values()
+        found.full = full_disks(node_set, disks, claims)
+        used = {each.pod: each.usage.percent for each in disks if each.usage is not None}
+        sync = synced(node_set.status.sync, said, now, unpolled, used)
         found.stalled = stalled_nodes(said, node_set.status)
         wanted = wanted_nodes(node_set)
         final = verdict(found, ready_count(sync), wanted, times, nodes_behind(sync))

@@ -7,6 +7,7 @@ for snapshots and the requests for larger disks are others' (but for a request w
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase, RolloutStatus, SyncInfo
@@ -14,6 +15,7 @@ from apis.waiting import ChangesWaiting
 from ctrlruntime.api import Condition, find_condition, remove_condition, set_condition
 from ctrlruntime.lifecycle.remote import HUB_READY, ClusterTrouble, hub_condition
 from internal.cosmos.cache.observation import Observation
+from internal.cosmos.fullnode.full_disks import DISKS_FULL
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING
 from internal.cosmos.workload.pod_trouble import OF_POD
@@ -34,7 +36,7 @@ INVALID: Final = "InvalidSpec"
 """Reason of Ready: a field of the spec cannot be used; the message names it."""
 STALLED: Final = "ChainStalled"
 """Reason of Ready: nodes have caught up, and none of their blocks is new."""
-PASSING: Final = (HELD, CRDS, HALTED, HUB_READY, LOSING)
+PASSING: Final = (HELD, CRDS, DISKS_FULL, HALTED, HUB_READY, LOSING)
 """Conditions that are there only where they say something."""
 SECONDS_OF_A_WRITE: Final = 60
 """Heights alone are written once in that many seconds at most."""
@@ -185,8 +187,9 @@ def synced(
     observations: Iterable[Observation],
     now: datetime,
     made: Collection[str] = (),
+    used: Mapping[str, int] = MappingProxyType({}),
 ) -> dict[str, SyncInfo]:
-    """`status.sync`. The time of a node is kept as long as it is the same.
+    """`status.sync`. The time of a node is kept as long as it is the same. `used`: percent of each disk, by Pod.
 
     One that this manager has not asked yet is as an earlier one left it, unless its Pod was `made` anew. One whose
     Pod is being deleted or has no address is not asked either, but known not to work.
@@ -197,7 +200,9 @@ def synced(
         info, old = _info(each, minute), before.get(each.pod)
         unasked = each.at is None and not each.error.startswith(OF_POD)
         if old is not None and unasked and each.pod not in made:
-            info = old
+            info = old.model_copy()
+        before_used = None if old is None or each.pod in made else old.disk_used_percentage
+        info.disk_used_percentage = used.get(each.pod, before_used)
         same = old is not None and old.model_copy(update={"timestamp": minute}) == info
         found[each.pod] = old if old is not None and same else info
     return found

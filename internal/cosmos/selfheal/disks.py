@@ -20,6 +20,7 @@ from internal.cosmos.labels import claim_name
 from internal.cosmos.selfheal.autoscale import Decision, Disk, Verdict, decide
 from internal.cosmos.selfheal.events import Notes, Reason
 from internal.cosmos.selfheal.metrics import SelfHealMetrics
+from internal.cosmos.workload.pod_trouble import lacks_space
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]
 Requests = Mapping[str, PVCAutoScaleRequest]
@@ -40,6 +41,8 @@ class DiskHealing:
     """Checks the disks of one set after the other. It sends no request."""
 
     usages: Usages
+    pods_of: Callable[[str, str], Iterable[Entry]]
+    """The Pods of a set, from the informer."""
     claims_of: Callable[[str, str], Iterable[Entry]]
     """The claims of a set, from the informer."""
     expandable: Callable[[str], bool | None]
@@ -61,6 +64,10 @@ class DiskHealing:
         self._report_troubles(entry, decisions)
         if any(each.verdict is Verdict.GROWS for each in decisions.values()):
             await self._request(entry, policy, disks)
+
+    def forget(self, key: tuple[str, str]) -> None:
+        """Forget a set (namespace and name) that is gone, or whose disks are not to grow."""
+        self.metrics.show_ceilings(key, 0)
 
     async def _request(self, entry: Entry, policy: PVCAutoScale, disks: Sequence[Disk]) -> None:
         asked: dict[str, Quantity] = {}
@@ -97,18 +104,22 @@ class DiskHealing:
 
     def _joined(self, entry: Entry, seen: Iterable[DiskObservation]) -> list[Disk]:
         claims = {claim.name: claim for claim in self.claims_of(entry.namespace, entry.name)}
+        pods = self.pods_of(entry.namespace, entry.name)
+        stuck = {pod.name for pod in pods if lacks_space(pod)}
         found: list[Disk] = []
         for each in seen:
             name = claim_name(entry.name, each.ordinal)
             claim = claims.get(name)
-            if each.usage is None or claim is None or claim.deletion_timestamp is not None:
+            # The container that reports the usage starts only once all init containers have ended well.
+            percent = 100 if each.pod in stuck else each.usage and each.usage.percent
+            if percent is None or claim is None or claim.deletion_timestamp is not None:
                 continue
             capacity = ((claim.field("status") or {}).get("capacity") or {}).get("storage")
             if capacity:
                 storage_class = (claim.field("spec") or {}).get("storageClassName") or ""
                 expandable = self.expandable(storage_class) if storage_class else None
                 size = Quantity(capacity)
-                found.append(Disk(name, each.usage.percent, size, storage_class, expandable))
+                found.append(Disk(name, percent, size, storage_class, expandable))
         return found
 
     def _report_unknown(self, entry: Entry, seen: Sequence[DiskObservation]) -> None:
@@ -123,6 +134,8 @@ class DiskHealing:
             self.notes.well(entry, Reason.COLLECT_USAGE, "")
 
     def _report_troubles(self, entry: Entry, decisions: Mapping[str, Decision]) -> None:
+        ceilings = [each for each in decisions.values() if each.verdict is Verdict.AT_CEILING]
+        self.metrics.show_ceilings(entry.key, len(ceilings))
         for claim, decision in decisions.items():
             if decision.verdict in _TROUBLES:
                 text = f"{claim} cannot grow: {decision.detail}"
@@ -130,3 +143,8 @@ class DiskHealing:
                     self.metrics.failures.inc()
             else:
                 self.notes.well(entry, Reason.CANNOT_EXPAND, claim)
+            if decision.verdict is Verdict.AT_CEILING:
+                text = f"{claim} is full and as large as selfHeal.pvcAutoScale.maxSize allows: raise it"
+                self.notes.trouble(entry, Reason.AT_CEILING, claim, text)
+            else:
+                self.notes.well(entry, Reason.AT_CEILING, claim)

@@ -26,6 +26,14 @@ class Reason(StrEnum):
     """A node that fell behind is started again."""
     DELETE_POD = "HeightDriftMitigationDeletePod"
     """A node that fell behind could not be started again."""
+    UNRESPONSIVE = "NodeUnresponsive"
+    """A node that does not answer any more is started again."""
+    RESTART_FAILED = "NodeUnresponsiveDeletePod"
+    """A node that does not answer could not be started again."""
+    CRASH_LOOP = "NodeKeepsEnding"
+    """A container of a node keeps ending."""
+    AT_CEILING = "PVCAutoScaleAtCeiling"
+    """A disk is full, and as large as it may become."""
 
 
 class Notes:

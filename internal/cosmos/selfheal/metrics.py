@@ -1,6 +1,8 @@
 """Metrics of self-healing: sums over all sets, with no series per set."""
 
-from prometheus_client import CollectorRegistry, Counter
+from collections.abc import Hashable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
 
 
 class SelfHealMetrics:
@@ -22,3 +24,22 @@ class SelfHealMetrics:
             "Pods of nodes behind the others that were deleted.",
             registry=registry,
         )
+        self.hang_restarts = Counter(
+            "cosmos_unresponsive_restarts_total",
+            "Pods of nodes that did not answer any more that were deleted.",
+            registry=registry,
+        )
+        self._ceilings: dict[Hashable, int] = {}
+        self.at_ceiling = Gauge(
+            "cosmos_autoscale_disks_at_ceiling",
+            "Disks that should grow and are as large as they may become.",
+            registry=registry,
+        )
+
+    def show_ceilings(self, key: Hashable, disks: int) -> None:
+        """How many disks of a set are at their ceiling; 0 also for a set that is gone."""
+        if disks:
+            self._ceilings[key] = disks
+        else:
+            self._ceilings.pop(key, None)
+        self.at_ceiling.set(sum(self._ceilings.values()))

@@ -18,6 +18,7 @@ _LONGEST: Final = 200
 """Characters of a message of the kubelet or the scheduler: whole logs may be in it."""
 _IMAGE: Final = frozenset({"ErrImagePull", "ImagePullBackOff"})
 """They alternate for one cause, and so do their messages."""
+_NO_SPACE: Final = "no space left on device"
 _TROUBLES: Final = ("has no machine: ", "does not start: ", "keeps ending: ", "has ended: ")
 
 
@@ -34,6 +35,17 @@ def pod_trouble(entry: Entry) -> str:
             return f"has no machine: {_cause(condition)}"
     found = [text for each in _containers(status) if (text := _of_container(each))]
     return found[0] if found else ""
+
+
+def keeps_ending(entry: Entry) -> str:
+    """Return the trouble of a Pod of which a container ends again and again; else empty."""
+    trouble = pod_trouble(entry)
+    return trouble if trouble.startswith("keeps ending: ") else ""
+
+
+def lacks_space(entry: Entry) -> bool:
+    """Whether a container ended for want of space, by its last words."""
+    return _NO_SPACE in keeps_ending(entry).lower()
 
 
 def names_trouble(text: str) -> bool:

@@ -3,7 +3,7 @@
 A Pod is brought up to date by deleting it; the next pass makes it anew.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -24,7 +24,7 @@ from ctrlruntime.resources.ownership import Owner
 from internal.cosmos.workload.halting import HaltRules, remaining_fixes
 from internal.cosmos.workload.plan import Availability, Plan, Urgent, is_outdated, plan
 from internal.cosmos.workload.probe import Health, Probe, pod_readiness
-from internal.cosmos.workload.rollout import MaxUnavailable
+from internal.cosmos.workload.rollout import MaxUnavailable, tolerated
 from internal.cosmos.workload.why_replaced import why_replaced
 
 T = TypeVar("T")
@@ -182,6 +182,36 @@ class WorkloadControl:
                 for entry in there
                 if await self._control.remove(self._mapping, entry, owner, Cause.REPLACED)
             ]
+
+    async def restart_down(
+        self,
+        chosen: Sequence[Entry],
+        current: Iterable[Entry],
+        owner: Owner,
+        *,
+        replicas: int,
+        max_unavailable: MaxUnavailable,
+        probe: Probe,
+        selector: LabelSelector | None = None,
+    ) -> str:
+        """Delete the first of Pods that are all down and hang, if that is within the budget. Returns its name, or nothing.
+
+        Those `chosen` count as outdated ones that are down do in a rollout: they cost nothing, but what is missing or
+        down beside them has to leave room. Raises the client's errors.
+        """
+        pods = list(current)
+        kept, health = self._kept(pods), self._health(pods, probe)
+        names = {pod.name for pod in chosen}
+        async with self._turns.of(owner.uid):
+            known = Availability.of(await self._live(pods, owner, selector), health)
+            others = sum(name not in known.well and name not in names for name in known.pods)
+            missing = max(replicas - len(known.pods), 0)
+            room = tolerated(max_unavailable, replicas) - others - missing
+            movable = [pod for pod in chosen if known.is_down(pod) and pod.name not in kept]
+            for pod in movable[: max(min(room, 1), 0)]:
+                if await self._control.remove(self._mapping, pod, owner, Cause.REPLACED):
+                    return pod.name
+        return ""
 
     def _kept(self, pods: Iterable[Entry]) -> dict[str, str]:
         """Return the Pods that are not taken down, by name, and why."""

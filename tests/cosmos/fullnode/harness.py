@@ -52,6 +52,7 @@ PATIENCE = 120.0
 NAME = "hub"
 OPTIONS = CosmosOptions(
     poll_seconds=0.2,
+    disk_seconds=0.5,
     node_sidecar_image="manager:v1",
     times=Times(progress=0.2, external=0.5, failure=0.5, upgrade=0.3),
 )

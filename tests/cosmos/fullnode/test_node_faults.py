@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.client.selectors import selector_matches
@@ -209,3 +210,29 @@ async def test_a_node_is_asked_where_overrides_have_it_listen(
     await place.edit(chain={"config": {"overrides": moved}})
     await place.settled()
     assert await place.uids() == before
+
+
+@pytest.mark.criterion("N-A15")
+@on_server
+async def test_how_full_disks_are_is_in_the_status_and_one_that_does_not_grow_a_condition(
+    place: Place,
+) -> None:
+    place.node(1).disk_free = place.node(1).disk_total * 3 // 100
+    await place.apply(place.node_set(replicas=2))
+    found = await place.until(lambda found: shows(found, "DisksFull", "NoAutoScale"))
+    assert {pod: info.disk_used_percentage for pod, info in found.status.sync.items()} == {
+        "hub-0": 40,
+        "hub-1": 97,
+    }
+    (note,) = await notes(place, "DisksFull")
+    assert note.startswith("pvc-hub-1: 90% are used or more. Raise")
+    scale = {"usedSpacePercentage": 80, "increaseQuantity": "20%", "maxSize": "1Gi"}
+    await place.edit(selfHeal={"pvcAutoScale": scale})
+    await place.until(lambda found: shows(found, "DisksFull", "AtCeiling"))
+    place.node(1).disk_free = place.node(1).disk_total // 2
+    await place.until(lambda found: find_condition(found.status.conditions, "DisksFull") is None)
+
+
+def shows(found: CosmosFullNode, kind: str, reason: str) -> bool:
+    condition = find_condition(found.status.conditions, kind)
+    return condition is not None and (condition.status, condition.reason) == ("True", reason)

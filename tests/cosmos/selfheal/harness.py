@@ -125,6 +125,11 @@ class Harness(ManagerHarness):
         )
         return found or 0.0
 
+    def sample(self, name: str) -> float:
+        """A series without labels."""
+        assert self.manager is not None
+        return self.manager.metrics.registry.get_sample_value(name) or 0.0
+
     async def until_looked(self, times: int = 4) -> None:
         """Until it has looked again so often, at sets of any test: those of earlier ones are gone."""
         wanted = self.looks() + times
@@ -206,6 +211,24 @@ class Namespace:
         status = {"phase": "Running", "podIP": address, "conditions": [ready]}
         await self.client.patch_status(POD, name, {"status": status}, namespace=self.namespace)
         return str(made["metadata"]["uid"])
+
+    async def set_pod(self, ordinal: int, **status: object) -> None:
+        """Merge into the status of a Pod, as its machine does."""
+        name = f"{SET}-{ordinal}"
+        await self.client.patch_status(POD, name, {"status": status}, namespace=self.namespace)
+
+    async def run(self, ordinal: int) -> None:
+        """The node's container has run for an hour, and its Pod is an hour old."""
+        since = format_time(datetime.now(UTC) - timedelta(hours=1))
+        container = {
+            "name": "node",
+            "image": "gaia:v1",
+            "imageID": "gaia:v1",
+            "ready": True,
+            "restartCount": 0,
+            "state": {"running": {"startedAt": since}},
+        }
+        await self.set_pod(ordinal, containerStatuses=[container])
 
     async def remove_pod(self, name: str) -> None:
         """The machine lets it go."""

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.api.scalars import format_time
+from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.proxy import Fail, Match
+from internal.cosmos.cache.observation import Observation
+from internal.cosmos.selfheal.hangs import silent_since
 from tests.cosmos.selfheal.harness import POD, Harness, Namespace
 from tests.support.waiting import eventually
 
@@ -144,10 +150,141 @@ class TestDisks:
         bed.node(1).behind = 90
         await bed.admit()
         await bed.until_asked(2)
-        assert bed.ward.comet.disk_asked[bed.namespace, "hub-0"] == 0
         assert bed.writes(mark) == []
         await bed.edit(selfHeal=scale())
         await bed.until_requested(pvc_hub_0="120Gi")
+
+
+class TestFullDisks:
+    @pytest.mark.criterion("N-A15")
+    async def test_a_disk_at_its_ceiling_is_an_event_once_and_counted(self, bed: Namespace) -> None:
+        fill(bed, 0, percent=97)
+        await bed.admit(selfHeal=scale(maxSize="100Gi"))
+        note = await bed.until_event("PVCAutoScaleAtCeiling")
+        assert note.startswith("pvc-hub-0 is full and as large as selfHeal.pvcAutoScale.maxSize")
+        assert bed.ward.sample("cosmos_autoscale_disks_at_ceiling") == 1
+        fill(bed, 0, percent=98)
+        await bed.ward.until_looked()
+        assert len(await bed.events()) == 1
+        await bed.edit(selfHeal=scale(maxSize="200Gi"))
+        await bed.until_requested(pvc_hub_0="120Gi")
+        await eventually(lambda: bed.ward.sample("cosmos_autoscale_disks_at_ceiling") == 0)
+
+    @pytest.mark.criterion("N-A16")
+    async def test_a_disk_grows_whose_node_cannot_start_for_want_of_space(
+        self, bed: Namespace
+    ) -> None:
+        """What reports the usage runs beside the node, and so not yet."""
+        bed.node(0).unreachable = True
+        await bed.admit(replicas=1, selfHeal=scale())
+        ended = {"exitCode": 1, "message": "cp: error writing: No space left on device"}
+        container = {
+            "name": "chain-init",
+            "image": "gaia:v1",
+            "imageID": "gaia:v1",
+            "ready": False,
+            "restartCount": 3,
+            "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+            "lastState": {"terminated": {**ended, "reason": "Error"}},
+        }
+        status = {"phase": "Pending", "initContainerStatuses": [container]}
+        await bed.set_pod(0, **status)
+        await bed.until_requested(pvc_hub_0="120Gi")
+        note = await bed.until_event("NodeKeepsEnding")
+        assert note.startswith("hub-0 keeps ending: init container chain-init")
+        assert "Raise volumeClaimTemplate" in note
+
+
+HANGS = {"unresponsive": {"afterSeconds": 10}}
+
+
+class TestHangs:
+    @pytest.mark.criterion("N-A19")
+    async def test_nodes_that_hang_are_started_again_one_at_a_time_within_the_budget(
+        self, bed: Namespace
+    ) -> None:
+        """While another node is down none is, though it is silent."""
+        mark = bed.mark()
+        await bed.admit(4, selfHeal=HANGS)
+        for ordinal in range(4):
+            await bed.run(ordinal)
+        await asyncio.gather(*(bed.until_asked(ordinal) for ordinal in range(4)))
+        bed.node(
+            3
+        ).unreachable = True  # its machine: the container beside it does not answer either
+        bed.node(1).hangs = bed.node(2).hangs = True
+        await asyncio.sleep(11)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        bed.node(3).unreachable = False
+        (first,) = await eventually(bed.going, timeout=30)
+        assert first in {"hub-1", "hub-2"}
+        await bed.ward.until_looked()
+        note = await bed.until_event("NodeUnresponsive")
+        assert note.startswith(f"Deleted Pod {first}: its node has not answered since ")
+        number, other = (1, 2) if first == "hub-1" else (2, 1)
+        await bed.remove_pod(first)
+        await bed.add_pod(number)
+        await bed.run(number)
+        await bed.until_asked(number)
+        await bed.ward.until_looked()
+        assert await bed.going() == [], "the first one does not answer yet"
+        bed.node(number).hangs = False
+        await bed.until_going(f"hub-{other}")
+        assert [item.verb for item in bed.writes(mark)] == ["delete", "delete"]
+
+    @pytest.mark.criterion("N-A19")
+    async def test_it_can_be_switched_off(self, bed: Namespace) -> None:
+        off = {"unresponsive": {"afterSeconds": 10, "restart": False}}
+        await bed.admit(1, selfHeal=off)
+        await bed.run(0)
+        await bed.until_asked(0)
+        bed.node(0).hangs = True
+        await asyncio.sleep(11)
+        await bed.ward.until_looked()
+        assert await bed.going() == []
+        await bed.edit(selfHeal={"unresponsive": {"restart": True}})
+        await bed.until_going("hub-0")
+
+
+def at(minute: int) -> datetime:
+    return datetime(2026, 3, 1, 12, minute, tzinfo=UTC)
+
+
+@pytest.mark.criterion("N-A19")
+@pytest.mark.parametrize(
+    ("started", "unready", "answered", "silent", "since"),
+    [
+        (0, None, 5, 6, 5),
+        (5, None, 4, 6, None),  # it started again since, and may replay blocks for an hour
+        (0, None, None, 6, None),  # it never answered
+        (0, 4, None, 6, 6),  # it was ready once, under an earlier manager
+        (0, 0, None, 6, None),
+        (0, 4, 5, None, None),  # it answers
+        (None, 4, 5, 6, None),  # it does not run
+    ],
+)
+def test_a_node_hangs_if_it_answered_since_it_was_started(
+    started: int | None,
+    unready: int | None,
+    answered: int | None,
+    silent: int | None,
+    since: int | None,
+) -> None:
+    running = {} if started is None else {"running": {"startedAt": format_time(at(started))}}
+    status: dict[str, Any] = {"containerStatuses": [{"name": "node", "state": running}]}
+    if unready is not None:
+        moment = format_time(at(unready))
+        ready = {"type": "Ready", "status": "False", "lastTransitionTime": moment}
+        status["conditions"] = [ready]
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "hub-0"}, "status": status}
+    seen = Observation(
+        *("hub-0", "uid", 0, at(7)),
+        answered_at=None if answered is None else at(answered),
+        silent_since=None if silent is None else at(silent),
+    )
+    found = silent_since(EntryDecoder(POD.gvk).decode_manifest(pod), seen)
+    assert found == (None if since is None else at(since))
 
 
 DRIFT = {"heightDriftMitigation": {"threshold": 10, "cooldownSeconds": 0}}

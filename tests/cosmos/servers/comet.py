@@ -50,6 +50,8 @@ class CometNode:
     """Id of its key; empty: it reports none."""
     unreachable: bool = False
     """Connections are cut without an answer."""
+    hangs: bool = False
+    """The same for its own, while the container beside it answers."""
     slow: float = 0.0
     """Seconds before it answers."""
     block_age: float = 0.0
@@ -191,6 +193,8 @@ class CometNodes:
         node = self.node(key[1], key[0])
         self.asked[key] += 1
         async with self._question(request, node):
+            if node.hangs:
+                _cut(request)
             if node.body is not None:
                 answer = web.Response(body=node.body, status=node.code, headers=node.headers)
                 answer.content_type = "application/json"
