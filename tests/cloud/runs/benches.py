@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import shutil
 import sys
 import uuid
@@ -21,10 +22,11 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.envtest import Environment
 from ctrlruntime.outbound_addresses import allowed_environment
+from internal.cloud.labels import RUN_ID
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
 from internal.cloud.runs.jobs import JobOptions, JobRuns
-from internal.cloud.runs.jobs.manifest import JOB
+from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.runs.secrets import SecretReader
 from tests.cloud.servers.cloudrun import CloudServer
@@ -51,6 +53,15 @@ class Bench(Protocol):
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
         """Delete a run behind the provider's back."""
         ...
+
+    async def places_of(self, value: str) -> list[str]:
+        """Where the value of a Secret can be read that runs were given, but for the Secret itself."""
+        ...
+
+
+def files_with(folder: Path, value: str) -> list[str]:
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return [str(path) for path in files if value.encode() in path.read_bytes()]
 
 
 class LocalBench:
@@ -79,6 +90,9 @@ class LocalBench:
 
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
         shutil.rmtree(self._folder / owner.uid / run_id)
+
+    async def places_of(self, value: str) -> list[str]:
+        return files_with(self._folder, value)
 
 
 class JobBench:
@@ -120,6 +134,15 @@ class JobBench:
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
         await self.client.delete(JOB, run_id, namespace=owner.namespace, propagation="Background")
 
+    async def places_of(self, value: str) -> list[str]:
+        found: list[str] = []
+        encoded = base64.b64encode(value.encode()).decode()
+        for kind in (JOB, POD, SECRET):
+            for each in await self.client.list(kind, self.namespace):
+                if value in str(each) or (encoded in str(each) and RUN_ID in str(each)):
+                    found.append(each["metadata"]["name"])
+        return found
+
 
 class CloudRunBench:
     """Runs as Cloud Run jobs of a contract server."""
@@ -149,6 +172,9 @@ class CloudRunBench:
         headers = {"Authorization": f"Bearer {self.server.token}"}
         async with aiohttp.ClientSession() as session, session.delete(url, headers=headers) as said:
             said.raise_for_status()
+
+    async def places_of(self, value: str) -> list[str]:
+        return files_with(self.server.storage.bucket("runs-of-shops"), value)
 
 
 def cloud_run(

@@ -185,7 +185,7 @@ class TestFaults:
         await carried_out(provider, request_of(owner, {"reveal": ref.to_wire()}, secrets=[ref]))
         bucket = server.storage.bucket("runs-of-shops")
         kept = sorted(str(p.relative_to(bucket / RUN)) for p in files_in(bucket))
-        assert kept == ["input.json", "result", "seal-key", "secrets/cloud/token"]
+        assert kept == ["input.json", "result", "seal-key"]
         await provider.delete(owner, RUN)
         await gone(provider, owner)
         assert files_in(bucket) == []

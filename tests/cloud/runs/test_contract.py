@@ -206,6 +206,25 @@ class TestOutcome:
         assert run.secret_outputs == {"seen": "to-ken-π"}
         assert run.message == "it is ***"
 
+    @pytest.mark.criterion("C-10")
+    @pytest.mark.parametrize("end", ["success", "fail", "cancel", "kill"])
+    async def test_c_10_no_secret_outlives_its_run(
+        self, bench: Bench, provider: RunProvider, owner: RunOwner, tmp_path: Path, end: str
+    ) -> None:
+        marks = tmp_path / "marks"
+        await bench.put_secret("cloud", {"token": "to-ken-of-one-run"})
+        ref = SecretKeyRef(name="cloud", key="token")
+        last = {"success": {}, "fail": {"fail": "no"}}.get(end, {"wait_for": "/never"})
+        steps = [{"reveal": ref.to_wire()}, {"mark": str(marks)}, last]
+        await provider.start(request_of(owner, *steps, secrets=[ref]))
+        await shows(lambda: starts(marks))
+        if end == "cancel":
+            await provider.cancel(owner, RUN)
+        if end == "kill":
+            os.kill(int(starts(marks)[0].split()[1]), signal.SIGKILL)
+        assert (await ended(provider, owner)).state.finished
+        assert await bench.places_of("to-ken-of-one-run") == []
+
     async def test_a_secret_that_is_not_there_is_said_by_the_task(
         self, provider: RunProvider, owner: RunOwner
     ) -> None:

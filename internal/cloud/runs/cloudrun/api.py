@@ -240,9 +240,9 @@ class BucketFiles:
                 return b""
             raise
 
-    async def remove(self, run_id: str) -> None:
-        """Every file of the run."""
-        params = {"prefix": f"{run_id}/", "fields": "items/name,nextPageToken"}
+    async def remove(self, folder: str) -> None:
+        """Delete every file below a folder: `<run id>/` or `<run id>/<folder>/`."""
+        params = {"prefix": folder, "fields": "items/name,nextPageToken"}
         while True:
             page = await self._api.json("GET", self._objects, params=params)
             for item in page.get("items", []):

@@ -61,6 +61,8 @@ class CloudRunRuns:
         self._api = CloudAPI(token, fence)
         self._files = BucketFiles(self._api, options)
         self._secrets = secrets
+        self._emptied: set[RunName] = set()
+        """Runs that have ended and whose Secrets are gone from the bucket."""
 
     async def start(self, request: RunRequest) -> Run:
         """Raise CloudError where the outcome is unknown, or the API is busy."""
@@ -115,7 +117,8 @@ class CloudRunRuns:
         if job is None or not is_ours(job, owner, run_id):
             return
         await self._end(job)
-        await self._files.remove(run_id)
+        await self._files.remove(f"{run_id}/")
+        self._emptied.discard(run_id)
         try:
             await self._api.json("DELETE", self._url(job["name"]))
         except CloudError as error:
@@ -187,7 +190,12 @@ class CloudRunRuns:
             return open_sealed(text, key.decode(), run_id)
 
         seen = Seen(job=job, execution=execution, attempt=attempt, last_words=words)
-        return run_of(run_id, seen, unseal)
+        run = run_of(run_id, seen, unseal)
+        if run.state.finished and run_id not in self._emptied:
+            # The bucket is shared: other runs' tasks may read it as long as the record is kept.
+            await self._files.remove(f"{run_id}/{SECRETS}/")
+            self._emptied.add(run_id)
+        return run
 
     async def _end(self, job: Obj) -> None:
         loop = asyncio.get_running_loop()
