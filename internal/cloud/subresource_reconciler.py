@@ -28,6 +28,7 @@ from internal.cloud.labels import (
     RUNS_FINALIZER,
     TEARDOWN_APPROVED,
     is_extracted,
+    is_paused,
     pausing_annotation,
 )
 from internal.cloud.priorities import priority_of
@@ -213,7 +214,10 @@ class SubresourceReconciler(Generic[R]):
             period=sub.period(resource),
             paused_by="" if instance is None else pausing_annotation(instance.annotations),
             leaving=leaving,
-            held=hold or edited_hold(resource) or self._name_hold(instance),
+            held=ending_hold(resource, instance)
+            or hold
+            or edited_hold(resource)
+            or self._name_hold(instance),
             on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),
@@ -366,6 +370,26 @@ def edited_hold(resource: Resource[Any, TaskStatus]) -> Hold | None:
         "Change the Instance instead."
     )
     return Hold(reason=SPEC_CHANGED, message=message)
+
+
+INSTANCE_DELETED: Final = "InstanceDeleted"
+"""Reason: the Instance is being torn down, and the object goes with it later."""
+
+
+def ending_hold(resource: Resource[Any, TaskStatus], instance: Entry | None) -> Hold | None:
+    """Return why no run is started for an object that has yet to go with its instance; None if it may be.
+
+    Kinds go one after the other, and the runs of an instance exclude each other: a run that hangs in a kind whose turn
+    comes later would keep the teardown of the first from starting.
+    """
+    if instance is None or instance.deletion_timestamp is None:
+        return None
+    if resource.metadata.deletion_timestamp is not None or is_paused(instance.annotations):
+        return None
+    if is_guarded(resource, instance) and not is_orphaning(instance):
+        return None
+    message = "Its Instance is being deleted: no run is started, and it goes in its turn."
+    return Hold(reason=INSTANCE_DELETED, message=message, interrupts=True)
 
 
 NAME_NOT_HELD: Final = "NameNotHeld"

@@ -45,6 +45,8 @@ class Hold:
     """Reason of the condition Ready."""
     message: str
     """What is wrong and what to do."""
+    interrupts: bool = False
+    """Whether a run under way is interrupted as well: what would follow it is torn down."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

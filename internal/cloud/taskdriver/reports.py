@@ -60,7 +60,7 @@ def report_hold(
     """Record one Warning event when the condition Ready begins to carry the reason of a hold."""
     before = find_condition(resource.status.conditions, READY)
     condition = find_condition(after.conditions, READY)
-    if hold is None or condition is None or condition.reason != hold.reason:
+    if hold is None or hold.interrupts or condition is None or condition.reason != hold.reason:
         return
     if before is None or before.reason != hold.reason:
         tools.recorder.event(resource, "Warning", hold.reason, "Hold", hold.message)

@@ -169,7 +169,7 @@ def interrupt_time(s: Situation, run: TaskRun, *, interruptible: bool = True) ->
     Newer inputs cancel a task at once if its definition has it; everything else, another version
     among it, leaves the run a grace, counted from when it was first noticed, in which it may end by
     itself. A run whose interrupt may destroy what it makes is awaited by newer inputs unless it is
-    `interruptible`: a retry and a deletion interrupt it, which a person requests. While the object is paused, or changes are held, a run is awaited. One that a person
+    `interruptible`: a retry and a deletion, also that of its instance, interrupt it, which a person requests. While the object is paused, or changes are held, a run is awaited. One that a person
     cancelled is cancelled at once, whatever holds the others.
     """
     if s.is_cancelled(run):
@@ -178,9 +178,10 @@ def interrupt_time(s: Situation, run: TaskRun, *, interruptible: bool = True) ->
         return None  # what would follow it waits
     if run.superseded and s.definition.supersede is Supersede.CANCEL:
         return min(run.interrupt_at or s.now, s.now)
-    if _is_paused(s) or not (run.superseded or s.superseded or s.retry_asked):
+    ending = s.held is not None and s.held.interrupts
+    if _is_paused(s) or not (run.superseded or s.superseded or s.retry_asked or ending):
         return None
-    requested = s.deleting or s.retry_asked
+    requested = s.deleting or s.retry_asked or ending
     if s.definition.guards_changes and not (interruptible or requested):
         return None
     latest = s.now + timedelta(seconds=s.pace.interrupt)

@@ -116,7 +116,7 @@ def _phase(s: Situation, status: TaskStatus) -> tuple[Phase, str]:
         return Phase.SUPERSEDED, _superseded(s, status)
     if s.paused:
         return Phase.PAUSED, f"Paused by the annotation {s.pause}. Remove it to go on."
-    if s.held is not None:
+    if s.held is not None and not (s.held.interrupts and _is_ready(s, status)):
         return Phase.PENDING, s.held.message
     if _is_ready(s, status):
         said = _last_words(status)
@@ -179,8 +179,12 @@ def _running(s: Situation, status: TaskStatus) -> str:
     if s.is_cancelled(run):
         return f"{_interrupted(s, run)}; no other follows by itself."
     if run.interrupt_at is not None:
-        following = "upgrade that is wanted now is" if s.superseded else "current inputs are"
-        return f"{_interrupted(s, run)}; then the {following} carried out."
+        following = "the current inputs are carried out"
+        if s.superseded:
+            following = "the upgrade that is wanted now is carried out"
+        if s.held is not None and s.held.interrupts:
+            following = "the instance is torn down"
+        return f"{_interrupted(s, run)}; then {following}."
     if s.superseded:
         return "The run under way is awaited; then the upgrade that is wanted now is carried out."
     if run.superseded:

@@ -126,5 +126,32 @@ async def test_h_b9_a_hung_upgrade_is_interrupted_when_another_version_is_wanted
         ] * 2
 
 
+@pytest.mark.criterion("C-4")
+@pytest.mark.parametrize(
+    ("task", "spec"),
+    [
+        ("upgrade", {"version": "5.2.0"}),
+        ("terraform", {"domain": "new.example.com"}),
+        ("kubernetes", {"domain": "new.example.com"}),
+    ],
+)
+async def test_c_4_a_deletion_interrupts_a_hung_run_anywhere_in_the_chain(
+    tmp_path: Path, task: str, spec: dict[str, Any]
+) -> None:
+    async with E2EHarness.start(tmp_path, options=CloudOptions(pace=PACE)) as harness:
+        await harness.apply(instance(infrastructure=TERRAFORM))
+        await harness.phase("Ready")
+        before = len(harness.elsewhere.started)
+        harness.elsewhere.held.add(task)
+        await harness.edit("Instance", spec)
+        await eventually(lambda: task in harness.elsewhere.tasks()[before:])
+        started = harness.elsewhere.tasks()
+        harness.elsewhere.held.clear()  # only that run hangs
+        await harness.delete()
+        await harness.gone("Instance", timeout=60)
+        teardown = ["-invariants", "-kubernetes", "-terraform"]
+        assert harness.elsewhere.tasks() == [*started, *teardown], "nothing else was begun"
+
+
 def logs_of(folder: Path, run_id: str) -> list[Path]:
     return list(folder.glob(f"runs/*/{run_id}/log"))
