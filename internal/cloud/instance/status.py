@@ -12,6 +12,7 @@ from apis.cloud import (
     InstanceStatus,
     NamedResource,
     Phase,
+    TaskState,
     Waiting,
     WaitingReason,
 )
@@ -248,6 +249,8 @@ def _sentence(child: Child, gating: Sequence[Child], place: str) -> str:
             return f"{name} is {said[:1].lower()}{said[1:]}{_next(child, gating)}"
     run = child.status.run
     if run is not None and is_live(run) and not child.silent:
+        if run.state is not TaskState.STARTED and run.message:
+            return f"{name} has not begun as {run.run_id}: {said}{_next(child, gating)}"
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"
     ready = find_condition(child.status.conditions, "Ready")
     if not child.silent and ready is not None and ready.reason != child.status.phase.value:

@@ -205,6 +205,8 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
         _record_progress(s, run, seen, beside=bool(steps))
         record_reported(status, seen.outputs)
         requeue = _next_look(s, run)
+        if created and seen.message != run.message:
+            requeue = min(requeue, s.pace.progress)
     cancel, delete = _end_it(s, run)
     return Decision(
         status=status,
@@ -217,8 +219,11 @@ def _alive(s: Situation, status: TaskStatus, run: TaskRun, seen: Run) -> Decisio
 
 
 def _record_progress(s: Situation, run: TaskRun, seen: Run, *, beside: bool) -> None:
-    """Record what the run reports, with another write or when the last message is old enough."""
-    if not seen.message or seen.message == run.message:
+    """Record what the run reports, with another write or when the last message is old enough.
+
+    What kept it from beginning is no news once it has begun.
+    """
+    if seen.message == run.message or not (seen.message or beside):
         return
     age = None if run.message_at is None else (s.now - run.message_at).total_seconds()
     if beside or age is None or not 0 <= age < s.pace.progress:

@@ -245,9 +245,16 @@ def how_it_ended(seen: Run, run: TaskRun, now: datetime) -> End:
         RunState.TIMED_OUT: TaskOutcome.TIMED_OUT,
         RunState.CANCELLED: cancelled,
     }[seen.state]
+    message = seen.message
+    if (
+        seen.started_at is None
+        and run.message
+        and outcome not in (TaskOutcome.SUCCEEDED, cancelled)
+    ):
+        message = f"{message}; before that: {run.message}"  # what kept it from beginning
     return End(
         outcome=outcome,
-        message=seen.message,
+        message=message,
         logs=seen.logs,
         started_at=seen.started_at,
         finished_at=seen.finished_at or now,

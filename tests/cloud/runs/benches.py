@@ -135,13 +135,13 @@ class JobBench:
         await self.client.delete(JOB, run_id, namespace=owner.namespace, propagation="Background")
 
     async def places_of(self, value: str) -> list[str]:
-        found: list[str] = []
         encoded = base64.b64encode(value.encode()).decode()
-        for kind in (JOB, POD, SECRET):
-            for each in await self.client.list(kind, self.namespace):
-                if value in str(each) or (encoded in str(each) and RUN_ID in str(each)):
-                    found.append(each["metadata"]["name"])
-        return found
+        texts = [
+            str(each)
+            for kind in (JOB, POD, SECRET)
+            for each in await self.client.list(kind, self.namespace)
+        ]
+        return [text for text in texts if value in text or (encoded in text and RUN_ID in text)]
 
 
 class CloudRunBench:

@@ -39,8 +39,9 @@ def pod(phase: str, state: Manifest | None = None, **status: object) -> Manifest
         {"name": "task", "state": state or {}},
     ]
     return {
-        "metadata": {"creationTimestamp": "2026-01-01T00:00:01Z"},
+        "metadata": {"name": "work-1-x", "creationTimestamp": "2026-01-01T00:00:01Z"},
         "spec": {
+            "nodeName": "n1",
             "activeDeadlineSeconds": 60,
             "containers": [{"name": "task", "resources": {"limits": {"memory": "512Mi"}}}],
         },
@@ -126,7 +127,55 @@ def test_it_is_not_over_while_a_pod_runs(condition: tuple[str, str]) -> None:
     leaving = pod("Running", RUNNING)
     leaving["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:08Z"
     run = told(job(condition), leaving)
-    assert (run.state, run.message) == (RunState.RUNNING, "it is being ended")
+    assert run.state is RunState.RUNNING
+    assert run.message == "its Pod work-1-x on node n1 is being ended"
+
+
+@pytest.mark.criterion("C-13")
+@pytest.mark.parametrize(
+    ("shape", "message"),
+    [
+        (job(), "its Job has no Pod yet; `kubectl describe job -n shops work-1` shows why"),
+        (job(("Suspended", "JobSuspended")), "its Job is suspended"),
+    ],
+)
+def test_c_13_a_job_without_a_pod_is_not_at_work(shape: Manifest, message: str) -> None:
+    run = told(shape)
+    assert run.state is RunState.CREATED
+    assert run.message.startswith(message)
+
+
+DEADLINE = ("Failed", "DeadlineExceeded")
+
+
+@pytest.mark.criterion("C-9")
+@pytest.mark.parametrize("conditions", [(), (DEADLINE,), (FAILED,)])
+@pytest.mark.parametrize(
+    ("shape", "state", "message"),
+    [
+        (pod("Running", ended(0, '{"message": "made"}')), RunState.SUCCEEDED, "made"),
+        (pod("Failed", ended(0, '{"message": "made"}'), reason="DeadlineExceeded"),
+         RunState.SUCCEEDED, "made"),
+        (pod("Failed", ended(2, '{"state": "Failed", "message": "no zone"}'), reason="Evicted"),
+         RunState.FAILED, "no zone"),
+        (pod("Running", ended(137, SOWING, "OOMKilled")), RunState.FAILED, "want of memory"),
+    ],
+)  # fmt: skip
+def test_c_9_the_report_of_the_task_outranks_its_pod_and_its_job(
+    conditions: tuple[tuple[str, str], ...], shape: Manifest, state: RunState, message: str
+) -> None:
+    run = told(job(*conditions), shape)
+    assert run.state is state
+    assert message in run.message
+    assert str(run.finished_at) == "2026-01-01 00:00:09+00:00"
+
+
+@pytest.mark.criterion("C-9")
+def test_c_9_a_success_beside_a_sidecar_outlives_a_cancellation() -> None:
+    cancelled = job(DEADLINE, annotations={label_keys.CANCELLED: "now"})
+    assert told(cancelled, pod("Running", ended(0, "{}"))).state is RunState.SUCCEEDED
+    failed = ended(1, '{"state": "Failed"}')
+    assert told(cancelled, pod("Running", failed)).state is RunState.CANCELLED
 
 
 def test_cancelled_is_distinguished_from_a_deadline() -> None:

@@ -104,7 +104,9 @@ class JobRuns:
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
         """By the Job's deadline: it ends its Pods, stays, and never starts another."""
         job = await self._job(owner, run_id)
-        if job is None or finished_by_now(job) or "deletionTimestamp" in job["metadata"]:
+        if job is None or "deletionTimestamp" in job["metadata"]:
+            return
+        if finished_by_now(job) or is_over(job, await self._pods(job)):
             return
         if label_keys.CANCELLED in (job["metadata"].get("annotations") or {}):
             return
@@ -263,10 +265,12 @@ class JobRuns:
         await self._client.create(secret, field_manager=label_keys.FIELD_MANAGER)
 
     async def _run(self, job: Manifest) -> Run:
+        return await self._reported(job, await self._pods(job))
+
+    async def _pods(self, job: Manifest) -> Sequence[Manifest]:
         metadata = job["metadata"]
         labels = {label_keys.RUN_ID: metadata["name"]}
-        pods = await self._client.list(POD, metadata["namespace"], labels=labels)
-        return await self._reported(job, _pods_of(job, pods))
+        return _pods_of(job, await self._client.list(POD, metadata["namespace"], labels=labels))
 
     async def _reported(self, job: Manifest, pods: Sequence[Manifest]) -> Run:
         sealed = is_over(job, pods) and is_sealed(job, pods)

@@ -37,8 +37,8 @@ _STUCK: Final = {
 def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
     """Return the run of a Job; `pods` are those of the Job.
 
-    A Job is over for us only when none of its Pods is left running: some releases say it is while
-    Pods still end.
+    It is over only when the task runs in none of its Pods: some releases report a Job as over while Pods still end, and
+    a sidecar keeps a Pod running whose task has ended. What the task reported outranks both.
     """
     metadata = job["metadata"]
     pod = _newest(pods)
@@ -51,7 +51,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
         logs=f"kubectl logs -n {metadata['namespace']} job/{metadata['name']} -c {CONTAINER}",
     )
     if not is_over(job, pods):
-        return replace(run, message=_trouble(pod))
+        return replace(run, message=_trouble(job, pod))
     ending = _ending(job, pod, unseal)
     return replace(
         run,
@@ -71,33 +71,35 @@ def finished_by_now(job: Manifest) -> bool:
 
 
 def is_over(job: Manifest, pods: Sequence[Manifest]) -> bool:
-    """Whether nothing of the run goes on."""
-    if any(_phase(pod) not in _ENDED for pod in pods):
+    """Whether nothing of the run goes on: its container is not started again, whatever runs beside it."""
+    if any(_phase(pod) not in _ENDED and _terminated(pod) is None for pod in pods):
         return False
-    return finished_by_now(job) or "deletionTimestamp" in job["metadata"]
+    ended = any(_terminated(pod) is not None for pod in pods)
+    return ended or finished_by_now(job) or "deletionTimestamp" in job["metadata"]
 
 
 def is_sealed(job: Manifest, pods: Sequence[Manifest]) -> bool:
     """Whether the key of the run is needed to tell what it handed over."""
     pod = _newest(pods)
-    if pod is None or _condition(job, "Complete") is None:
-        return False
-    try:
-        return bool(decode_report(_last_words(pod)).sealed)
-    except BadReport:
-        return False
+    report = None if pod is None else _report(pod)
+    return report is not None and bool(report.sealed)
 
 
 def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
     cancelled = label_keys.CANCELLED in (job["metadata"].get("annotations") or {})
     if _condition(job, "Complete") is not None:
         return _success(pod, unseal)
+    ended = None if pod is None else _terminated(pod)
+    if pod is not None and ended is not None and _is_final(pod):
+        own = ending_of(int(ended["exitCode"]), _last_words(pod), unseal)
+        if own.state is RunState.SUCCEEDED or not cancelled:
+            return own
     failed = _condition(job, "Failed")
-    if failed is None:
-        return Ending(state=RunState.CANCELLED, message="its Job is being deleted")
-    if cancelled:
+    if cancelled and (failed is not None or ended is not None):
         return Ending(state=RunState.CANCELLED, message="cancelled")
-    if failed.get("reason") == "DeadlineExceeded":
+    if failed is None and pod is None:
+        return Ending(state=RunState.CANCELLED, message="its Job is being deleted")
+    if failed is not None and failed.get("reason") == "DeadlineExceeded" and ended is None:
         allowed = job["spec"].get("activeDeadlineSeconds")
         message = f"its Pod had not ended {allowed} s after its Job began; maybe it got no node"
         return Ending(state=RunState.TIMED_OUT, message=message)
@@ -107,6 +109,19 @@ def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
         )
         return Ending(state=RunState.FAILED, message=message)
     return _failure(pod, unseal)
+
+
+def _is_final(pod: Manifest) -> bool:
+    """Whether the task reported how it ended."""
+    report = _report(pod)
+    return report is not None and report.state is not RunState.RUNNING
+
+
+def _report(pod: Manifest) -> Report | None:
+    try:
+        return decode_report(_last_words(pod))
+    except BadReport:
+        return None
 
 
 def _success(pod: Manifest | None, unseal: Unseal) -> Ending:
@@ -137,12 +152,17 @@ def _failure(pod: Manifest, unseal: Unseal) -> Ending:
     return ending_of(int(ended["exitCode"]), _last_words(pod), unseal)
 
 
-def _trouble(pod: Manifest | None) -> str:
+def _trouble(job: Manifest, pod: Manifest | None) -> str:
     """Why it does not run, if something is in its way."""
+    if pod is None and _condition(job, "Suspended") is not None:
+        return "its Job is suspended (spec.suspend, which a queue of Jobs may set)"
     if pod is None:
-        return ""
+        namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
+        return f"its Job has no Pod yet; `kubectl describe job -n {namespace} {name}` shows why"
     if "deletionTimestamp" in pod["metadata"]:
-        return "it is being ended"
+        node = pod["spec"].get("nodeName")
+        where = f" on node {node}" if node else ""
+        return f"its Pod {pod['metadata'].get('name', '')}{where} is being ended"
     waiting = (_container(pod).get("state") or {}).get("waiting") or {}
     if waiting.get("reason") in _STUCK:
         return f"{_STUCK[waiting['reason']]}: {waiting.get('message') or waiting['reason']}"
@@ -179,10 +199,7 @@ def _last_words(pod: Manifest) -> bytes:
 
 def _doing(pod: Manifest) -> str:
     """Return what it was at when it was killed."""
-    try:
-        report = decode_report(_last_words(pod))
-    except BadReport:
-        report = Report()
+    report = _report(pod) or Report()
     return f" while it was at: {report.message}" if report.state is RunState.RUNNING else ""
 
 
