@@ -172,6 +172,10 @@ class SubresourceReconciler(Generic[R]):
         leaving = await self._leaving(resource, instance)
         drift = "" if deleting else await self.reads.drift(resource)
         options = replace(self._options(resource, instance, hold, leaving), drift=drift)
+        if (hub := self.hub) is not None:
+            options = replace(
+                options, is_explained=lambda e: hub.explain(e, request.namespace) is not None
+            )
         if self.control is not None and resource.status.outputs_secret_name and not deleting:
             await keep_outputs_metadata(self.control, resource, options.instance)
         progress = await ensure(self.tools, options)

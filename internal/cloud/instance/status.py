@@ -28,6 +28,7 @@ from internal.cloud.instance.order import Child, outputs
 from internal.cloud.labels import ALLOW_VERSION
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.unavailable import PROVIDER_FAILED, failure_of
 
 READY: Final = "Ready"
 DOMAIN_CONFLICT: Final = "DomainConflict"
@@ -92,6 +93,8 @@ class _Word:
     phase: Phase
     message: str
     ready: bool = False
+    reason: str = ""
+    """Of the condition Ready; empty: the phase."""
 
 
 def _aggregate(status: InstanceStatus, children: Sequence[Child]) -> None:
@@ -218,6 +221,12 @@ def _all_ready(gating: Sequence[Child]) -> bool:
 def _unfinished(gating: Sequence[Child], facts: Facts) -> _Word:
     at_work = [child for child in gating if not child.settled and not child.waits_for]
     phases = {child.status.phase: child for child in reversed(at_work) if not child.silent}
+    failing = next(
+        (child for child in at_work if not child.silent and failure_of(child.status)), None
+    )
+    if failing is not None and not phases.keys() & {Phase.FAILED, Phase.RETRYING}:
+        message = f"{failing.kind}: {failure_of(failing.status)}"
+        return _Word(failing.status.phase, message, reason=PROVIDER_FAILED)
     for phase in _WORST_FIRST:
         if phase in phases:
             return _Word(phase, _sentence(phases[phase], gating, facts.place))
@@ -251,6 +260,8 @@ def _sentence(child: Child, gating: Sequence[Child], place: str) -> str:
     if run is not None and is_live(run) and not child.silent:
         if run.state is not TaskState.STARTED and run.message:
             return f"{name} has not begun as {run.run_id}: {said}{_next(child, gating)}"
+        if run.state is TaskState.CREATING:
+            return f"{name} is being started as {run.run_id}{_next(child, gating)}"
         return f"{name} is at work as {run.run_id}{_next(child, gating)}"
     ready = find_condition(child.status.conditions, "Ready")
     if not child.silent and ready is not None and ready.reason != child.status.phase.value:
@@ -356,7 +367,9 @@ def _summary(child: Child) -> ChildSummary:
 
 def _conditions(word: _Word, facts: Facts) -> list[Condition]:
     hindrance = facts.hindrance
-    reason = word.phase.value if hindrance is None else hindrance.reason
+    reason = word.reason or word.phase.value
+    if hindrance is not None:
+        reason = hindrance.reason
     found = [new_condition(READY, word.ready, reason, word.message, generation=facts.generation)]
     if hindrance is not None and hindrance.condition:
         found.append(

@@ -24,7 +24,7 @@ from internal.cloud.instance.domains import held
 from internal.cloud.instance.held_runs import held_conditions
 from internal.cloud.instance.order import Child
 from internal.cloud.instance.reading import read_written
-from internal.cloud.instance.status import FORGED, Facts, is_news, leaving, summarize
+from internal.cloud.instance.status import FORGED, READY, Facts, is_news, leaving, summarize
 from internal.cloud.labels import FINALIZER, RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import (
     assigned_version,
@@ -33,6 +33,7 @@ from internal.cloud.release_assignment import (
     lost_assignment,
     with_progress,
 )
+from internal.cloud.taskdriver.unavailable import PROVIDER_FAILED
 from internal.removal_holds import HELD, held_condition
 from internal.removal_holds import is_news as is_new_hold
 
@@ -190,8 +191,14 @@ def report_phase(
 ) -> None:
     """One event for a phase that was just written, if it is another than before.
 
-    Its reason is the phase, its note the sentence of the status. A first roll-out is reported when it ends.
+    Its reason is the phase, its note the sentence of the status. A first roll-out is reported when it ends. What the
+    provider of runs refuses is reported whatever the phase, once for each text.
     """
+    ready, was = (find_condition(each.conditions, READY) for each in (after, before))
+    if ready is not None and ready.reason == PROVIDER_FAILED:
+        if was is None or was.message != ready.message:
+            recorder.event(entry, "Warning", PROVIDER_FAILED, ACTION, after.message)
+        return
     if before.phase is after.phase or {before.phase, after.phase} <= AT_WORK:
         return
     recorder.event(

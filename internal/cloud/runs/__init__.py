@@ -2,6 +2,7 @@
 
 from .provider import (
     EarlierPlan,
+    ProviderError,
     Run,
     RunInput,
     RunName,
@@ -14,6 +15,7 @@ from .provider import (
 
 __all__ = [
     "EarlierPlan",
+    "ProviderError",
     "Run",
     "RunInput",
     "RunName",

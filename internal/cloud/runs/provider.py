@@ -138,6 +138,10 @@ class Run:
     """Where the logs are: a command to type, a path or an address."""
 
 
+class ProviderError(Exception):
+    """A request that a provider outside the cluster refused, or did not answer: then it may have been carried out."""
+
+
 class RunRefused(Exception):
     """The provider will not start this run, now or later: the message gives the reason and the remedy."""
 
@@ -146,7 +150,8 @@ class RunRefused(Exception):
 class RunProvider(Protocol):
     """Executes runs. Every call may be repeated, and may be made by another process after a crash.
 
-    Calls raise the errors of their transport when the outcome is unknown; the caller repeats them.
+    Calls raise ProviderError, OSError or the errors of the client when the outcome is unknown, or the request is
+    refused for now: the caller shows that on the object, in the words of the error, and repeats them.
     """
 
     async def start(self, request: RunRequest) -> Run:

@@ -49,6 +49,7 @@ from internal.cloud.taskdriver.scheduling import (
 )
 from internal.cloud.taskdriver.state_locks import record_lock
 from internal.cloud.taskdriver.summary import next_look, refreshed, waiting_message
+from internal.cloud.taskdriver.unavailable import failure_of
 from internal.cloud.tasks.plans import NOTHING_TO_CHANGE, plan_of
 from internal.cloud.tasks.task import DRIFT, HOLD, INTERRUPTIBLE, Supersede
 
@@ -109,7 +110,8 @@ def _absent(s: Situation, status: TaskStatus, run: TaskRun) -> Decision:
     elif is_interrupted(run, s.now):
         outcome, message = TaskOutcome.CANCELLED, "It was interrupted, and did not end by itself."
     elif overdue:
-        outcome, message = TaskOutcome.TIMED_OUT, "It was given up at its deadline."
+        outcome = TaskOutcome.TIMED_OUT
+        message = f"It was given up at its deadline. {failure_of(status)}".rstrip()
     status.waiting = None
     return _ended(s, status, End(outcome=outcome, message=message, finished_at=s.now), None)
 

@@ -4,7 +4,7 @@ A pass looks at the provider, decides, writes the status (once, if it differs) a
 effects outside: what is started was recorded before. Calling it again is always right.
 """
 
-from collections.abc import Awaitable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, Generic, TypeGuard, TypeVar
 
@@ -64,6 +64,13 @@ from internal.cloud.taskdriver.reports import (
 from internal.cloud.taskdriver.scheduling import is_held_change, next_run
 from internal.cloud.taskdriver.state_locks import orphaned_lock
 from internal.cloud.taskdriver.summary import summarize
+from internal.cloud.taskdriver.unavailable import (
+    PROVIDER_FAILED,
+    Unavailable,
+    next_try,
+    provided,
+    record_unavailable,
+)
 from internal.cloud.taskdriver.writes import (
     OutputsRefused,
     has_outputs,
@@ -126,6 +133,8 @@ class EnsureOptions(Generic[R]):
     """How early the next run gets a place."""
     on_hub: bool = False
     """Whether runs are on a hub, which takes them: the status shows it once there is one."""
+    is_explained: Callable[[Exception], bool] = lambda _error: False
+    """Whether the caller shows what is wrong with the provider, if a request raises that error."""
     record: Mapping[str, str] = field(default_factory=dict)
     """What the instance recorded of what an earlier object of the kind left behind."""
 
@@ -155,7 +164,8 @@ class Progress:
 async def ensure(tools: Tools, options: EnsureOptions[R]) -> Progress:
     """Bring the task of an object one step on.
 
-    Raises the errors of the API server and of the provider; the next pass repeats what is open.
+    Raises the errors of the API server; the next pass repeats what is open. What the provider refuses, or does not
+    answer, is shown in the status and tried again.
     """
     s = _situation(tools, options)
     async with opening(tools.open_runs, s.owner) as runs:
@@ -249,14 +259,40 @@ class _Pass(Generic[R]):
                 decision.status,
             )
             keeps = self._keeps_place(decision, written=written, recorded=keeps)
+        except Unavailable as error:
+            return await self._show_unavailable(error)
         finally:
             if not keeps:
                 self.tools.limiter.release(self.s.owner)
         if not written:
             return Progress(status=self.s.status, requeue_after=self.s.pace.at_once)
         self._report(decision)
-        requeue = await self._act(decision)
+        try:
+            requeue = await self._act(decision)
+        except Unavailable as error:
+            if self.options.is_explained(error.cause):
+                raise error.cause from error
+            _log.warning("Provider", failed=str(error), object=f"{self.s.owner}")
+            requeue = next_try(self.s, decision.status)  # where it fails again it is shown
         return Progress(status=decision.status, requeue_after=requeue, gone=decision.let_go)
+
+    async def _show_unavailable(self, error: Unavailable) -> Progress:
+        """Record what the provider refused or did not answer, with one event for each text."""
+        s, resource = self.s, self.options.resource
+        if self.options.is_explained(error.cause):
+            raise error.cause from error
+        status = s.status.model_copy(deep=True)
+        summarize(s, status)
+        record_unavailable(s, status, error)
+        client = self.tools.client
+        written = await write_status(self.tools.patcher, client.cache, resource, status)
+        if not written:
+            return Progress(status=s.status, requeue_after=s.pace.at_once)
+        if status.message != resource.status.message:
+            self.tools.recorder.event(
+                resource, "Warning", PROVIDER_FAILED, error.what.capitalize(), status.message
+            )
+        return Progress(status=status, requeue_after=next_try(s, status))
 
     def _keeps_place(self, decision: Decision, *, written: bool, recorded: bool) -> bool:
         """Whether the owner stays with the limiter: as a holder, or in its queue."""
@@ -280,7 +316,7 @@ class _Pass(Generic[R]):
         run = s.status.run
         if run is not None and is_live(run):
             provider = await self.runs()
-            decision = follow(s, await provider.get(s.owner, run.run_id))
+            decision = follow(s, await provided("get", provider.get(s.owner, run.run_id)))
             return await self._start_again(decision) if decision.start else decision
         if s.deleting:
             return await self._leave()
@@ -343,7 +379,7 @@ class _Pass(Generic[R]):
 
     async def _all(self) -> Sequence[Run]:
         provider = await self.runs()
-        self._seen = await provider.list(self.s.owner)
+        self._seen = await provided("list", provider.list(self.s.owner))
         return self._seen
 
     async def _keep_outputs(self, decision: Decision) -> Decision:
@@ -421,7 +457,7 @@ class _Pass(Generic[R]):
             f"task {what}", {"task": name, "run_id": run_id, "instance": s.instance}
         ) as span:
             try:
-                return await effect
+                return await provided(what, effect)
             except Exception as error:
                 self.tools.tracing.failed(span, error)
                 raise

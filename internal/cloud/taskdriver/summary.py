@@ -9,6 +9,7 @@ from apis.cloud import (
     TaskOperation,
     TaskOutcome,
     TaskRun,
+    TaskState,
     TaskStatus,
     Waiting,
     WaitingReason,
@@ -194,7 +195,8 @@ def _running(s: Situation, status: TaskStatus) -> str:
     if run.message:
         return run.message[:1].upper() + run.message[1:]
     attempt = f", attempt {run.attempt}" if run.attempt > 1 else ""
-    return f"Task {s.definition.name} is under way{attempt}."
+    stage = "being started" if run.state is TaskState.CREATING else "under way"
+    return f"Task {s.definition.name} is {stage}{attempt}."
 
 
 def _awaited(s: Situation) -> str:

@@ -29,6 +29,8 @@ class Elsewhere:
     """By task: why its runs are rejected."""
     holding: dict[str, str] = field(default_factory=dict)
     """By task that is failing: the reason for which a person has to decide."""
+    refused: dict[str, Exception] = field(default_factory=dict)
+    """By task: what a request to start a run raises."""
     held: set[str] = field(default_factory=set)
     """Tasks whose runs go on until they are told to end."""
     started: list[RunRequest] = field(default_factory=list)
@@ -69,6 +71,8 @@ class Elsewhere:
         )
 
     async def start(self, request: RunRequest) -> Run:
+        if request.input.task in self.refused:
+            raise self.refused[request.input.task]
         if request.run_id not in self.runs:
             self.started.append(request)
             self.owners[request.run_id] = request.input.owner

@@ -21,6 +21,7 @@ from internal.cloud.runs.cloudrun import (
     CloudRunRuns,
     metadata_token,
 )
+from internal.cloud.runs.cloudrun.api import CloudAPI
 from internal.cloud.runs.cloudrun.job import Seen, job_of, run_of
 from tests.cloud.runs.benches import CloudRunBench, cloud_run, owner_of, request_of
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone
@@ -236,6 +237,24 @@ async def test_a_token_of_the_metadata_server_is_kept_until_shortly_before_its_e
         now[0] = 3540
         assert await token() == "t2"
     assert asked == ["Google", "Google"]
+
+
+@pytest.mark.criterion("C-3")
+@pytest.mark.parametrize("body", ["<html>busy</html>", "[1]", "7"])
+async def test_c_3_an_answer_that_is_none_is_an_error_of_the_provider(body: str) -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(text=body)
+
+    async def token() -> str:
+        return "t"
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with TestServer(app) as server:
+        api = CloudAPI(token)
+        with pytest.raises(CloudError, match="no JSON object: "):
+            await api.json("GET", str(server.make_url("/")))
+        await api.close()
 
 
 async def test_without_a_metadata_server_the_error_reports_it() -> None:

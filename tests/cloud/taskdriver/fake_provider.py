@@ -38,6 +38,8 @@ class Outside:
     """Calls whose effect takes place and whose answer is lost, once each."""
     fail: set[str] = field(default_factory=set)
     """Calls that do not get through, once each."""
+    broken: dict[str, Exception] = field(default_factory=dict)
+    """Calls that raise, until they are taken out."""
     fault: tuple[int, str] | None = None
     """The n-th effect from now, and what happens to it: fail or lose."""
     heeds_cancel: bool = True
@@ -97,6 +99,8 @@ class Connection:
             if nth == 1:
                 self._outside.fault = None
                 (self._outside.fail if kind == "fail" else self._outside.lose).add(what)
+        if what in self._outside.broken:
+            raise self._outside.broken[what]
         if what in self._outside.fail:
             self._outside.fail.discard(what)
             raise Lost(f"{what} did not get through")

@@ -11,6 +11,7 @@ import aiohttp
 import orjson
 
 from ctrlruntime.client.fence import READS, Fence
+from internal.cloud.runs.provider import ProviderError
 
 if TYPE_CHECKING:
     from aiohttp.abc import AbstractStreamWriter
@@ -72,7 +73,7 @@ class CloudRunOptions:
         return f"projects/{self.project}/locations/{self.location}"
 
 
-class CloudError(Exception):
+class CloudError(ProviderError):
     """A request that was refused, or got no answer (`status` 0): then it may have been carried out."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -104,7 +105,11 @@ class CloudAPI:
         """Return the answer, an object. Raises CloudError."""
         data = None if body is None else orjson.dumps(body)
         answer = await self.send(method, url, params=params, data=data)
-        return dict(orjson.loads(answer)) if answer else {}
+        try:
+            return dict(orjson.loads(answer)) if answer else {}
+        except (ValueError, TypeError) as error:
+            start = answer[:200].decode("utf-8", "replace")
+            raise CloudError(0, "", f"{method} {url}: no JSON object: {start}") from error
 
     async def send(
         self,
@@ -161,10 +166,10 @@ def metadata_token(clock: Callable[[], float], url: str = _METADATA) -> TokenSou
                 ):
                     answer.raise_for_status()
                     given = await answer.json()
-            except (aiohttp.ClientError, TimeoutError) as error:
+                kept, until = str(given["access_token"]), clock() + given["expires_in"] - 60
+            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
                 message = f"no token from the metadata server {url}, which only Google's machines have: {error!r}"
                 raise CloudError(0, "", message) from error
-            kept, until = str(given["access_token"]), clock() + given["expires_in"] - 60
         return kept
 
     return token
