@@ -46,7 +46,8 @@ class Role(StrEnum):
     ADMISSION = "admission"
     """Serve the webhooks."""
     WORKERS = "workers"
-    """Sweep the hub for objects whose Tenant is gone from the data plane; elected by a Lease of its own."""
+    """Sweep the hub for objects whose Tenant is gone from the data plane; elected by a Lease of its own. With `shards`
+    reconcile a share of the Tenants, and sweep as the leader of the members."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -69,6 +69,9 @@ class StackPods(ApiModel):
     """Of fleet-admission."""
     workers: StackResources = Field(default_factory=StackResources)
     """Of fleet-workers."""
+    shards: Annotated[int, Field(ge=0, le=64)] = 0
+    """Members that share the Tenants of a data plane, as Pods of fleet-workers; fleet-controllers has none then. 0: one Pod of
+    fleet-controllers works on all."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     """Labels of the machines to run on."""
     tolerations: list[RawExtension] = Field(default_factory=list)

@@ -25,7 +25,7 @@ from ctrlruntime.manager.lease import LeaderLock, LeaseLock
 from ctrlruntime.manager.loopthread import PERIOD, Heartbeat, LoopThread
 from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
-from ctrlruntime.manager.shared_lease import SharingLock
+from ctrlruntime.manager.shared_lease import SHARED_HOLDER, SharingLock
 from ctrlruntime.side_by_side import as_failure
 
 LAST_BYTES: Final = 0.5
@@ -166,7 +166,13 @@ class Leadership:
         written: LeaderLock = lock
         for namespace, name in self._together:
             shared = self._lease(client, name, namespace)
-            written = SharingLock(written, shared, options.election, self._clock)
+            written = SharingLock(
+                written,
+                shared,
+                options.election,
+                self._clock,
+                holder=options.leader_election_shared_identity or SHARED_HOLDER,
+            )
         self._elector = LeaderElector(
             written,
             self._options.leader_election_identity or default_identity(),

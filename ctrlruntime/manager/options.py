@@ -44,6 +44,9 @@ class ManagerOptions:
     leader_election_shared_id: str = ""
     """Name of a Lease that leaders of different Leases hold together, so that a manager that competes for that one
     leads beside none of them. By default there is none."""
+    leader_election_shared_identity: str = ""
+    """Identity in Leases that are held together, by members of slots too: whoever has another one is kept out. By default
+    all have the same."""
     leader_election_namespace: str = ""
     """Namespace of the Lease; by default the Pod's own, and an error outside of a cluster."""
     leader_election_resource_lock: str = "leases"

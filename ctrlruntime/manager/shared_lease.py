@@ -14,7 +14,7 @@ from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.lease import LeaderLock, LeaderRecord
 
 SHARED_HOLDER: Final = "shared"
-"""The identity in such a Lease, the same of all who hold it."""
+"""The identity in such a Lease, the same of all who hold it, unless they have one of their own."""
 _TRIES: Final = 5
 
 
@@ -36,12 +36,16 @@ class SharingLock:
         options: ElectionOptions,
         clock: Callable[[], float],
         now: Callable[[], datetime] = utc_now,
+        *,
+        holder: str = SHARED_HOLDER,
     ) -> None:
+        """``holder``: the identity in the shared Lease. Those of other identities exclude each other."""
         self._own = own
         self._shared = shared
         self._duration = options.lease_duration
         self._clock = clock
         self._now = now
+        self._holder = holder
         self._renew_at = float("-inf")
         self._observed: LeaderRecord | None = None
         self._observed_at = 0.0
@@ -80,7 +84,7 @@ class SharingLock:
     async def _write(self, current: LeaderRecord | None) -> None:
         now = self._now()
         record = LeaderRecord(
-            holder=SHARED_HOLDER,
+            holder=self._holder,
             lease_duration=math.ceil(2 * self._duration),
             acquire_time=now,
             renew_time=now,
@@ -88,7 +92,7 @@ class SharingLock:
         if current is None:
             await self._shared.create(record)
             return
-        if current.holder == SHARED_HOLDER:
+        if current.holder == self._holder:
             record = replace(
                 record, acquire_time=current.acquire_time, transitions=current.transitions
             )
@@ -103,6 +107,6 @@ class SharingLock:
             self._observed, self._observed_at = current, self._clock()
         if current.holder and self._observed_at + current.lease_duration > self._clock():
             raise LeaseHeld(
-                f"{self._shared} is held by {current.holder}, which works alone: this candidate leads once that "
-                "manager has ended"
+                f"{self._shared} is held by {current.holder}, which does not share it with this candidate: it leads once "
+                "that one has ended"
             )

@@ -29,6 +29,7 @@ from internal.fleet.labels import (
     SELECTED,
     WORKERS,
 )
+from internal.fleet.stack_layout import SHARDS, Layout
 
 DEPLOYMENT: Final = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
 STATEFUL_SET: Final = BUILTIN[GroupVersionKind("apps", "v1", "StatefulSet")]
@@ -77,26 +78,29 @@ def build_stack(
     proof: Proof | None = None,
     admission_url: str = "",
     pods: StackPods | None = None,
+    layout: Layout = Layout(),  # noqa: B008 - frozen
 ) -> list[Desired]:
     """Return the objects of a stack. Without a `proof` there is no data plane: it works on this cluster.
 
     `admission_url`: where the data plane reaches the admission Pods; empty: their webhooks are not configured there.
-    `pods`: what the FleetConfig specifies of them.
+    `pods`: what the FleetConfig specifies of them; `layout`: which of them are the controllers.
     """
+    controllers = options.controllers if layout.controllers else 0
     made = [
         (SERVICE_ACCOUNT, _object(SERVICE_ACCOUNT, ACCOUNT, namespace), 0),
         (SERVICE, _service(ADMISSION, namespace, {"port": 443, "targetPort": WEBHOOK_PORT}), 1),
         (SERVICE, _service(WORKERS, namespace, None), 1),
-        (DEPLOYMENT, _deployment(CONTROLLERS, namespace, options.controllers), 2),
+        (DEPLOYMENT, _deployment(CONTROLLERS, namespace, controllers), 2),
         (DEPLOYMENT, _deployment(ADMISSION, namespace, options.admission), 2),
-        (STATEFUL_SET, _stateful_set(namespace, options.workers), 2),
+        (STATEFUL_SET, _stateful_set(namespace, layout.shards or options.workers), 2),
     ]
     desired = []
     for mapping, manifest, ordinal in made:
         if mapping in WORKLOADS:
             name = manifest["metadata"]["name"]
             url = admission_url if name == ADMISSION else ""
-            template = _template(name, options, proof, url)
+            shares = name == WORKERS and layout.shards > 0
+            template = _template(name, options, proof, url, shares=shares)
             manifest["spec"]["template"] = _as_specified(template, name, pods or StackPods())
         desired.append(
             Desired(mapping=mapping, manifest=manifest, ordinal=ordinal, reference=False)
@@ -138,7 +142,9 @@ def _service(name: str, namespace: str, port: dict[str, Any] | None) -> Manifest
     return _object(SERVICE, name, namespace, spec=spec)
 
 
-def _template(name: str, options: StackOptions, proof: Proof | None, url: str) -> Manifest:
+def _template(
+    name: str, options: StackOptions, proof: Proof | None, url: str, *, shares: bool
+) -> Manifest:
     annotations = {"kubectl.kubernetes.io/default-container": "manager"}
     if options.local_pods:
         annotations["ctrlruntime.dev/run-local"] = "true"
@@ -152,7 +158,7 @@ def _template(name: str, options: StackOptions, proof: Proof | None, url: str) -
             "fsGroup": 65532,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
-        "containers": [_container(name, options, proof, url)],
+        "containers": [_container(name, options, proof, url, shares=shares)],
     }
     if proof is not None:
         annotations[KUBECONFIG_HASH] = proof.digest
@@ -182,12 +188,14 @@ def _as_specified(template: Manifest, name: str, pods: StackPods) -> Manifest:
     return template
 
 
-def _container(name: str, options: StackOptions, proof: Proof | None, url: str) -> Manifest:
+def _container(
+    name: str, options: StackOptions, proof: Proof | None, url: str, *, shares: bool
+) -> Manifest:
     probe = {"httpGet": {"path": "/healthz", "port": "probes"}}
     container: dict[str, Any] = {
         "name": "manager",
         "image": options.image,
-        "args": arguments_of(name, options, proof, url),
+        "args": arguments_of(name, options, proof, url, shares=shares),
         "ports": [
             {"name": "metrics", "containerPort": 8443, "protocol": "TCP"},
             {"name": "probes", "containerPort": PROBE_PORT, "protocol": "TCP"},
@@ -218,9 +226,14 @@ def _container(name: str, options: StackOptions, proof: Proof | None, url: str) 
 
 
 def arguments_of(
-    name: str, options: StackOptions, proof: Proof | None, admission_url: str = ""
+    name: str,
+    options: StackOptions,
+    proof: Proof | None,
+    admission_url: str = "",
+    *,
+    shares: bool = False,
 ) -> Sequence[str]:
-    """Return the arguments of a workload's container."""
+    """Return the arguments of a workload's container. `shares`: its Pods are members."""
     arguments = ["run", f"--role={name.removeprefix('fleet-')}"]
     if proof is not None:
         arguments.append(f"--data-plane-kubeconfig={KUBECONFIG_PATH}")
@@ -229,10 +242,12 @@ def arguments_of(
             arguments.append("--unrestricted-hub-secrets")
         if admission_url:
             arguments.append(f"--admission-url={admission_url}")
-    if name == CONTROLLERS:
+    if name == CONTROLLERS or shares:
         arguments += ["--leader-elect", f"--leader-election-id={LEASE}"]
         if proof is not None:
             arguments.append(f"--leader-election-namespace={PLANE_NAMESPACE}")
+    if shares:
+        arguments.append(SHARDS)
     arguments += [
         f"--health-probe-bind-address=:{PROBE_PORT}",
         "--metrics-bind-address=:8443",

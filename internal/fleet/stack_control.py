@@ -15,8 +15,9 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.resources import Action, Control, Desired, Owner, reconcile_set
 from internal.fleet.inventory import delete_inventory, read_inventory
-from internal.fleet.labels import KUBECONFIG_HASH, SELECTED
+from internal.fleet.labels import CONTROLLERS, KUBECONFIG_HASH, SELECTED, WORKERS
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS
+from internal.fleet.stack_layout import Layout, Pods, plan_layout
 from internal.fleet.targets import TargetError, conflict_error, left_message
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
@@ -47,6 +48,11 @@ class StackControl:
             for container in (template.get("spec") or {}).get("containers") or ():
                 found.setdefault(entry.namespace, set()).add(str(container.get("image")))
         return {name: frozenset(images) for name, images in found.items()}
+
+    def layout(self, namespace: str, shards: int | None) -> Layout:
+        """Return which workloads of a stack are to have its controllers now, for so many members; None: as it is."""
+        found = {each.name: Pods.of(each) for each in self._workloads(namespace)}
+        return plan_layout(shards, found.get(WORKERS), found.get(CONTROLLERS))
 
     def is_rolled(self, namespace: str) -> bool:
         """Return whether all Pods of the workloads are of their present templates."""

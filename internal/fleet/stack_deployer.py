@@ -22,6 +22,7 @@ from internal.fleet.plane_checks import PlaneChecks
 from internal.fleet.planes import Plane, Planes
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from internal.fleet.stack_control import StackControl
+from internal.fleet.stack_layout import Layout
 from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
 from internal.fleet.waves import Health, Stack, waits_for
 
@@ -96,10 +97,11 @@ class StackDeployer:
     async def _deploy_here(self, entry: Entry, pods: StackPods, owner: Owner) -> Outcome:
         await self.forget(entry.name)
         await self.bindings.delete_known(entry.name, owner)
-        desired = build_stack(entry.name, self.options, pods=pods)
+        layout = self.stack.layout(entry.name, pods.shards)
+        desired = build_stack(entry.name, self.options, pods=pods, layout=layout)
         await self.stack.ensure(desired, owner)
         self.stack.check_available(entry.name, desired)
-        return DEPLOYED
+        return deployed(layout)
 
     async def _deploy_for_plane(
         self, entry: Entry, pods: StackPods, owner: Owner, look: Look
@@ -117,8 +119,9 @@ class StackDeployer:
         self._check_identity(entry, plane)
         url, flaw = _admission_url(entry)
         proof = Proof(access.digest, identity)
-        desired = build_stack(entry.name, self.options, proof, url, pods)
         held = self._held(entry.name, proof, look)
+        layout = self.stack.layout(entry.name, None if held else pods.shards)
+        desired = build_stack(entry.name, self.options, proof, url, pods, layout)
         wrote = False if held else await self.stack.ensure(desired, owner)
         if self.planes.is_stale(plane):
             self._check_stale(entry, access, plane, look)
@@ -131,7 +134,7 @@ class StackDeployer:
             raise _unheld("hold the Lease")
         if flaw:
             raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
-        return deployed(access.config.insecurity, held)
+        return deployed(layout, access.config.insecurity, held)
 
     def _held(self, name: str, proof: Proof, look: Look) -> str:
         """Return what a new image of the stack waits for; empty: it is deployed. Another kubeconfig does not wait."""
@@ -230,10 +233,12 @@ class StackDeployer:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
 
 
-def deployed(insecurity: str = "", held: str = "") -> Outcome:
-    """Return the outcome of a stack that is healthy; what is insecure or still held stays visible."""
+def deployed(layout: Layout, insecurity: str = "", held: str = "") -> Outcome:
+    """Return the outcome of a stack that is healthy, with its members; what is insecure or still held stays visible."""
+    members = f", {layout.shards} members share its Tenants" if layout.shards else ""
     notes = "; ".join(filter(None, (insecurity, held)))
-    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}, but {notes}") if notes else DEPLOYED
+    but = f", but {notes}" if notes else ""
+    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}{members}{but}")
 
 
 def _admission_url(entry: Entry) -> tuple[str, str]:

@@ -352,6 +352,18 @@ class OrphanSweeper:
             self.manager.logger.info("Orphans deleted", owner=owner, objects=objects)
 
 
+@dataclass(slots=True)
+class LeaderSweep:
+    """A runnable that sweeps while this member leads. Only then it caches what all members have on the hub."""
+
+    manager: Manager
+    hub: Hub
+
+    async def start(self) -> None:
+        """Sweep until cancelled."""
+        await make_orphan_sweep(self.manager, self.hub).start()
+
+
 def _is_known(informer: Informer) -> bool:
     """Whether it is known which objects of a kind there are: none, where the kind is not served."""
     return informer.missing_since is not None or (informer.synced and not informer.restarting)
@@ -361,7 +373,16 @@ def add_orphan_sweep(
     manager: Manager, hub: Hub, *, period: float = PERIOD, delay: float = DELAY
 ) -> OrphanSweeper:
     """Declare what is looked at, and sweep while this process is elected."""
-    sweeper = OrphanSweeper(
+    sweeper = make_orphan_sweep(manager, hub, period=period, delay=delay)
+    manager.add(sweeper)
+    return sweeper
+
+
+def make_orphan_sweep(
+    manager: Manager, hub: Hub, *, period: float = PERIOD, delay: float = DELAY
+) -> OrphanSweeper:
+    """Declare what is looked at."""
+    return OrphanSweeper(
         manager=manager,
         hub=hub,
         objects={each: hub.cluster.cache.declare(each, metadata_only=True) for each in ON_HUB},
@@ -376,5 +397,3 @@ def add_orphan_sweep(
         period=period,
         sweep=OrphanSweep(delay),
     )
-    manager.add(sweeper)
-    return sweeper

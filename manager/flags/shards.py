@@ -55,8 +55,14 @@ def check_shards(options: RunOptions) -> None:
         raise click.UsageError(
             f"{given} needs --leader-elect: one of the managers reads the registries for all"
         )
-    if options.data_plane_kubeconfig is not None or options.role not in {None, Role.CONTROLLERS}:
-        raise click.UsageError(f"{given} is not there for the stacks of data planes yet")
+    if options.role is Role.ADMISSION:
+        raise click.UsageError(
+            f"{given} divides the work of controllers: leave --role admission out"
+        )
+    if options.slots is not None and (options.data_plane_kubeconfig or options.role):
+        raise click.UsageError(
+            "--slots is not there for stacks: give --shards, and the leader assigns slots"
+        )
     if "tenancy" not in options.systems:
         raise click.UsageError(f"{given} divides tenants: add --system tenancy")
     try:

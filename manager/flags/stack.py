@@ -100,7 +100,7 @@ def _runs_tasks(options: RunOptions) -> bool:
 def check_stack(options: RunOptions) -> None:
     """Raise UsageError for options that do not go with a data plane."""
     if options.data_plane_kubeconfig is None:
-        if options.role is Role.WORKERS and options.leader_elect:
+        if options.role is Role.WORKERS and options.leader_elect and not options.shards:
             raise click.UsageError("--role workers is elected on data planes alone")
         if options.unrestricted_hub_secrets:
             raise click.UsageError("--unrestricted-hub-secrets needs --data-plane-kubeconfig")

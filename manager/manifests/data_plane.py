@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
-from apis.fleet.labels import ADMISSION_SECRET, LEASE, ORPHAN_RECORD, PLANE_NAMESPACE, WORKERS_LEASE
+from apis.fleet.labels import ADMISSION_SECRET, ORPHAN_RECORD, PLANE_NAMESPACE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
 from ctrlruntime.generate import roles, to_yaml
@@ -103,15 +103,13 @@ def data_plane_rules(systems: Iterable[Rule], kinds: Mapping[str, str]) -> list[
     ]
     groups, resources = _LEASES
     election = [
-        Rule(groups=groups, resources=resources, verbs=("create",), namespace=PLANE_NAMESPACE),
         Rule(
             groups=groups,
             resources=resources,
-            verbs=("get", "list", "patch", "update", "watch"),
-            names=(LEASE, WORKERS_LEASE),
+            verbs=("create", "delete", "get", "list", "patch", "update", "watch"),
             namespace=PLANE_NAMESPACE,
-        ),
-    ]
+        )
+    ]  # without names: each member of a stack has a Lease of its own
     certificates = serves_webhooks(ADMISSION_SECRET, PLANE_NAMESPACE, validating=[ADMISSION])
     return [*without_workloads(systems), IDENTIFIES, *reads, *election, *certificates, CONFIGURES]
 

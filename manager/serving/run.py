@@ -36,7 +36,7 @@ async def run_manager(options: RunOptions) -> None:
             return
         manager = Manager(config, runtime, logger=logger)
         options = with_slots(options, manager)
-        if options.role in {None, Role.CONTROLLERS}:
+        if options.role in {None, Role.CONTROLLERS} or options.shards:
             for add in systems:
                 await add(manager, options, config)
         elif options.role is Role.ADMISSION:

@@ -21,18 +21,21 @@ from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_check import FAILURES, identify
 from internal.fleet.plane_holder import PlaneHolder, StackName
 from manager.controllers.hub import Hub, StackOptions, add_hub
-from manager.controllers.orphan_sweep import add_orphan_sweep
+from manager.controllers.orphan_sweep import LeaderSweep, add_orphan_sweep
 from manager.controllers.plane_guard import PlaneGuard, prove, read_access
 from manager.controllers.plane_webhooks import add_plane_webhooks
 from manager.controllers.tenancy import webhooks as tenancy_webhooks
 from manager.controllers.tenancy_admission import add_tenancy_admission
 from manager.options import LEADER_ELECTION_ID, Role, RunOptions
+from manager.serving.shards import with_slots
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
 
 FOLLOWING: Final = frozenset({Role.ADMISSION, Role.WORKERS})
-"""Roles that work only while the controllers of the stack hold the Lease of the data plane."""
+"""Roles that work only while the controllers of the stack hold the Lease of the data plane; members are controllers."""
+MEMBERS: Final = "fleet"
+"""Group of the members of a stack: their Leases on the data plane begin with it."""
 TIMEOUT: Final = 10.0
 """Seconds that the hub has to be identified at the start."""
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
@@ -57,7 +60,8 @@ async def run_stack(
     name = await stack_name(hub, target, logger)
     guard = PlaneGuard(stack.data_plane, access, options.data_plane_kubeconfig, logger)
     lease = lease_of(runtime)
-    if options.role in FOLLOWING and not await is_held(data_plane, runtime, name, guard):
+    follows = options.role in FOLLOWING and not options.shards
+    if follows and not await is_held(data_plane, runtime, name, guard):
         return
     if options.role is Role.ADMISSION:
         url = options.admission_url
@@ -65,7 +69,7 @@ async def run_stack(
         holder = follow_lease(manager, name, lease)
         add_plane_webhooks(manager, url, add_admission(manager, options), holder)
         manager.add(Following(holder))
-    elif options.role is Role.WORKERS:
+    elif options.role is Role.WORKERS and follows:
         manager = Manager(data_plane, elected(runtime, name, WORKERS_LEASE), logger=logger)
         follow_lease(manager, name, manager.options.leader_election_id, check="workers")
         manager.add(Following(follow_lease(manager, name, lease)))
@@ -73,7 +77,10 @@ async def run_stack(
     else:
         manager = Manager(data_plane, elected(runtime, name, LEASE), logger=logger)
         follow_lease(manager, name, lease)
-        await add_systems(manager, options, hub, await add_hub(manager, hub, stack))
+        engaged = await add_hub(manager, hub, stack)
+        await add_systems(manager, with_slots(options, manager), hub, engaged)
+        if options.role is Role.WORKERS:
+            manager.add(LeaderSweep(manager, engaged))
     manager.add(guard)
     await manager.start()
 
@@ -187,14 +194,20 @@ def lease_of(runtime: ManagerOptions) -> str:
 
 
 def elected(runtime: ManagerOptions, name: StackName, lease: str) -> ManagerOptions:
-    """Return the options with an election by a Lease on the data plane, which keeps stacks of other hubs out."""
+    """Return the options with an election by a Lease on the data plane, which keeps stacks of other hubs out.
+
+    Members hold that Lease together, under the name of their stack: two stacks never share one group.
+    """
     own_lease = runtime.leader_election_id not in {"", LEADER_ELECTION_ID}
+    sharding = runtime.sharding
     return replace(
         runtime,
+        sharding=None if sharding is None else replace(sharding, group=MEMBERS),
         leader_election=True,
         leader_election_id=runtime.leader_election_id if own_lease else lease,
         leader_election_namespace=runtime.leader_election_namespace or PLANE_NAMESPACE,
         leader_election_identity=f"{name.prefix}{default_identity()}",
+        leader_election_shared_identity=f"{name.prefix}members",
     )
 
 

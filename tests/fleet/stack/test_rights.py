@@ -41,15 +41,20 @@ from tests.fleet.stack.test_processes import stack
 from tests.support.manager_harness import make_manager
 
 RBAC = "rbac.authorization.k8s.io"
-SUBJECTS = [{"kind": "User", "name": "manager", "apiGroup": RBAC}]
 FOLDER = ROOT / "config" / "data-plane"
 
 
-async def install_data_plane(client: Client) -> None:
-    """Create what config/data-plane has besides the CRDs, bound to the user `manager`."""
+def subjects(*users: str) -> list[dict[str, str]]:
+    """Return users as subjects of a binding."""
+    return [{"kind": "User", "name": each, "apiGroup": RBAC} for each in users]
+
+
+async def install_data_plane(client: Client, *users: str) -> None:
+    """Create what config/data-plane has besides the CRDs, bound to the user `manager` and others."""
+    bound = {"subjects": subjects("manager", *users)}
     for name in ("namespace", "service_account", "role", "role_binding"):
         for made in yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text()):
-            await client.create(made | ({"subjects": SUBJECTS} if "subjects" in made else {}))
+            await client.create(made | (bound if "subjects" in made else {}))
 
 
 async def grant(
@@ -61,7 +66,7 @@ async def grant(
     await client.create({**head, "kind": kind, "rules": rules})
     reference = {"apiGroup": RBAC, "kind": kind, "name": name}
     await client.create(
-        {**head, "kind": f"{kind}Binding", "roleRef": reference, "subjects": SUBJECTS}
+        {**head, "kind": f"{kind}Binding", "roleRef": reference, "subjects": subjects("manager")}
     )
 
 
@@ -90,9 +95,12 @@ def test_the_rights_on_a_data_plane_name_no_workload() -> None:
 
 
 @contextlib.asynccontextmanager
-async def hub_and_plane(folder: Path) -> AsyncIterator[tuple[Server, Server]]:
-    """A hub and a data plane with what config/data-plane has; the user `manager` has no right on the hub."""
-    users = (administrator("admin"), User(name="manager"))
+async def hub_and_plane(folder: Path, *more: str) -> AsyncIterator[tuple[Server, Server]]:
+    """A hub and a data plane with what config/data-plane has; the user `manager` has no right on the hub.
+
+    `more`: further users with its rights on the data plane.
+    """
+    users = (administrator("admin"), *(User(name=each) for each in ("manager", *more)))
     async with contextlib.AsyncExitStack() as opened:
         made = []
         for name, is_plane in (("hub", False), ("plane", True)):
@@ -100,7 +108,7 @@ async def hub_and_plane(folder: Path) -> AsyncIterator[tuple[Server, Server]]:
             started = server(folder / name, plane=is_plane, authorization="RBAC", users=users)
             made.append(await opened.enter_async_context(started))
         hub, plane = made
-        await install_data_plane(plane.client)
+        await install_data_plane(plane.client, *more)
         yield hub, plane
 
 
