@@ -41,6 +41,8 @@ class Sources:
     """Seconds that never go back, and pass while the machine sleeps too, where it can tell."""
     perf: Callable[[], float] = _time.perf_counter
     """Seconds to measure short times by."""
+    processor: Callable[[], float] = _time.process_time
+    """Seconds of processor time that this process has used."""
     wall: Callable[[], float] = _time.time
     """Seconds since the epoch."""
     random: Callable[[], float] = _random.random
@@ -79,6 +81,11 @@ def boottime() -> float:
 def perf() -> float:
     """Return seconds to measure short times by."""
     return _sources.perf()
+
+
+def processor() -> float:
+    """Return seconds of processor time that this process has used; only differences mean something."""
+    return _sources.processor()
 
 
 def wall() -> float:

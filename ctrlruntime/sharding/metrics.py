@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from prometheus_client import CollectorRegistry, Gauge
+from collections.abc import Callable
 
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from ctrlruntime.clock import processor
 from ctrlruntime.sharding.report import SlotsOwned
 
 
 class SlotMetrics:
     """The series of one process, as it sees all members."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(
+        self, registry: CollectorRegistry, processor: Callable[[], float] = processor
+    ) -> None:
+        """`processor`: seconds of processor time that this process has used."""
+        self._processor, self._used = processor, processor()
         self._held = Gauge(
             "ctrlruntime_slot_owner", "Slots that a member works on.", ["member"], registry=registry
         )
@@ -28,9 +35,16 @@ class SlotMetrics:
             ["member"],
             registry=registry,
         )
+        self._busy = Counter(
+            "ctrlruntime_member_busy_seconds",
+            "Processor time that this member has used. It can use one core.",
+            registry=registry,
+        )
 
     def show(self, found: SlotsOwned) -> None:
         """Set the series."""
+        before, self._used = self._used, self._processor()
+        self._busy.inc(self._used - before)
         self._held.clear()
         for member, slots in found.held.items():
             self._held.labels(member).set(len(slots))

@@ -8,9 +8,11 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.manager.shared_lease import SHARED_HOLDER
+from ctrlruntime.sharding.options import GROUP_LABEL
+from manager.options import SHARD_GROUPS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from ctrlruntime.client.client import Client
 
@@ -32,10 +34,29 @@ async def find_held(client: Client, name: str, *, now: float) -> HeldLease | Non
     One that is shared does not count: who holds it has a Lease of its own.
     """
     for lease in await client.list(LEASE, fields=f"metadata.name={name}"):
-        spec = lease.get("spec") or {}
-        if _held_until(spec) > now and spec["holderIdentity"] != SHARED_HOLDER:
-            return HeldLease(lease["metadata"]["namespace"], spec["holderIdentity"])
+        if (held := _held(lease, now)) is not None and held.holder != SHARED_HOLDER:
+            return held
     return None
+
+
+async def list_shards(client: Client) -> list[dict[str, Any]]:
+    """Return the Leases of managers that share work, in any namespace: of each member, and the assignment."""
+    found: list[dict[str, Any]] = await client.list(
+        LEASE, labels=f"{GROUP_LABEL} in ({','.join(SHARD_GROUPS)})"
+    )
+    return found
+
+
+def find_member(leases: Iterable[Mapping[str, Any]], *, now: float) -> HeldLease | None:
+    """Return one of the Leases that is held at `now`, in seconds since 1970. An assignment never is."""
+    return next((held for each in leases if (held := _held(each, now)) is not None), None)
+
+
+def _held(lease: Mapping[str, Any], now: float) -> HeldLease | None:
+    spec = lease.get("spec") or {}
+    if _held_until(spec) <= now:
+        return None
+    return HeldLease(lease["metadata"]["namespace"], spec["holderIdentity"])
 
 
 def _held_until(spec: Mapping[str, Any]) -> float:

@@ -12,6 +12,7 @@ from manager.commands.uninstalling import (
     count,
     custom_resources,
     delete_definitions,
+    delete_shards,
     release_custom_resources,
     release_objects,
     remove_custom_resources,
@@ -80,6 +81,7 @@ async def _keep(client: Client, yes: bool, timeout: float) -> None:
     if not yes:
         click.confirm("Delete the objects of our kinds and keep all that they own?", abort=True)
     await stop_manager(client, echo, timeout)
+    await delete_shards(client, echo)
     await release_objects(client, echo)
     await release_custom_resources(client)
     await delete_definitions(client, echo, timeout)
@@ -94,6 +96,7 @@ async def _remove(client: Client, objects: int, typed: int | None, timeout: floa
     await remove_custom_resources(client, echo, timeout)
     left = [each async for each in owned_objects(client)]
     await stop_manager(client, echo, timeout)
+    await delete_shards(client, echo)
     await release_objects(client, echo)
     await delete_definitions(client, echo, timeout)
     if left:

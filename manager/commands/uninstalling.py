@@ -1,6 +1,7 @@
 """The steps of an uninstallation. Each can be repeated: an interrupted one is finished by running it again."""
 
 import asyncio
+import contextlib
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
@@ -12,7 +13,7 @@ from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.clock import monotonic, wall
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
-from manager.commands.leases import find_held
+from manager.commands.leases import LEASE, find_held, find_member, list_shards
 from manager.commands.owned_objects import OwnedObject, is_ours, owned_objects, release
 from manager.kinds import KINDS
 from manager.manifests.crd_guard import is_denied_by_guard, remove_guard
@@ -79,7 +80,18 @@ async def _running(client: Client) -> str:
     for lease in LEASES:
         if held := await find_held(client, lease, now=wall()):
             return f"Lease of {held.holder}"
-    return ""
+    member = find_member(await list_shards(client), now=wall())
+    return "" if member is None else f"Lease of {member.holder}"
+
+
+async def delete_shards(client: Client, report: Report) -> None:
+    """Delete the Leases of managers that shared work, and the assignment: none of them works any more."""
+    found = await list_shards(client)
+    for each in found:
+        with contextlib.suppress(NotFound):
+            await _remove(client, LEASE, each["metadata"])
+    if found:
+        report(f"deleted {len(found)} Leases of managers that shared work")
 
 
 async def release_objects(client: Client, report: Report) -> int:

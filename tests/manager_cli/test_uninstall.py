@@ -20,11 +20,13 @@ from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator
+from ctrlruntime.manager.lease import LEASE
+from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.cli import main
 from manager.commands.owned_objects import release_patch
 from manager.commands.uninstalling import CRD, custom_resources, release_objects
 from manager.kinds import KINDS
-from manager.options import LEADER_ELECTION_ID
+from manager.options import LEADER_ELECTION_ID, SHARD_GROUP
 from tests.backends import kube_apiserver
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
@@ -314,19 +316,51 @@ async def test_h_e2_without_the_number_nothing_is_removed(
     assert await uids(client, OWNED_BY_HAND) == before
 
 
-async def test_h_e2_a_manager_that_still_renews_its_lease_stops_it(embedded: Environment) -> None:
-    client = embedded.client("admin")
-    await make_by_hand(client)
-    disk = await find(client, CLAIM, "disk")
+def held_lease(name: str, **labels: str) -> dict[str, Any]:
+    """A Lease that was renewed just now."""
     spec = {
         "holderIdentity": "outside",
         "leaseDurationSeconds": 3600,
         "renewTime": datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z"),
     }
-    head = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
-    metadata = {"name": LEADER_ELECTION_ID, "namespace": "default"}
-    await client.create({**head, "metadata": metadata, "spec": spec})
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": LEASE.kind,
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+async def test_h_e2_a_manager_that_still_renews_its_lease_stops_it(embedded: Environment) -> None:
+    client = embedded.client("admin")
+    await make_by_hand(client)
+    disk = await find(client, CLAIM, "disk")
+    await client.create(held_lease(LEADER_ELECTION_ID))
     code, output = await uninstall(embedded, "--keep-objects", "--yes", "--timeout", "1")
     assert code == 1
     assert "a manager is still running (Lease of outside)" in output
     assert await find(client, CLAIM, "disk") == disk
+
+
+@pytest.mark.criterion("SH-34")
+async def test_members_are_waited_for_and_their_leases_go_with_the_assignment(
+    embedded: Environment,
+) -> None:
+    client = embedded.client("admin")
+    own = {GROUP_LABEL: SHARD_GROUP}
+    await client.create(held_lease("manager-shard-one", **own))
+    assignment = held_lease("manager-slots", **own)
+    assignment["spec"] = {"holderIdentity": "one"}
+    await client.create(assignment)
+    await client.create(held_lease("shop-shard-one", **{GROUP_LABEL: "shop"}))
+    arguments = ("--keep-objects", "--yes", "--timeout", "1")
+    code, output = await uninstall(embedded, *arguments)
+    assert code == 1
+    assert "a manager is still running (Lease of outside)" in output
+    released = {"spec": {"holderIdentity": None}}
+    await client.patch(LEASE, "manager-shard-one", released, namespace="default")
+    code, output = await uninstall(embedded, *arguments[:2])
+    assert (code, "deleted 2 Leases" in output) == (0, True), output
+    left = await client.list(LEASE, labels=GROUP_LABEL, metadata_only=True)
+    assert [each["metadata"]["name"] for each in left] == ["shop-shard-one"]

@@ -22,6 +22,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NoKindMatch, NotFound
 from ctrlruntime.envtest import Environment, administrator
 from manager.manifests import folders as made
+from manager.manifests.metric_catalogue import families
 from tests.backends import kube_apiserver
 from tests.manifests.installation import (
     NAMESPACE,
@@ -50,6 +51,7 @@ OF_ONE = {
 EVERYTHING = {
     "webhooks": {"enabled": True},
     "podDisruptionBudget": {"enabled": True},
+    "shards": {"enabled": True, "autoscaling": {"enabled": True}},
     "networkPolicy": {"enabled": True, "egress": [{"ports": [{"port": 443}]}]},
     "metrics": {
         "serviceMonitor": {"enabled": True},
@@ -199,6 +201,43 @@ def test_what_is_switched_on_is_what_kustomize_adds(
     assert json.dumps(sorted(ours.items()), sort_keys=True).replace(
         '"app.kubernetes.io/instance": "ctrlruntime", ', ""
     ) == json.dumps(sorted(theirs.items()), sort_keys=True)
+
+
+@pytest.mark.criterion("SH-32")
+def test_members_share_the_tenants_and_are_scaled_by_what_they_serve(rendered: Rendered) -> None:
+    def render(**autoscaling: object) -> dict[tuple[str, str], Manifest]:
+        values = {"shards": {"enabled": True, "autoscaling": autoscaling}}
+        found = rendered({**values, "podDisruptionBudget": {"enabled": True}})
+        return {(each["kind"], each["metadata"]["name"]): each for each in found}
+
+    names = {system: f"ctrlruntime-{system}-controller-manager" for system in made.SYSTEMS}
+    fixed, scaled = render(), render(enabled=True, maxReplicas=6)
+    specs = {system: fixed["Deployment", name]["spec"] for system, name in names.items()}
+    sharing = {
+        system: "--shards" in spec["template"]["spec"]["containers"][0]["args"]
+        for system, spec in specs.items()
+    }
+    assert sharing == {"tenancy": True, "cloud": False, "cosmos": False}
+    replicas = {system: spec["replicas"] for system, spec in specs.items()}
+    assert replicas == {"tenancy": 4, "cloud": 2, "cosmos": 2}
+    assert fixed["PodDisruptionBudget", names["tenancy"]]["spec"]["maxUnavailable"] == 1
+    (rights,) = (
+        each["rules"]
+        for each in kustomized("sharded")
+        if each["kind"] == "Role" and each["metadata"]["name"].endswith("shards-role")
+    )
+    assert fixed["Role", "ctrlruntime-tenancy-shards-role"]["rules"] == rights
+    assert ("HorizontalPodAutoscaler", names["tenancy"]) not in fixed
+
+    assert "replicas" not in scaled["Deployment", names["tenancy"]]["spec"]
+    scaler = scaled["HorizontalPodAutoscaler", names["tenancy"]]["spec"]
+    assert (scaler["scaleTargetRef"]["name"], scaler["maxReplicas"]) == (names["tenancy"], 6)
+    (metric,) = scaler["metrics"]
+    page = (ROOT / "docs" / "helm.md").read_text()
+    (rule,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["rules"]["custom"]
+    assert rule["name"]["as"] == metric["pods"]["metric"]["name"]
+    served = {f"{each.name}_total" for each in families() if each.kind == "counter"}
+    assert rule["seriesQuery"].partition("{")[0] in served
 
 
 @pytest.mark.criterion("FAULT-B35")

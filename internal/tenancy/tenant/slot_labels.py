@@ -35,10 +35,18 @@ from ctrlruntime.queue import Request
 from ctrlruntime.sharding import SLOT_LABEL, current_slot, slot_of
 from internal.tenancy.objects.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.objects.values import SECRET, generated_name, secret_name
-from internal.tenancy.shared.labels import FIELD_MANAGER, FINALIZER, KINDS, kinds_of, parse_kinds
+from internal.tenancy.shared.labels import (
+    FIELD_MANAGER,
+    FINALIZER,
+    KINDS,
+    kinds_of,
+    manifests_of,
+    parse_kinds,
+)
 from internal.tenancy.shared.missing_permissions import impersonated
 from internal.tenancy.shared.privileges import Privileges
 from internal.tenancy.tenant.child_events import owning_tenant
+from internal.tenancy.tenant.removal_view import applied_kinds
 from internal.tenancy.tenant.slots import TenantSlots, is_labelled, slot_labels
 
 FIRST_RETRY, LAST_RETRY = 1.0, 30.0
@@ -128,12 +136,13 @@ class SlotLabels:
         }
         kinds = {request: self._kinds(request, concerned[request], new) for request in concerned}
         behind: dict[Request, str] = {}
-        for kind in sorted(frozenset[GroupVersionKind]().union(*kinds.values())):
-            for target in self.targets:
+        for target in self.targets:
+            there = {each: self._in(target, own[each], named) for each, named in kinds.items()}
+            for kind in sorted(frozenset[GroupVersionKind]().union(*there.values())):
                 try:
                     await self._label_kind(target, kind, own, behind)
                 except (APIError, TransportError) as error:
-                    waiting = (request for request, named in kinds.items() if kind in named)
+                    waiting = (request for request, named in there.items() if kind in named)
                     behind.update(dict.fromkeys(waiting, f"{kind.kind}: {error}"))
         self._behind, self._looked = behind, (self._looked | new) & self.slots.ownership.held
         for request, entry in concerned.items():
@@ -164,6 +173,21 @@ class SlotLabels:
         ):
             return frozenset()
         return _kinds_of(entry)
+
+    def _in(
+        self, target: TargetCluster, entry: Entry, kinds: frozenset[GroupVersionKind]
+    ) -> frozenset[GroupVersionKind]:
+        """Return those of the kinds of a tenant that may be in a cluster: while a hub does not answer, what is elsewhere goes on."""
+        tenant = _typed(entry) if kinds and self.targets.placement is not None else None
+        if tenant is None:
+            return kinds
+        possible = self.targets.possible({each.group_kind for each in kinds}, manifests_of(tenant))
+        applied = applied_kinds(tenant.status, target.name)
+        return frozenset(
+            each
+            for each in kinds
+            if each.group_kind in applied or target.name in possible[each.group_kind]
+        )
 
     async def _label_kind(
         self,
