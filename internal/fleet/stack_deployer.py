@@ -22,7 +22,6 @@ from internal.fleet.plane_checks import PlaneChecks
 from internal.fleet.planes import Plane, Planes
 from internal.fleet.stack_builder import Proof, StackOptions, build_stack
 from internal.fleet.stack_control import StackControl
-from internal.fleet.stack_layout import Layout
 from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetError
 from internal.fleet.waves import Health, Stack, waits_for
 
@@ -101,7 +100,7 @@ class StackDeployer:
         desired = build_stack(entry.name, self.options, pods=pods, layout=layout)
         await self.stack.ensure(desired, owner)
         self.stack.check_available(entry.name, desired)
-        return deployed(layout)
+        return deployed(members=layout.shards)
 
     async def _deploy_for_plane(
         self, entry: Entry, pods: StackPods, owner: Owner, look: Look
@@ -134,7 +133,7 @@ class StackDeployer:
             raise _unheld("hold the Lease")
         if flaw:
             raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
-        return deployed(layout, access.config.insecurity, held)
+        return deployed(access.config.insecurity, held, members=layout.shards)
 
     def _held(self, name: str, proof: Proof, look: Look) -> str:
         """Return what a new image of the stack waits for; empty: it is deployed. Another kubeconfig does not wait."""
@@ -233,12 +232,12 @@ class StackDeployer:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
 
 
-def deployed(layout: Layout, insecurity: str = "", held: str = "") -> Outcome:
+def deployed(insecurity: str = "", held: str = "", *, members: int = 0) -> Outcome:
     """Return the outcome of a stack that is healthy, with its members; what is insecure or still held stays visible."""
-    members = f", {layout.shards} members share its Tenants" if layout.shards else ""
+    share = f", {members} members share its Tenants" if members else ""
     notes = "; ".join(filter(None, (insecurity, held)))
     but = f", but {notes}" if notes else ""
-    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}{members}{but}")
+    return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}{share}{but}")
 
 
 def _admission_url(entry: Entry) -> tuple[str, str]:

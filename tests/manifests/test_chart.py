@@ -234,7 +234,8 @@ def test_members_share_the_tenants_and_are_scaled_by_what_they_serve(rendered: R
     assert (scaler["scaleTargetRef"]["name"], scaler["maxReplicas"]) == (names["tenancy"], 6)
     (metric,) = scaler["metrics"]
     page = (ROOT / "docs" / "helm.md").read_text()
-    (rule,) = yaml.safe_load(page.split("```yaml\n")[1].split("```")[0])["rules"]["custom"]
+    rules = page.partition("```text\nrules:")[2].partition("```")[0]
+    (rule,) = yaml.safe_load(rules)["custom"]
     assert rule["name"]["as"] == metric["pods"]["metric"]["name"]
     served = {f"{each.name}_total" for each in families() if each.kind == "counter"}
     assert rule["seriesQuery"].partition("{")[0] in served

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 
 from ctrlruntime.cache.cache import Cache
@@ -117,6 +118,20 @@ class Members:
             for each in self.harness.environment.proxy.log.entries(since)
             if each.verb != "watch" and kind_of(each) not in ("leases", "events")
         ]
+
+
+def changed_in_turn(requests: Iterable[LogEntry], tenants: Iterable[str]) -> None:
+    """Fail unless each of the tenants was changed once, after the status of the one before was written."""
+    steps = [
+        (each.verb, each.name)
+        for each in requests
+        if kind_of(each) == "tenants" and each.verb in ("apply", "patch")
+    ]
+    changed = [name for verb, name in steps if verb == "apply"]
+    assert sorted(changed) == sorted(tenants)
+    for one, following in pairwise(changed):
+        reported = steps.index(("patch", one))
+        assert steps.index(("apply", one)) < reported < steps.index(("apply", following))
 
 
 def kind_of(entry: LogEntry) -> str:

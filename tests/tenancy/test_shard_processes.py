@@ -4,36 +4,59 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+import json
+import os
+import signal
+import time
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from apis.tenancy import TenantTemplate
+from ctrlruntime.clock import Sources, replaced
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.manager.lease import LEASE
+from ctrlruntime.sharding.leases import ASSIGNED
+from manager.cli import main
 from tests.manifests.installation import NAMESPACE as SYSTEM
 from tests.manifests.installation import add, kustomized
-from tests.tenancy.harness import TenancyHarness, config_map
-from tests.tenancy.manager_forkserver import ForkServer
-from tests.tenancy.members import FIRST, SECOND, USERS, Members, kind_of, named
+from tests.tenancy.harness import CONFIG_MAP, REGISTRY, TenancyHarness, config_map
+from tests.tenancy.manager_forkserver import MANAGER, ForkServer
+from tests.tenancy.members import FIRST, SECOND, USERS, Members, changed_in_turn, kind_of, named
+
+ALL = (*USERS, "third", "fourth")
+AHEAD = 30.0
+"""Seconds that a clock is ahead of the others'."""
+
+
+def skewed(args: Sequence[str]) -> None:
+    """Run `manager` with a clock that is ahead."""
+    with replaced(Sources(wall=lambda: time.time() + AHEAD)):
+        main(args)
 
 
 async def fork(
-    harness: TenancyHarness, forkserver: ForkServer, user: str, *flags: str
+    harness: TenancyHarness,
+    forkserver: ForkServer,
+    user: str,
+    *flags: str,
+    entry: str = MANAGER,
 ) -> ChildProcess:
     """Start `manager run` as a user, beside others."""
     command = ["run", "--system", "tenancy", "--allow-sqlite", str(harness.folder)]
     command += ["--kubeconfig", str(harness.environment.kubeconfig(user)), "--status-period", "0.1"]
     command += ["--metrics-bind-address", "0", "--health-probe-bind-address", "0"]
     command += ["--leader-elect", "--leader-election-namespace", SYSTEM, *flags]
-    return await forkserver.start(command, log=harness.folder / f"{user}.log")
+    return await forkserver.start(command, log=harness.folder / f"{user}.log", entry=entry)
 
 
 @pytest.fixture
 async def members(tmp_path: Path) -> AsyncIterator[Members]:
-    async with TenancyHarness.start(tmp_path, manager=False, users=USERS) as harness:
+    async with TenancyHarness.start(tmp_path, manager=False, users=ALL) as harness:
         rights = [each for each in kustomized("sharded") if "shards" in each["metadata"]["name"]]
-        await add(harness.client, rights, users=USERS[1:])
+        await add(harness.client, rights, users=ALL[1:])
         yield Members(harness)
 
 
@@ -133,8 +156,151 @@ async def _all(members: Members, there: set[str], mark: Mark) -> bool:
     return wrote(members, "member", mark) == there
 
 
-async def _held(harness: TenancyHarness, name: str) -> bool:
-    """Whether a member has slots, by its log."""
-    user = {"one": "manager", "other": "member"}[name]
+async def _held(harness: TenancyHarness, name: str, times: int = 1) -> bool:
+    """Whether a member has got slots so often, by its log."""
+    user = {"one": "manager", "other": "member"}.get(name, name)
     log = harness.folder / f"{user}.log"
-    return log.exists() and "Slots are held" in log.read_text()
+    return log.exists() and log.read_text().count("Slots are held") >= times
+
+
+@pytest.mark.criterion("SH-33")
+async def test_a_leader_that_is_stopped_beyond_its_lease_writes_nothing_when_it_goes_on(
+    members: Members, forkserver: ForkServer
+) -> None:
+    """Half a minute: a Lease runs out. The clock of the other is ahead, which nothing depends on."""
+    harness = members.harness
+    uids = [f"u{number}" for number in range(8)]
+    there = {f"{uid}-cm" for uid in uids}
+    await harness.registry()
+    one = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
+    await harness.eventually(lambda: _held(harness, "one"))
+    ahead = f"{__name__}:{skewed.__name__}"
+    flags = ("--shards", "--shard-name", "other")
+    other = await fork(harness, forkserver, "member", *flags, entry=ahead)
+    async with stopped(one, other):
+        await harness.eventually(lambda: _held(harness, "other"))
+        await fill(harness, uids)
+        mark = harness.mark()
+        for uid in uids:
+            harness.row(uid, plan="pro")
+        await harness.eventually(lambda: _some(members, mark))
+        os.killpg(one.pid, signal.SIGSTOP)
+        mark = harness.mark()
+        for uid in uids:
+            harness.row(uid, plan="top")
+        await harness.eventually(lambda: _all(members, there, mark))
+        await harness.ready(*(f"{uid}-app" for uid in uids))
+        mark = harness.mark()
+        os.killpg(one.pid, signal.SIGCONT)
+        assert await one.wait() != 0
+        assert members.writes("manager", mark) == []
+        assert other.returncode is None
+        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+
+
+async def _some(members: Members, mark: Mark) -> bool:
+    return bool(wrote(members, "manager", mark))
+
+
+@pytest.mark.criterion("SH-33")
+async def test_a_rollout_and_a_held_deletion_go_on_as_members_come_and_go(
+    members: Members, forkserver: ForkServer
+) -> None:
+    """From one to four in the midst of a rollout with `maxSkew`, to two in the midst of a deletion that is held."""
+    harness = members.harness
+    uids = [f"u{number}" for number in range(12)]
+    tenants = [f"{uid}-app" for uid in uids]
+    harness.rows(*uids)
+    await harness.registry()
+    first = await fork(harness, forkserver, "manager", "--shards")
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(stopped(first))
+        await put_template(harness, "v")
+        await harness.ready(*tenants)
+        mark = harness.mark()
+        await put_template(harness, "w")
+        processes = []
+        for user in ALL[2:]:
+            each = await fork(harness, forkserver, user, "--shards", "--shard-name", user)
+            await stack.enter_async_context(stopped(each))
+            processes.append(each)
+        for uid in uids:
+            await harness.eventually(
+                lambda uid=uid: harness.get(CONFIG_MAP, f"{uid}-cm"),  # type: ignore[misc]
+                lambda seen: seen["data"]["k"] == "w",
+            )
+        await harness.ready(*tenants)
+        for user in ALL[2:]:
+            await harness.eventually(lambda user=user: _held(harness, user))  # type: ignore[misc]
+        changed_in_turn(members.requests(mark), tenants)
+        await members.silent()
+
+        mark = harness.mark()
+        harness.sql("DELETE FROM tenants")
+        await harness.registry_condition("DeletionsHeld", "True")
+        await asyncio.gather(first.stop(), processes[0].stop())
+        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+        await harness.registry_condition("DeletionsHeld", "True")
+        await members.silent()
+        assert [each for each in members.requests(mark) if each.verb == "delete"] == []
+        harness.rows(*uids)
+        await harness.registry_condition("DeletionsHeld", "False")
+        await harness.ready(*tenants)
+
+
+async def put_template(harness: TenancyHarness, value: str) -> None:
+    """Write a template that changes one tenant at a time."""
+    content = {"configMaps": [config_map("cm", "{{ .uid }}-cm", {"k": value})]}
+    metadata = {"name": "app", "namespace": harness.namespace}
+    spec = {"registryId": REGISTRY, "rollout": {"maxSkew": 1}, **content}
+    head = {"apiVersion": TenantTemplate.gvk().api_version, "kind": "TenantTemplate"}
+    await harness.put(TenantTemplate.mapping(), {**head, "metadata": metadata, "spec": spec})
+
+
+@pytest.mark.criterion("SH-33")
+async def test_all_that_start_again_at_once_write_nothing_and_an_older_assignment_ends_them(
+    members: Members, forkserver: ForkServer
+) -> None:
+    harness = members.harness
+    uids = [f"u{number}" for number in range(8)]
+    await harness.registry()
+
+    async def start() -> list[ChildProcess]:
+        pairs = (("manager", "one"), ("member", "other"))
+        flags = ("--shards", "--shard-name")
+        return [await fork(harness, forkserver, user, *flags, name) for user, name in pairs]
+
+    both = await start()
+    async with stopped(*both):
+        await harness.eventually(lambda: _held(harness, "one"))
+        await harness.eventually(lambda: _held(harness, "other"))
+        await fill(harness, uids)
+        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+        await members.silent()
+    mark = harness.mark()
+    both = await start()
+    async with stopped(*both):
+        await harness.eventually(lambda: _held(harness, "one", 2))
+        await harness.eventually(lambda: _held(harness, "other", 2))
+        await members.silent()
+        assert {kind_of(each) for user in USERS[1:] for each in members.writes(user, mark)} <= {
+            "tenantregistries"  # SlotsOwned was False in between
+        }
+        lease = await harness.client.get(LEASE, "manager-slots", namespace=SYSTEM)
+        assigned = json.loads(lease["metadata"]["annotations"][ASSIGNED])
+        older = json.dumps({**assigned, "epoch": assigned["epoch"] - 1})
+        patch = {"metadata": {"annotations": {ASSIGNED: older}}}
+        await harness.client.patch(LEASE, "manager-slots", patch, namespace=SYSTEM)
+        ended = await asyncio.wait_for(asyncio.gather(*(each.wait() for each in both)), 30)
+        assert all(ended)
+    both = await start()
+    async with stopped(*both):
+        for uid in uids:
+            harness.row(uid, plan="pro")
+        await harness.eventually(lambda: _carried_out(harness, uids))
+        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+
+
+async def _carried_out(harness: TenancyHarness, uids: list[str]) -> bool:
+    found = [await harness.get(CONFIG_MAP, f"{uid}-cm") for uid in uids]
+    return all(each is not None and each["data"]["k"] == "pro" for each in found)

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from tests.tenancy.harness import (
     config_map,
     is_ready,
 )
-from tests.tenancy.members import FIRST, SECOND, USERS, Members, kind_of, named
+from tests.tenancy.members import FIRST, SECOND, USERS, Members, changed_in_turn, kind_of, named
 
 EXTRA = {"planId": "plan", "password": {"column": "plan", "sensitive": True}}
 POD = {
@@ -343,13 +342,4 @@ async def test_a_rollout_keeps_its_budget_over_the_tenants_of_all_managers(share
             )
         await harness.ready(*shared.tenants)
         await members.silent()
-        steps = [
-            (each.verb, each.name)
-            for each in members.requests(mark)
-            if kind_of(each) == "tenants" and each.verb in ("apply", "patch")
-        ]
-    changed = [name for verb, name in steps if verb == "apply"]
-    assert sorted(changed) == sorted(shared.tenants)
-    for one, following in pairwise(changed):
-        reported = steps.index(("patch", one))
-        assert steps.index(("apply", one)) < reported < steps.index(("apply", following))
+        changed_in_turn(members.requests(mark), shared.tenants)
