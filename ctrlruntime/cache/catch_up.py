@@ -82,7 +82,7 @@ class CatchUp:
                 await asyncio.gather(*(self._catch_up(scope) for scope in late))
         except TimeoutError:
             self._log.warning(
-                "the informer could not be proved current; the leader starts with what it has",
+                "the informer could not be proved current; what it has is used",
                 timeout=timeout,
             )
 
@@ -91,6 +91,7 @@ class CatchUp:
 
     async def _catch_up(self, scope: str) -> None:
         while True:
+            reported, listed_at = self._overlay.progress(scope), self._listed_at.get(scope)
             try:
                 listed = await self._list(scope)
                 break
@@ -100,6 +101,14 @@ class CatchUp:
             except (APIError, TransportError, AuthError, msgspec.DecodeError) as error:
                 self._log.warning("the server cannot be compared with yet", error=str(error))
                 await asyncio.sleep(_RETRY)
+        if 0 < listed.version < reported:
+            # Restored from a backup. The store is ahead of it, so that no comparison shows what was lost.
+            self._log.warning("the server is at an older version than it was; listing again")
+            self._relist()
+            while self._listed_at.get(scope) == listed_at:
+                self._progress.clear()
+                await self._progress.wait()
+            return
         try:
             async with asyncio.timeout(_PATIENCE):
                 await self._wait_for(scope, listed)

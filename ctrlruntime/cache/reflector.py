@@ -41,10 +41,8 @@ _SILENCE = 0.9  # of the inactivity: a watch that broke that late broke because 
 _WORKED = (
     5.0  # a watch that lasted so long, or had events, was no failure when its connection is cut
 )
+_AWAY = frozenset({502, 503})  # answers of a proxy whose server is down, and of one that starts
 _SHORT_WATCHES = 3  # watches in turn that end at once and empty before the reflector lists again
-_OUTAGE = (
-    3  # connects in turn that fail before the version is confirmed, as the server may be another
-)
 _EVENTS = 20  # the same for events of a watch, whose handlers run at once: about 5 ms
 
 
@@ -178,7 +176,8 @@ class Reflector:
         self._silent = False
         """Whether the last watch ended in silence, as on a server that has not come as far as its version."""
         self._short_watches = 0
-        self._failed_connects = 0
+        self._was_away = False
+        """Whether the server, or a proxy before it, could not be reached since it confirmed the version: it may be another."""
 
     @property
     def version(self) -> str:
@@ -207,7 +206,7 @@ class Reflector:
 
     async def _turn(self) -> bool:
         """One list where needed, and one watch. False if the next should wait."""
-        if self._version and (self._silent or self._failed_connects >= _OUTAGE):
+        if self._version and (self._silent or self._was_away):
             await self._check_version()
         self._asked_for_stream = not self._version and self._streams()
         if not self._version:
@@ -247,8 +246,10 @@ class Reflector:
         else:
             level = self._log.error if isinstance(error, Forbidden) else self._log.warning
             level("list or watch failed", error=str(error), version=self._version)
-        if isinstance(error, TransportError) and not error.sent:
-            self._failed_connects += 1
+        if (isinstance(error, TransportError) and not error.sent) or (
+            isinstance(error, APIError) and error.code in _AWAY
+        ):
+            self._was_away = True
         asked = error.retry_after if isinstance(error, APIError) else None
         return max(self._backoff.delay(), asked or 0.0)
 
@@ -294,7 +295,7 @@ class Reflector:
         self._stale_lists = 0
         self._not_older_than = None
         self._in_pages = False
-        self._silent = False
+        self._silent = self._was_away = False
         self._version = version
         self._listed_at = self._options.clock()
 
@@ -317,8 +318,7 @@ class Reflector:
                 if number(list_meta(page).resource_version) < number(self._version):
                     self._version = ""
                 break
-        self._silent = False
-        self._failed_connects = 0
+        self._silent = self._was_away = False
 
     async def _read_pages(self, limit: int) -> tuple[list[Entry], str]:
         entries: list[Entry] = []
@@ -376,7 +376,6 @@ class Reflector:
 
     def _ended(self, events: int, lasted: float) -> bool:
         """Note the end of a watch. Returns False if it came suspiciously soon."""
-        self._failed_connects = 0
         if events or lasted >= self._options.short_watch:
             self._short_watches = 0
             return True

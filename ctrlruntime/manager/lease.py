@@ -31,7 +31,13 @@ class LeaderRecord:
 
 
 class ServerRestored(RuntimeError):
-    """The API server has older objects than it had before."""
+    """The API server has other, or older, objects than it had before."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what}: the server was restored from a backup, or the Lease was deleted by hand; what this process has read "
+            "from it is not to be relied on, so it ends, to be started again"
+        )
 
 
 class LeaderLock(Protocol):
@@ -69,6 +75,8 @@ class LeaseLock:
         self._labels = dict(labels or {})
         self._annotations = annotations
         self._lease: Manifest | None = None
+        self._uid = ""
+        """Of the Lease that was read or written last, unless its deletion was seen."""
         self._version = 0
 
     def __str__(self) -> str:
@@ -88,17 +96,23 @@ class LeaseLock:
         return reference
 
     async def get(self) -> LeaderRecord | None:
-        """Return the record, or None if there is none yet. Raises ServerRestored, and the client's errors."""
+        """Return the record, or None if there is none yet. Raises the client's errors.
+
+        Raises ServerRestored for a Lease that is older than before, has another UID or is gone, unless its deletion
+        was seen: nothing of the runtime deletes a Lease that is in use.
+        """
         try:
             found = await self._client.get(LEASE, self.name, namespace=self.namespace)
-        except NotFound:
+        except NotFound as error:
+            if self._uid and not error.is_of_kind:
+                raise ServerRestored(f"{self} is gone") from None
             self._read(None)
             return None
-        if number(found["metadata"].get("resourceVersion", "")) < self._version:
-            raise ServerRestored(
-                f"the server has an older {self} than it had before: it was restored from a backup, and what "
-                "this process has read from it is not to be relied on; it ends, to be started again"
-            )
+        metadata = found["metadata"]
+        if number(metadata.get("resourceVersion", "")) < self._version:
+            raise ServerRestored(f"{self} is older than it was before")
+        if self._uid and metadata.get("uid") != self._uid:
+            raise ServerRestored(f"{self} has another UID than before")
         self._read(found)
         return _record(self._lease)
 
@@ -117,8 +131,13 @@ class LeaseLock:
         async with aclosing(events):
             async for kind, lease in events:
                 version = number(lease["metadata"].get("resourceVersion", ""))
-                if version > self._version:
-                    yield None if kind == "DELETED" else _record(lease)
+                if version <= self._version:
+                    continue
+                if kind == "DELETED":
+                    self._uid = ""  # on this server, which was not restored: the next is a new one
+                    yield None
+                else:
+                    yield _record(lease)
 
     async def create(self, record: LeaderRecord) -> None:
         created = await self._client.create(
@@ -151,6 +170,7 @@ class LeaseLock:
     def _read(self, lease: Manifest | None) -> None:
         self._lease = lease
         if lease is not None:
+            self._uid = lease["metadata"].get("uid", "")
             self._version = number(lease["metadata"].get("resourceVersion", ""))
 
 

@@ -112,6 +112,8 @@ class HubMonitor:
         self._trouble: HubTrouble | None = None
         self.probe: Callable[[], Awaitable[object]] | None = None
         """Sends one request. Raises TransportError for none or no answer."""
+        self.catch_up: Callable[[], Awaitable[object]] | None = None
+        """Has the caches hold what the hub has now. It may have been restored from a backup."""
         self._on_change: list[Callable[[], None]] = []
 
     def __repr__(self) -> str:
@@ -143,9 +145,11 @@ class HubMonitor:
                 self._trouble = unreachable(error)
                 self._notify()
             await asyncio.sleep(self._period)
-        self._suspect.clear()
+        self._suspect.clear()  # what fails from now on counts again
         self._since = None
         if self._trouble is not None:
+            if self.catch_up is not None:
+                await self.catch_up()
             self._trouble = None
             self._notify()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -31,6 +32,8 @@ from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 HUB = "hub"
 """The name of the hub's cluster: in logs, metrics and keys of applied resources."""
 PROBE_TIMEOUT = 5.0
+CATCH_UP_SECONDS = 30.0
+"""How long the informers of a hub that answers again may take to hold what it has."""
 SECRET = GroupVersionKind("", "v1", "Secret")
 STORAGE_CLASS = GroupVersionKind("storage.k8s.io", "v1", "StorageClass")
 """Shared by all data planes: claims of each of them name those that the hub has."""
@@ -127,6 +130,9 @@ async def add_hub(manager: Manager, config: Config, options: StackOptions) -> Hu
     cluster = manager.new_cluster(HUB, config, ClusterOptions(cache=cache))
     transport = cluster.live_client.transport
     monitor.probe = lambda: transport.request("GET", "/version", timeout=PROBE_TIMEOUT)
+    monitor.catch_up = lambda: asyncio.gather(
+        *(each.catch_up(CATCH_UP_SECONDS) for each in cluster.cache.informers())
+    )
     manager.add(monitor)
     await manager.engage(cluster)
     return Hub(cluster, options, monitor)

@@ -45,8 +45,13 @@ async def holds_lease(client: Client, holder: str, seconds: int = 1) -> None:
     )
 
 
+@pytest.mark.criterion("R-F8")
+@pytest.mark.parametrize("lease", ["older", "gone", "another"])
 @pytest.mark.parametrize("role", ["leader", "candidate"])
-async def test_leader_and_candidates_end_when_the_server_has_an_older_lease(role: str) -> None:
+async def test_leader_and_candidates_end_when_the_server_has_not_their_lease(
+    role: str, lease: str
+) -> None:
+    """The Lease is older than before, was made after the backup, or was made by another since, however far that server is."""
     async with AsyncExitStack() as stack:
         new, old = [await stack.enter_async_context(APIServer(ServerOptions())) for _ in range(2)]
         clients = [
@@ -58,7 +63,10 @@ async def test_leader_and_candidates_end_when_the_server_has_an_older_lease(role
         await ages(clients[0], 500)
         if role == "candidate":
             await holds_lease(clients[0], "another", seconds=3600)
-        await holds_lease(clients[1], "another")
+        if lease == "another":
+            await ages(clients[1], 600)
+        if lease != "gone":
+            await holds_lease(clients[1], "another")
         manager = Manager(Config(host=proxy.url), LEADER)
         running = asyncio.create_task(manager.start())
         try:
@@ -81,3 +89,25 @@ def read(proxy: Proxy) -> bool:
     """Whether the Lease was read."""
     counts = proxy.log.counts().select(verbs={"get"}, resource="leases.coordination.k8s.io")
     return counts.select(code=200).total > 0
+
+
+@pytest.mark.criterion("R-F8")
+async def test_a_candidate_that_sees_the_deletion_of_the_lease_leads() -> None:
+    """A person may delete a Lease to hand over: the server was not restored."""
+    async with (
+        APIServer(ServerOptions()) as server,
+        Client.connect(Config(host=server.url)) as client,
+    ):
+        await holds_lease(client, "another", seconds=3600)
+        proxy = Proxy(server.url)
+        await proxy.start()
+        manager = Manager(Config(host=proxy.url), LEADER)
+        running = asyncio.create_task(manager.start())
+        try:
+            await eventually_holds(lambda: read(proxy))
+            await client.delete(LEASE, "lock", namespace="default")
+            await asyncio.wait_for(manager.elected.wait(), 60)
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            await proxy.stop()

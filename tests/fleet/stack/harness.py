@@ -21,6 +21,8 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest import idle as envtest
 from ctrlruntime.envtest.backends import EmbeddedBackend
 from ctrlruntime.envtest.proxy import Counts, Mark
+from ctrlruntime.envtest.server import APIServer
+from ctrlruntime.envtest.server.snapshot import Snapshot
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
@@ -107,6 +109,17 @@ class Server:
         server.options = replace(server.options, port=server.port)
         await server.stop()
         self._port = held(server.port)
+
+    def snapshot(self) -> Snapshot:
+        """Make a backup."""
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        return self.environment.backend.server.snapshot()
+
+    def restore(self, backup: Snapshot) -> None:
+        """Have a stopped server begin with what a backup has."""
+        assert isinstance(self.environment.backend, EmbeddedBackend)
+        server = self.environment.backend.server
+        self.environment.backend.server = APIServer(replace(server.options, snapshot=backup))
 
     async def restart(self) -> None:
         """Have it answer again."""

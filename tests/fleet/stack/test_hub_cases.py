@@ -25,6 +25,7 @@ from tests.fleet.stack.harness import (
     fleet,
     gone,
     idle,
+    is_ready,
     read,
     ready,
     tenant,
@@ -233,3 +234,31 @@ def test_errors_of_the_hub_are_distinguished_from_those_of_an_object(
         assert (
             "kubectl label namespace a parallel.fleet.ctrlruntime.dev/plane-a=true" in found.message
         )
+
+
+@pytest.mark.criterion("R-F8")
+async def test_what_a_restored_hub_lost_is_made_again_and_its_tenant_is_not_ready_meanwhile(
+    servers: Fleet,
+) -> None:
+    """The hub has no Lease of a stack: the informers of the stack's own cluster find it out."""
+    hub, plane = servers.hub, servers.plane
+    async with servers.running(grace=1.5, probe_period=0.1):
+        await plane.client.create(tenant(deployment("kept"), name="kept"))
+        await ready(plane, "kept")
+        backup = hub.snapshot()
+        await plane.client.create(tenant(deployment("late"), config_map("notes"), name="late"))
+        await ready(plane, "late")
+        await hub.stop()
+        await condition(plane, "HubReady", "False", "HubUnreachable", "late")
+        hub.restore(backup)
+        await hub.restart()
+
+        async def is_back() -> bool:
+            found = await read(plane, "late")
+            made = "late" in await hub.names(DEPLOYMENT)
+            assert made or not is_ready(found)
+            return made
+
+        await eventually(is_back)
+        await ready(plane, "late")
+        assert await hub.names(DEPLOYMENT) == {"kept", "late"}
