@@ -246,7 +246,7 @@ class Reflector:
         else:
             level = self._log.error if isinstance(error, Forbidden) else self._log.warning
             level("list or watch failed", error=str(error), version=self._version)
-        if (isinstance(error, TransportError) and not error.sent) or (
+        if isinstance(error, TransportError) or (
             isinstance(error, APIError) and error.code in _AWAY
         ):
             self._was_away = True

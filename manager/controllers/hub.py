@@ -32,7 +32,7 @@ from manager.controllers.hub_secrets import guard_namespaces, secret_namespaces
 HUB = "hub"
 """The name of the hub's cluster: in logs, metrics and keys of applied resources."""
 PROBE_TIMEOUT = 5.0
-CATCH_UP_SECONDS = 30.0
+CATCH_UP_SECONDS = 120.0
 """How long the informers of a hub that answers again may take to hold what it has."""
 SECRET = GroupVersionKind("", "v1", "Secret")
 STORAGE_CLASS = GroupVersionKind("storage.k8s.io", "v1", "StorageClass")

@@ -587,7 +587,9 @@ async def test_an_object_that_cannot_be_read_does_not_hide_the_others(follow: Fo
 async def test_every_failure_is_reported_even_to_one_who_fails(follow: Follow) -> None:
     refused, cut_off = Forbidden("no"), TransportError("cut off")
     unreadable = {"metadata": {"name": 7}}
-    server = ScriptedServer([[refused], [page(10, unreadable, obj("a", 3))]], [[cut_off]])
+    server = ScriptedServer(
+        [[refused], [page(10, unreadable, obj("a", 3))], [page(10)]], [[cut_off]]
+    )
     failures: list[tuple[GroupVersionKind, Exception]] = []
 
     def report(gvk: GroupVersionKind, error: Exception) -> None:
@@ -595,8 +597,8 @@ async def test_every_failure_is_reported_even_to_one_who_fails(follow: Follow) -
         raise RuntimeError("whoever listens fails too")
 
     watched = follow(server, on_error=report)
-    await watched.requests(4)
-    assert server.log == ["list", "list", "watch 10", "watch 10"]
+    await watched.requests(5)
+    assert server.log == ["list", "list", "watch 10", "list", "watch 10"]
     assert {gvk for gvk, _ in failures} == {MAPPING.gvk}
     assert [error for _, error in failures if error in (refused, cut_off)] == [refused, cut_off]
     assert len(failures) == 3

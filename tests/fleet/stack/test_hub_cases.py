@@ -236,6 +236,7 @@ def test_errors_of_the_hub_are_distinguished_from_those_of_an_object(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.criterion("R-F8")
 async def test_what_a_restored_hub_lost_is_made_again_and_its_tenant_is_not_ready_meanwhile(
     servers: Fleet,
