@@ -300,7 +300,10 @@ def _writers(manager: Manager, options: TenancyOptions, informers: TenancyInform
         patcher=patcher,
         statuses=StatusWriter(patcher, options.clock),
         pools=WorkerPools(
-            per_type=options.writes_per_type, total=options.writes_total, pace=manager.pace
+            per_type=options.writes_per_type,
+            total=options.writes_total,
+            slow_passes=max(1, options.tenant_concurrency // 2),
+            pace=manager.pace,
         ),
     )
 

@@ -1,6 +1,7 @@
 """One pass over a tenant's resources: level by level, each applied when it may be, then judged."""
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -116,12 +117,14 @@ class Applier:
         hidden: Mapping[str, str],
         logger: FilteringBoundLogger,
     ) -> ApplyResult:
-        """Go through all levels. Raises only what stops the whole pass (no answer from the server).
+        """Go through all levels. Raises TypeIsSlow, and what stops the whole pass (no answer from the server).
 
         `hidden`: sensitive variables, kept out of every message.
         """
         with self.events.of(tenant) as events:
-            return await _Pass(self, tenant, owner, build, hidden, logger, events).run()
+            walk = _Pass(self, tenant, owner, build, hidden, logger, events)
+            with self.pools.taking_part(walk.types_to_write()):
+                return await walk.run()
 
 
 class _Pass:
@@ -161,6 +164,19 @@ class _Pass:
         if account:
             self._account = f"{namespace}/{account}"
             self._targets = self._targets.impersonating(user_of(namespace, account))
+
+    def types_to_write(self) -> set[GroupKind]:
+        """Return the slow types of which this pass has something new."""
+        slow = self._walker.pools.slow_types()
+        if not slow:
+            return slow
+        found = set()
+        for item in self._build.resources:
+            kind = None if item.desired is None else item.desired.mapping.gvk.group_kind
+            if item.desired is not None and kind in slow and kind not in found:
+                with suppress(OutsideCache):  # not written either
+                    found |= set() if self._is_as_rendered(item, item.desired) else {kind}
+        return found
 
     async def run(self) -> ApplyResult:
         for level in self._build.levels():

@@ -36,6 +36,7 @@ from internal.tenancy.shared.outcome import (
     is_under_way,
 )
 from internal.tenancy.shared.policies import OrphanReason
+from internal.tenancy.shared.pools import TypeIsSlow
 from internal.tenancy.shared.privileges import Privileges
 from internal.tenancy.tenant.applier import Applier, ApplyResult
 from internal.tenancy.tenant.builds import TenantBuilds
@@ -198,9 +199,14 @@ class TenantReconciler:
         hooks = await self._before_create(tenant, owner, entry, mappings)
         if hooks.stopped is not None:
             return await self._stop(tenant, entry, request, hooks.stopped, hooks.completed)
-        walked = await self.changes.applier.walk(
-            tenant, owner, made, hidden=variables.hidden, logger=reconcile_context().logger
-        )
+        logger = reconcile_context().logger
+        try:
+            walked = await self.changes.applier.walk(
+                tenant, owner, made, hidden=variables.hidden, logger=logger
+            )
+        except TypeIsSlow as slow:
+            logger.debug("Tenant put back", reason=str(slow))
+            return Result(requeue_after=slow.after)
         removed = await self._remove_unwanted(tenant, owner, made, walked, variables)
         self.changes.pruning.record(request, removed.decisions)
         walked.missing |= denied(tenant, removed, self.kinds.privileges)
