@@ -16,7 +16,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -79,13 +79,19 @@ class MariaDB(DatabaseServer):
 
     def execute(self, *statements: str, database: str | None = None) -> list[tuple[Any, ...]]:
         """Run statements as an administrator and return the rows of the last one."""
+        with self.session(database) as execute:
+            return [execute(statement) for statement in statements][-1]
+
+    @contextlib.contextmanager
+    def session(
+        self, database: str | None = None
+    ) -> Iterator[Callable[[str], list[tuple[Any, ...]]]]:
+        """Provide a function that runs a statement in one connection and returns its rows."""
         with (
             contextlib.closing(self._administrator(database)) as connection,
             connection.cursor() as cursor,
         ):
-            for statement in statements:
-                cursor.execute(statement)
-            return list(cursor.fetchall())
+            yield lambda statement: [*cursor.fetchall()] if cursor.execute(statement) >= 0 else []
 
     def insert(self, database: str, statement: str, rows: Sequence[Sequence[Any]]) -> None:
         """Run `INSERT ... VALUES (%s, ...)` for many rows."""

@@ -100,7 +100,9 @@ class MySQLSource(ApiModel):
     connect_timeout_seconds: Annotated[Int32, Field(ge=1, le=300)] = 5
     """How long connecting may take."""
     read_timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 30
-    """How long the database may take to answer a query."""
+    """How long the database may take to answer, and to send each page."""
+    statement_timeout_seconds: Annotated[Int32, Field(ge=1, le=3600)] = 60
+    """After how long the database itself ends the query."""
     pool_size: Annotated[Int32, Field(ge=1, le=100)] = 3
     """How many connections are kept at most."""
     page_size: PageSize = 1000

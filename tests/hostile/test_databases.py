@@ -77,14 +77,17 @@ def mysql_rows(*rows: Callable[[socket.socket], None]) -> Talk:
         while b"SELECT" not in (query := connection.recv(65536)):
             if not query:
                 return
-            connection.sendall(packet(1, OK))
+            connection.sendall(
+                packet(1, OK)
+            )  # also to SHOW COLUMNS: nothing is cut in such a server
         column = b"\x03def\0\0\0\1c\1c\x0c\x2d\0\0\4\0\0\xfd\0\0\0\0\0"
         end = b"\xfe\0\0\2\0"
         head = (packet(1, b"\2"), packet(2, column), packet(3, column), packet(4, end))
         connection.sendall(b"".join(head))
         for row in rows:
             row(connection)
-        connection.recv(1)
+        while connection.recv(65536):
+            connection.sendall(packet(1, OK))
 
     return talk
 

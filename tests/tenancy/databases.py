@@ -6,11 +6,13 @@ import contextlib
 import itertools
 import sqlite3
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import asyncpg
 import pytest
 
 from internal.tenancy.sources import (
@@ -53,6 +55,10 @@ class Database(ABC):
     def execute(self, *statements: str) -> list[Sequence[Any]]:
         """Run statements and return the rows of the last one."""
 
+    @abstractmethod
+    def uncommitted(self, *statements: str) -> AbstractAsyncContextManager[None]:
+        """Run statements in a transaction that is open for the time of a with block, and rolled back then."""
+
     def insert(self, *rows: tuple[str | None, ...]) -> None:
         """Insert rows: values of id, on_ and url."""
         values = (f"({', '.join(map(literal, row))})" for row in rows)
@@ -92,6 +98,14 @@ class SQLiteDatabase(Database):
         with contextlib.closing(sqlite3.connect(self.file)) as connection, connection:
             return [list(connection.execute(each)) for each in statements][-1]
 
+    @contextlib.asynccontextmanager
+    async def uncommitted(self, *statements: str) -> AsyncIterator[None]:
+        """See Database."""
+        with contextlib.closing(sqlite3.connect(self.file, isolation_level=None)) as connection:
+            for each in ("BEGIN", *statements):
+                connection.execute(each)
+            yield
+
 
 class ServerDatabase(Database):
     """A database of a server."""
@@ -103,6 +117,8 @@ class ServerDatabase(Database):
     """Query for the connections of sources to the database."""
     killing: ClassVar[str]
     """Statement that ends one of them."""
+    running: ClassVar[str]
+    """Query for the statements that users of the database wait for, but for this one."""
 
     def __init__(self, server: MariaDB | Postgres) -> None:
         self.server = server
@@ -125,6 +141,10 @@ class ServerDatabase(Database):
         """See Database."""
         return [str(row[0]) for row in self.execute(self.listing.format(self.database))]
 
+    def running_queries(self) -> list[str]:
+        """Return the statements of sources that the server works on."""
+        return [str(row[0]) for row in self.server.execute(self.running.format(self.database))]
+
     def kill_connections(self) -> None:
         """End what `connections` lists."""
         found = self.connections()
@@ -138,12 +158,18 @@ class MySQLDatabase(ServerDatabase):
     name = "mysql"
     quotation = "`"
     long_text = "LONGTEXT"
-    slow = "SLEEP(5)"
+    slow = "SLEEP(600)"
     new_user = "CREATE USER {} IDENTIFIED BY '{}'"
     listing = (
         "SELECT id FROM information_schema.processlist WHERE db = '{}' AND id <> CONNECTION_ID()"
     )
     killing = "KILL {}"
+    running = (
+        "SELECT info FROM information_schema.processlist "
+        "WHERE db = '{}' AND info IS NOT NULL AND id <> CONNECTION_ID()"
+    )
+
+    server: MariaDB
 
     def __init__(self, server: MariaDB) -> None:
         super().__init__(server)
@@ -159,6 +185,14 @@ class MySQLDatabase(ServerDatabase):
         """See Database."""
         return [*self.server.execute(*statements, database=self.database)]
 
+    @contextlib.asynccontextmanager
+    async def uncommitted(self, *statements: str) -> AsyncIterator[None]:
+        """See Database."""
+        with self.server.session(self.database) as execute:
+            for each in ("BEGIN", *statements):
+                execute(each)
+            yield
+
 
 class PostgreSQLDatabase(ServerDatabase):
     """See Database. NULL is an empty text in what `execute` returns."""
@@ -171,6 +205,10 @@ class PostgreSQLDatabase(ServerDatabase):
         "AND application_name = 'tenant-registry'"
     )
     killing = "SELECT pg_terminate_backend({})"
+    running = (
+        "SELECT query FROM pg_stat_activity WHERE datname = '{}' AND state = 'active' "
+        "AND application_name = 'tenant-registry'"
+    )
 
     def __init__(self, server: Postgres) -> None:
         super().__init__(server)
@@ -180,6 +218,20 @@ class PostgreSQLDatabase(ServerDatabase):
         server.execute(f"CREATE DATABASE {self.database}")
         self.schema = "Sales"
         self.create_table(f"CREATE SCHEMA {self.quote(self.schema)}")
+
+    @contextlib.asynccontextmanager
+    async def uncommitted(self, *statements: str) -> AsyncIterator[None]:
+        """See Database."""
+        place = {
+            key: value for key, value in self.fields.items() if key not in ("table", "username")
+        }
+        connection = await asyncpg.connect(
+            **place, user=self.server.user, password=self.server.password
+        )
+        for each in ("BEGIN", *statements):
+            await connection.execute(each)
+        yield
+        await connection.close()
 
     def execute(self, *statements: str) -> list[Sequence[Any]]:
         """See Database."""

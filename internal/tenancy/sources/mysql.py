@@ -1,16 +1,17 @@
 """Rows of a MySQL-compatible database, by aiomysql.
 
-One statement, read unbuffered, is one consistent snapshot: rows keep coming page by page from the
-state at its start, with NULL and repeated uids in it, which paging by key would lose.
+One statement, read unbuffered in a read-only transaction of its own snapshot: rows keep coming page by page
+from the state at its start, with NULL and repeated uids in it, which paging by key would lose.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import ssl
 import struct
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,26 +33,34 @@ from internal.tenancy.sources.errors import (
     UnknownTable,
     Unreachable,
 )
-from internal.tenancy.sources.limits import OVERSIZED, PeerExceedsLimits, bounded
-from internal.tenancy.sources.mysql_auth import GuardedPool
+from internal.tenancy.sources.limits import LARGEST_CELL, OVERSIZED, PeerExceedsLimits, bounded
+from internal.tenancy.sources.mysql_auth import GuardedConnection, GuardedPool
 from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, text
 from internal.tenancy.sources.source_type import SourceContext
 from internal.tenancy.sources.tls import TLSSettings, client_context, read_tls
 
-_DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 4151})
+_DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 4151})
 _UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
 _UNKNOWN_COLUMN = frozenset({1054})
 _TIMED_OUT = frozenset({1205, 1969, 3024})
 _LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014})
-_COLUMNS = (
-    "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
-)
+_NOT_SUPPORTED = 1235
+_WIDE = re.compile(r"(?:medium|long)(?:text|blob)|json|geometry", re.IGNORECASE)
+"""Types whose values may be larger than what is kept; a VARCHAR has at most 64 KiB."""
 _LONGEST_BITS = 64
 IDLE_SECONDS = 300
 BREATH = 50
 """Rows decoded before other tasks get a turn: 5 to 25 ms."""
+KILL_SECONDS = 1.0
 NO_LIMIT = 2**64 - 1
 """A server's own `sql_select_limit` would end a result early and without an error."""
+_SESSION = (
+    f"SET NAMES utf8mb4, time_zone = '+00:00', sql_mode = 'STRICT_ALL_TABLES', sql_select_limit = {NO_LIMIT}"
+    " /*M!100101 , max_statement_time = {0} */ /*!50708 , max_execution_time = {1} */"
+)
+"""What would make rows another text, or states cut, by a setting of the server. MariaDB reads the first comment, MySQL the second."""
+_ISOLATION = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ"
+_BEGIN = "START TRANSACTION WITH CONSISTENT SNAPSHOT"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +76,7 @@ class MySQLSettings:
     tls: TLSSettings | None = None
     connect_timeout: float = 5.0
     read_timeout: float = 30.0
+    statement_timeout: float = 60.0
     pool_size: int = 3
     page_size: int = 1000
 
@@ -83,6 +93,7 @@ class MySQLSettings:
             tls=await read_tls(fields.tls, context),
             connect_timeout=fields.connect_timeout_seconds,
             read_timeout=fields.read_timeout_seconds,
+            statement_timeout=fields.statement_timeout_seconds,
             pool_size=fields.pool_size,
             page_size=fields.page_size,
         )
@@ -101,11 +112,10 @@ class MySQLSource:
 
     async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source. A kept connection that turns out dead is replaced once, before any row."""
-        statement = select(self._settings.table, columns)
         kept = self._pool is not None and self._pool.freesize > 0
         begun = False
         try:
-            async with aclosing(self._query(statement, columns)) as pages:
+            async with aclosing(self._query(columns)) as pages:
                 async for page in pages:
                     begun = True
                     yield page
@@ -113,22 +123,17 @@ class MySQLSource:
             if begun or not kept:
                 raise
             await self.close()
-            async with aclosing(self._query(statement, columns)) as pages:
+            async with aclosing(self._query(columns)) as pages:
                 async for page in pages:
                     yield page
 
     async def column_names(self) -> Sequence[str]:
         """See ListsColumns: those that the user has a right to."""
-        schema, _, name = self._settings.table.rpartition(".")
         async with (
             self._connection() as connection,
             self._errors(self._settings.read_timeout, "answer"),
         ):
-            cursor = await connection.cursor()
-            await cursor.execute(_COLUMNS, (schema or self._settings.database, name))
-            found = await cursor.fetchall()
-            await cursor.close()
-        return [str(row[0]) for row in found]
+            return list(await self._types(connection))
 
     async def execute(self, statement: str, values: Sequence[str]) -> None:
         """Run one statement that returns no rows, with its parameters. Raises SourceError."""
@@ -150,25 +155,57 @@ class MySQLSource:
         await pool.wait_closed()
         await _closed(writers)
 
-    async def _query(self, statement: str, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
-        async with (
-            self._connection() as connection,
-            aclosing(self._read(connection, statement, columns)) as pages,
-        ):
-            async for page in pages:
-                yield page
+    async def _query(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
+        async with self._connection() as connection:
+            async with self._errors(self._settings.read_timeout, "answer"):
+                types = await self._begin(connection)
+            async with aclosing(self._read(connection, types, columns)) as pages:
+                async for page in pages:
+                    yield page
+            async with self._errors(self._settings.read_timeout, "answer"):
+                await connection.commit()
+
+    async def _begin(self, connection: aiomysql.Connection) -> dict[str, str]:
+        """Begin the snapshot, and return the types of the columns.
+
+        The level is set for each transaction: under READ UNCOMMITTED, which a server may have as its own, rows of a
+        deletion that is not committed would be gone.
+        """
+        await connection.query(_ISOLATION)
+        try:
+            await connection.query(f"{_BEGIN}, READ ONLY")
+        except err.MySQLError as error:
+            if error.args[0] != _NOT_SUPPORTED:  # TiDB has snapshots, and no such transactions
+                raise
+            await connection.query(_BEGIN)
+        return await self._types(connection)
+
+    async def _types(self, connection: aiomysql.Connection) -> dict[str, str]:
+        cursor = await connection.cursor()
+        await cursor.execute(f"SHOW COLUMNS FROM {relation(self._settings.table)}")
+        found = {str(name): str(kind) for name, kind, *_ in await cursor.fetchall()}
+        await cursor.close()
+        return found
 
     @contextlib.asynccontextmanager
     async def _connection(self) -> AsyncIterator[Any]:
         """Yield a connection for one query. After an error it is closed, not put back."""
         async with self._errors(self._settings.connect_timeout * 2, "connect"):
-            pool = self._pool = self._pool or GuardedPool(**self._options())
+            pool = self._pool = self._pool or GuardedPool(
+                minsize=0,
+                maxsize=self._settings.pool_size,
+                pool_recycle=IDLE_SECONDS,
+                **self._connection_options(),
+            )
             connection = await pool.acquire()
         clean = False
         try:
             self._check_encryption(connection)
             yield connection
             clean = True
+        except (TimedOut, GeneratorExit, asyncio.CancelledError):
+            await self._kill_query(connection)
+            raise
         finally:
             writer = connection._writer
             if not clean:
@@ -177,14 +214,31 @@ class MySQLSource:
             if not clean:
                 await _closed([writer])
 
+    async def _kill_query(self, connection: aiomysql.Connection) -> None:
+        """End what a connection still runs: a server that computes does not notice that its client has gone.
+
+        Where this fails, the server ends it after `statement_timeout`.
+        """
+        killer = GuardedConnection(**self._connection_options())
+        try:
+            async with asyncio.timeout(KILL_SECONDS):
+                await killer._connect()
+                self._check_encryption(killer)
+                await killer.query(f"KILL QUERY {int(connection.thread_id())}")
+        except (OSError, err.MySQLError, SourceError):
+            pass
+        finally:
+            killer.close()
+
     def _check_encryption(self, connection: aiomysql.Connection) -> None:
         writer = connection._writer
         if self._settings.tls and (writer is None or writer.get_extra_info("cipher") is None):
             raise InsecureConnection("the database offers no TLS, which the registry requires")
 
     async def _read(
-        self, connection: aiomysql.Connection, statement: str, columns: Sequence[str]
+        self, connection: aiomysql.Connection, types: Mapping[str, str], columns: Sequence[str]
     ) -> AsyncGenerator[Page, None]:
+        statement = select(self._settings.table, columns, types)
         cursor = await connection.cursor(aiomysql.SSCursor)
         async with self._errors(self._settings.read_timeout, "answer"):
             await cursor.execute(statement)
@@ -215,8 +269,9 @@ class MySQLSource:
         await asyncio.sleep(0)
         return page
 
-    def _options(self) -> dict[str, Any]:
+    def _connection_options(self) -> dict[str, Any]:
         settings = self._settings
+        milliseconds = int(settings.statement_timeout * 1000)
         return {
             "host": settings.host,
             "port": settings.port,
@@ -227,13 +282,10 @@ class MySQLSource:
             "connect_timeout": settings.connect_timeout,
             "autocommit": True,
             "conv": _CONVERTERS,
-            "init_command": f"SET time_zone = '+00:00', sql_select_limit = {NO_LIMIT}",
+            "init_command": _SESSION.format(milliseconds / 1000, milliseconds),
             "ssl": None if settings.tls is None else client_context(settings.tls),
-            "minsize": 0,
-            "maxsize": settings.pool_size,
             "echo": False,
             "loop": asyncio.get_running_loop(),
-            "pool_recycle": IDLE_SECONDS,
         }
 
     @contextlib.asynccontextmanager
@@ -306,11 +358,22 @@ async def _closed(writers: Sequence[Any]) -> None:
                     await writer.wait_closed()
 
 
-def select(table: str, columns: Sequence[str]) -> str:
-    """Return the one statement: mapped columns only, in a stable order."""
-    quoted = ", ".join(quote(column) for column in columns)
-    place = ".".join(quote(part) for part in table.split(".", 1))
-    return f"SELECT {quoted} FROM {place} ORDER BY {quoted}"  # noqa: S608
+def select(table: str, columns: Sequence[str], types: Mapping[str, str]) -> str:
+    """Return the one statement: mapped columns only, cut where a value would be refused as too large.
+
+    Without an order: MySQL fails to sort rows that are wider than its sort buffer.
+    """
+    wide = {name.lower() for name, kind in types.items() if _WIDE.match(kind)}
+    listed = ", ".join(
+        f"LEFT({quote(column)}, {LARGEST_CELL})" if column.lower() in wide else quote(column)
+        for column in columns
+    )
+    return f"SELECT {listed} FROM {relation(table)}"  # noqa: S608
+
+
+def relation(table: str) -> str:
+    """Return a table with or without its database, quoted."""
+    return ".".join(quote(part) for part in table.split(".", 1))
 
 
 def quote(identifier: str) -> str:

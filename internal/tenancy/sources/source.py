@@ -20,8 +20,8 @@ class Source(Protocol):
     def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """All rows, inactive ones included, in pages, from one consistent snapshot.
 
-        `columns` names what is read. The order is stable as long as the rows are, and has no other
-        meaning. Raises SourceError. A reader that stops early closes the iterator
+        `columns` names what is read. The order has no meaning, and may be another one at each reading.
+        Raises SourceError. A reader that stops early closes the iterator
         (`contextlib.aclosing`), or a connection stays taken.
         """
 
