@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, WithJsonSchema
 
+from apis.approvals import ApprovalsStatus
 from apis.references import SecretKeyRef, ServiceAccountName
 from ctrlruntime.api import (
     ApiModel,
@@ -339,6 +340,8 @@ class TaskStatus(ApiModel):
     is found later is compared with it."""
     waiting: Waiting | None = None
     """Why it does not run yet."""
+    approvals: ApprovalsStatus | None = None
+    """Whose approvals it needs by its Instance, also once that is gone, and who gave those that count."""
     plan: PlannedChange | None = None
     """The plan that waits, of a task that plans first."""
     state_lock: StateLock | None = None

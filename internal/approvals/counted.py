@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import msgspec
@@ -12,9 +12,16 @@ import orjson
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.json import Json
 from ctrlruntime.memo import VersionMemo
-from internal.approvals.judge import Judgement, Recorder, Subject, judge, judge_part
+from internal.approvals.judge import (
+    Judgement,
+    Recorder,
+    Subject,
+    judge,
+    judge_part,
+    known_protection,
+)
 from internal.approvals.records import Identity
-from internal.approvals.rules import REQUIRED, ApprovalRules
+from internal.approvals.rules import REQUIRED, ApprovalRules, Policy
 
 NOT_SERVED: Final = Recorder(
     trouble="run the manager with --webhooks, and install its webhook configurations (config/with-webhooks)"
@@ -26,6 +33,8 @@ COUNT: Final = "ApprovalsCount"
 """Condition: False while an approval does not count, or less protection was written past admission."""
 STATUS: Final = "approvals"
 """The field of the status that has what is in force."""
+WHOLE: Final = "of"
+"""In the protection of a part: the UID of the whole that it is from."""
 
 
 class Entries(Protocol):
@@ -76,22 +85,29 @@ class ApprovalView:
         return judge(self.subject(entry), self.rules, self.recorder())
 
     def _judgement_of_part(self, entry: Entry) -> Judgement | None:
-        status = entry.fields.get("status")
-        reported = status is not None and _REPORTED in bytes(memoryview(status))
-        if not reported and entry.annotations.keys().isdisjoint(self.rules.annotations):
+        """Judge by the policy of the whole, or by the one on record once that whole is gone, or is another one."""
+        if self.whole is None or self.whole_view is None:
             return None
-        whole = self.whole(entry) if self.whole is not None else None
-        if whole is None or self.whole_view is None:
+        subject = around = self.subject(entry)
+        protection = known_protection(subject.protection)
+        whole = self.whole(entry)
+        if whole is not None and (protection is None or protection.get(WHOLE) == whole.uid):
+            verdict = self.whole_view.judgement(whole)
+            if verdict is None or verdict.policy is None or verdict.protection is None:
+                return None if protection is None else Judgement(annotations=entry.annotations)
+            around = self.whole_view.subject(whole)
+            protection = {REQUIRED: verdict.protection[REQUIRED], WHOLE: whole.uid}
+        policy = None if protection is None else Policy.of(protection.get(REQUIRED))
+        if policy is None:
             return None
-        verdict = self.whole_view.judgement(whole)
-        if verdict is None or verdict.policy is None:
-            return None
-        subject, around = self.subject(entry), self.whole_view.subject(whole)
-        return judge_part(subject, self.rules, self.recorder(), around, verdict.policy)
+        found = judge_part(subject, self.rules, self.recorder(), around, policy)
+        return replace(found, protection=protection)
 
     def counted(self, entry: Entry) -> Entry:
         """Return the object as far as it counts."""
         if self.whole is not None:
+            if entry.annotations.keys().isdisjoint(self.rules.annotations):
+                return entry
             part = self.judgement(entry)
             if part is None:
                 return entry
@@ -125,7 +141,6 @@ def _is_concerned(entry: Entry) -> bool:
 
 _REQUIRED: Final = f'"{REQUIRED}"'.encode()
 _PROTECTION: Final = b'"protection"'
-_REPORTED: Final = f'"{COUNT}"'.encode()
 
 
 @dataclass(frozen=True, slots=True)

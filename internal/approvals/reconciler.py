@@ -79,7 +79,7 @@ class ApprovalsReconciler:
         status = entry.field("status") or {}
         changes: dict[str, Json] = {}
         before, wanted = status.get(STATUS), _status(found, status.get(STATUS) or {})
-        if before != wanted and self.view.whole is None:
+        if before != wanted:
             changes[STATUS] = _replacing(before, wanted)
         conditions = conditions_of(status)
         known = find_condition(conditions, COUNT)

@@ -81,7 +81,7 @@ class ApprovalWebhook:
             user=request.user_info.username,
             groups=request.user_info.groups,
             at=int(self.clock().timestamp()),
-            policy=self.policy(new),
+            policy=self.policy(old or new),  # another spec may name another whole
         )
 
     async def _record_deletion(self, request: AdmissionRequest, old: Manifest) -> None:

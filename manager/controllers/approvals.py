@@ -13,6 +13,8 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller.event_dispatch import Handler
+from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -40,6 +42,8 @@ class Whole:
     rules: ApprovalRules
     find: Callable[[Entry], Entry | None]
     """Return that of a part."""
+    changed: Handler[Any, Any]
+    """Enqueues the parts of one that changes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +145,17 @@ def add_approvals(
         key.changed.append(again)
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
     reconciler = ApprovalsReconciler(store, view, mapping, patcher, manager.recorder, utc_now)
-    (
+    builder = (
         Builder(manager)
         .for_(kind)  # with its status: the conditions of another writer may take ours along
         .named(f"{kind.gvk().kind.lower()}-approvals")
         .explicit_permissions()
         .permission(mapping.gvk.group, f"{mapping.plural}/status", "patch")
         .watches_raw(reports)
-        .build(reconciler)
     )
+    if whole is not None:
+        builder.watches(whole.kind, whole.changed, predicates=[generation_changed])
+    builder.build(reconciler)
     return found
 
 
@@ -173,10 +179,8 @@ def _named(kind: Kind) -> str:
 
 
 def _policy_of_part(kind: Kind, view: ApprovalView, manifest: Manifest) -> Policy | None:
-    """Return whose approvals count of a part, from its whole in the cache."""
-    if view.whole is None or view.whole_view is None:
+    """Return whose approvals count of a part, from its whole in the cache, or its own record."""
+    if view.whole is None:
         return None
-    entry = EntryDecoder(kind.gvk()).decode_manifest(manifest)
-    whole = view.whole(entry)
-    found = None if whole is None else view.whole_view.judgement(whole)
+    found = view.judgement(EntryDecoder(kind.gvk()).decode_manifest(manifest))
     return None if found is None else found.policy

@@ -308,7 +308,8 @@ def _whole(parts: CloudParts, item: Subresource[Any]) -> Whole:
             name = entry.labels.get(INSTANCE, "")
         return instances.get(name, namespace=entry.namespace)
 
-    return Whole(Instance, INSTANCE_APPROVALS, instance_of)
+    changed = instance_changed(parts.store_of(item.kind))
+    return Whole(Instance, INSTANCE_APPROVALS, instance_of, changed)
 
 
 def _add_subresource_controller(

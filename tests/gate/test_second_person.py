@@ -10,9 +10,9 @@ import orjson
 import pytest
 
 from apis.cloud import FleetRollout
-from ctrlruntime.cache.entry import EntryDecoder
+from ctrlruntime.cache.entry import Entry, EntryDecoder
 from internal.approvals.admission import Refused, Write, deletion_of, record_of
-from internal.approvals.counted import NOT_SERVED, subject_of
+from internal.approvals.counted import NOT_SERVED, ApprovalView, subject_of
 from internal.approvals.judge import Judgement, Recorder, judge
 from internal.approvals.reported import reported
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
@@ -327,6 +327,52 @@ def test_the_mark_of_the_manager_counts_on_what_it_made_and_that_of_others_does_
     assert '"given":{"' in str(record_of(write, SUBRESOURCE, KEY))
     with pytest.raises(Refused, match="'carol' is none"):
         record_of(replace(write, user="carol"), SUBRESOURCE, KEY)
+
+
+def stored(kind: str, uid: str, **fields: Any) -> Entry:
+    """One object as the cache has it."""
+    manifest = {"apiVersion": "x/v1", "kind": kind, **fields}
+    head = {"name": "a", "namespace": "bank", "uid": uid, "generation": 1, "resourceVersion": "1"}
+    manifest["metadata"] = {**head, **fields.get("metadata", {})}
+    return EntryDecoder(FleetRollout.gvk()).decode_manifest(manifest)
+
+
+INSTEAD: dict[str, tuple[Entry | None, str]] = {
+    "it is there": (stored("Instance", "one", spec={REQUIRED: WANTED}), "approvers"),
+    "it is gone": (None, "approvers"),
+    "the part names another one": (stored("Instance", "two", spec={}), "approvers"),
+    "one of its name has another group": (
+        stored("Instance", "two", spec={REQUIRED: {"group": "everyone"}}),
+        "approvers",
+    ),
+    "it needs none any more": (stored("Instance", "one", spec={}), ""),
+    "it has another group": (
+        stored("Instance", "one", spec={REQUIRED: {"group": "board"}}),
+        "board",
+    ),
+}
+
+
+@pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize("case", INSTEAD)
+def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
+    whole = [stored("Instance", "one", spec={REQUIRED: WANTED})]
+    view = ApprovalView("InstanceTerraform.g", SUBRESOURCE, lambda: KEY, lambda _: whole[0])
+    view.whole_view = ApprovalView("Instance.g", INSTANCE, lambda: KEY)
+    approval = {"annotations": {"cloud.ctrlruntime.dev/approved-plan": "0123456789abcdef"}}
+    known = view.judgement(stored("InstanceTerraform", "part", metadata=approval))
+    assert known is not None
+    protection = orjson.dumps(known.protection).decode()
+    instead, group = INSTEAD[case]
+    part = stored(
+        "InstanceTerraform", "part", metadata=approval, status={"approvals": {"protection": protection}}
+    )
+    whole[0] = instead  # type: ignore[call-overload]
+    found = view.judgement(part)
+    assert found is not None
+    assert (found.policy.groups if found.policy else ()) == ((group,) if group else ())
+    assert bool(view.counted(part).annotations) is not bool(group)
+    assert (found.protection is None) is not bool(group)
 
 
 @pytest.mark.criterion("S-P3")

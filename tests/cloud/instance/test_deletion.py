@@ -194,7 +194,8 @@ async def test_a_teardown_that_needs_a_second_person_is_approved_by_nobody_else(
     await e2e_harness.phase("Ready")
     await e2e_harness.until("Instance", lambda seen: seen.status.approvals is not None)
     for kind in ("InstanceTerraform", "InstanceKubernetes", "InstanceInvariants"):
-        child = await e2e_harness.there(kind)
+        child = await e2e_harness.until(kind, lambda seen: seen.status.approvals is not None)
+        assert '"group":"approvers"' in child.status.approvals.protection
         mark = {"metadata": {"annotations": {TEARDOWN_APPROVED: child.metadata.uid}}}
         await e2e_harness.client.patch(type(child), "src-1", mark, namespace=NAMESPACE)
     await e2e_harness.delete()
