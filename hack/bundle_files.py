@@ -1,4 +1,4 @@
-"""An OLM bundle of what dist/install-all.yaml installs, with one account for all systems.
+"""An OLM bundle of what dist/install-all.yaml installs: a Deployment and an account for each system, without webhooks.
 
 python hack/bundle_files.py FOLDER    writes FOLDER/manifests, FOLDER/metadata, FOLDER/tests and FOLDER/bundle.Dockerfile
 
@@ -86,8 +86,8 @@ def main(installation: Iterable[Manifest], folder: Path) -> None:
 
 def csv(objects: list[Manifest]) -> Manifest:
     """Return the ClusterServiceVersion: what OLM installs, and what a console shows of it."""
-    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
-    image = deployment["spec"]["template"]["spec"]["containers"][0]["image"]
+    deployments = [each for each in objects if each["kind"] == "Deployment"]
+    image = deployments[0]["spec"]["template"]["spec"]["containers"][0]["image"]
     crds = [each for each in objects if each["kind"] == "CustomResourceDefinition"]
     return {
         "apiVersion": "operators.coreos.com/v1alpha1",
@@ -131,7 +131,7 @@ def csv(objects: list[Manifest]) -> Manifest:
                 {"type": mode, "supported": mode == "AllNamespaces"}
                 for mode in ("OwnNamespace", "SingleNamespace", "MultiNamespace", "AllNamespaces")
             ],
-            "install": {"strategy": "deployment", "spec": _install(objects, deployment)},
+            "install": {"strategy": "deployment", "spec": _install(objects, deployments)},
             "customresourcedefinitions": {"owned": [_owned(crd) for crd in crds]},
             "relatedImages": [{"name": "manager", "image": image}],
         },
@@ -153,21 +153,27 @@ def annotations() -> dict[str, str]:
     }
 
 
-def _install(objects: list[Manifest], deployment: Manifest) -> Manifest:
-    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+def _install(objects: list[Manifest], deployments: list[Manifest]) -> Manifest:
+    accounts = [_account(each) for each in deployments]
     return {
-        "clusterPermissions": [
-            {"serviceAccountName": account, "rules": _bound(objects, "ClusterRole", account)}
-        ],
-        "permissions": [{"serviceAccountName": account, "rules": _bound(objects, "Role", account)}],
+        part: [
+            {"serviceAccountName": each, "rules": _bound(objects, kind, each)} for each in accounts
+        ]
+        for part, kind in (("clusterPermissions", "ClusterRole"), ("permissions", "Role"))
+    } | {
         "deployments": [
             {
-                "name": deployment["metadata"]["name"],
-                "label": deployment["metadata"]["labels"],
-                "spec": deployment["spec"],
+                "name": each["metadata"]["name"],
+                "label": each["metadata"]["labels"],
+                "spec": each["spec"],
             }
+            for each in deployments
         ],
     }
+
+
+def _account(deployment: Manifest) -> str:
+    return str(deployment["spec"]["template"]["spec"]["serviceAccountName"])
 
 
 def _bound(objects: list[Manifest], kind: str, account: str) -> list[Manifest]:
@@ -191,13 +197,12 @@ def _bound(objects: list[Manifest], kind: str, account: str) -> list[Manifest]:
 
 def _further(objects: list[Manifest]) -> Iterator[Manifest]:
     """Yield what OLM takes over as it is: Services, ClusterRoles that are for people or aggregated."""
-    (deployment,) = (each for each in objects if each["kind"] == "Deployment")
-    account = deployment["spec"]["template"]["spec"]["serviceAccountName"]
+    accounts = {_account(each) for each in objects if each["kind"] == "Deployment"}
     bindings = [each for each in objects if each["kind"].endswith("RoleBinding")]
     inlined = {
         (each["roleRef"]["kind"], each["roleRef"]["name"])
         for each in bindings
-        if any(subject["name"] == account for subject in each["subjects"])
+        if any(subject["name"] in accounts for subject in each["subjects"])
     }
     for each in objects:
         key = (each["kind"], each["metadata"]["name"])

@@ -18,16 +18,25 @@ from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from internal.approvals.counted import NOT_SERVED, ApprovalView, CountedEntries
+from internal.approvals.counted import NOT_SERVED, STATUS, ApprovalView, CountedEntries
 from internal.approvals.judge import Recorder
 from internal.approvals.key import ApprovalKey
 from internal.approvals.reconciler import ApprovalsReconciler
-from internal.approvals.rules import ApprovalRules, Policy
+from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
 
 FIELD_MANAGER: Final = "approvals"
+CONCERNED: Final = {
+    "name": "concerned",
+    "expression": "[object, oldObject].exists(o, o != null && ("
+    f"has(o.spec) && has(o.spec.{REQUIRED}) || has(o.status) && has(o.status.{STATUS}) || "
+    f"has(o.metadata.annotations) && '{RECORD}' in o.metadata.annotations))",
+}
+"""Which requests are recorded: those for objects that need approvers, or did, and those with a record of their own, which is
+not kept. Others never wait for a manager. Parts have no policy in their spec: all requests for them are recorded.
+"""
 SECONDS: Final = 5
 """How long the API server waits for the record of a request. Without an answer the request is let in, unrecorded."""
 
@@ -70,7 +79,7 @@ def record_webhooks(kinds: Sequence[Kind]) -> list[Webhook]:
     """Return what has to be configured in the API server for the records of these kinds."""
     from ctrlruntime.generate.webhook import Webhook  # what only `manager manifests` needs
 
-    found = [kind.mapping() for kind in kinds]
+    found = [(kind.mapping(), kind.model_fields["spec"].annotation) for kind in kinds]
     return [
         Webhook(
             name=f"approvals.{mapping.plural}.{mapping.gvk.group}",
@@ -84,8 +93,9 @@ def record_webhooks(kinds: Sequence[Kind]) -> list[Webhook]:
             side_effects="NoneOnDryRun",
             timeout_seconds=SECONDS,
             reinvocation_policy="IfNeeded",
+            match_conditions=(CONCERNED,) if "require_approval_by" in spec.model_fields else (),
         )
-        for mapping in found
+        for mapping, spec in found
     ]
 
 

@@ -365,7 +365,10 @@ def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
     protection = orjson.dumps(known.protection).decode()
     instead, group = INSTEAD[case]
     part = stored(
-        "InstanceTerraform", "part", metadata=approval, status={"approvals": {"protection": protection}}
+        "InstanceTerraform",
+        "part",
+        metadata=approval,
+        status={"approvals": {"protection": protection}},
     )
     whole[0] = instead  # type: ignore[call-overload]
     found = view.judgement(part)

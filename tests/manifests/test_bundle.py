@@ -16,7 +16,8 @@ import yaml
 
 import ctrlruntime
 from ctrlruntime.client.client import Client
-from tests.manifests.installation import ACCOUNT, NAMESPACE, ROOT, Manifest, kustomized
+from manager.manifests.folders import SYSTEMS
+from tests.manifests.installation import NAMESPACE, ROOT, Manifest, kustomized
 from tests.manifests.test_kustomize import accepted
 
 pytestmark = pytest.mark.xdist_group("manifests")
@@ -89,36 +90,44 @@ def test_the_version_is_that_of_the_distributions(csv: Manifest) -> None:
 
 
 def test_what_olm_installs_is_what_kustomize_does(csv: Manifest, objects: list[Manifest]) -> None:
-    installed = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("default")}
+    installed = {(each["kind"], each["metadata"]["name"]): each for each in kustomized("by-system")}
     spec = csv["spec"]["install"]["spec"]
-    (deployment,) = spec["deployments"]
-    assert deployment["spec"] == installed["Deployment", deployment["name"]]["spec"]
-    assert deployment["spec"]["template"]["spec"]["serviceAccountName"] == ACCOUNT
+    accounts = {}
+    for deployment in spec["deployments"]:
+        assert deployment["spec"] == installed["Deployment", deployment["name"]]["spec"]
+        accounts[deployment["spec"]["template"]["spec"]["serviceAccountName"]] = deployment["name"]
+    assert set(accounts) == {name for kind, name in installed if kind == "ServiceAccount"}
+    assert len(accounts) == len(SYSTEMS)
     for crd in _crds(objects):
         assert crd == installed[crd["kind"], crd["metadata"]["name"]]
     assert len(_crds(objects)) == sum(kind == "CustomResourceDefinition" for kind, _ in installed)
     for permissions, kind in (("clusterPermissions", "ClusterRole"), ("permissions", "Role")):
-        (granted,) = spec[permissions]
-        assert granted["serviceAccountName"] == ACCOUNT
-        assert _sorted(granted["rules"]) == _sorted(_rules(installed, kind))
+        granted = {each["serviceAccountName"]: each["rules"] for each in spec[permissions]}
+        assert granted.keys() == accounts.keys()
+        for account, rules in granted.items():
+            assert _sorted(rules) == _sorted(_rules(installed, kind, account))
     carried = {(each["kind"], each["metadata"]["name"]) for each in objects}
     by_olm = {each for each in installed if each[0] in OF_OLM or each[0].endswith("Binding")} | {
-        (kind, name) for kind, name in installed if name in _bound(installed)
+        (kind, name)
+        for kind, name in installed
+        if any(name in _bound(installed, account) for account in accounts)
     }
     assert set(installed) - by_olm <= carried
 
 
-def _bound(installed: dict[tuple[str, str], Manifest]) -> list[str]:
-    """Return the roles that the manager's account is bound to."""
+def _bound(installed: dict[tuple[str, str], Manifest], account: str) -> list[str]:
+    """Return the roles that an account is bound to."""
     return [
         each["roleRef"]["name"]
         for (kind, _), each in installed.items()
-        if kind.endswith("RoleBinding") and each["subjects"][0]["name"] == ACCOUNT
+        if kind.endswith("RoleBinding") and each["subjects"][0]["name"] == account
     ]
 
 
-def _rules(installed: dict[tuple[str, str], Manifest], kind: str) -> list[Any]:
-    roles = [installed[kind, name] for name in _bound(installed) if (kind, name) in installed]
+def _rules(installed: dict[tuple[str, str], Manifest], kind: str, account: str) -> list[Any]:
+    roles = [
+        installed[kind, name] for name in _bound(installed, account) if (kind, name) in installed
+    ]
     return [rule for role in roles if "aggregationRule" not in role for rule in role["rules"]]
 
 
@@ -213,8 +222,6 @@ def _as_olm(csv: Manifest) -> Iterator[Manifest]:
     assert namespace == NAMESPACE
     yield {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
     place = {"namespace": namespace}
-    account = {"name": ACCOUNT, **place}
-    yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
     rbac = "rbac.authorization.k8s.io"
     spec = csv["spec"]["install"]["spec"]
     for part, kind, where in (
@@ -223,6 +230,8 @@ def _as_olm(csv: Manifest) -> Iterator[Manifest]:
     ):
         for number, granted in enumerate(spec[part]):
             name = f"{csv['metadata']['name']}-{number}"
+            account = {"name": granted["serviceAccountName"], **place}
+            yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": account}
             role = {"apiVersion": f"{rbac}/v1", "kind": kind, "metadata": {"name": name, **where}}
             yield {**role, "rules": granted["rules"]}
             yield {

@@ -19,6 +19,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest.server.conditions import conditions_hold
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules
 from internal.cloud.approvals import INSTANCE, ROLLOUT
 from internal.cosmos.approvals import RULES as NODE_SET
@@ -130,3 +131,22 @@ async def _patch(
 def test_every_kind_that_takes_approvals_has_the_webhook() -> None:
     assert {kind for kind, _ in KINDS} < set(APPROVED)
     assert InstanceTerraform in APPROVED
+
+
+PLAIN: dict[str, Any] = {"metadata": {"name": "a"}, "spec": {}}
+NEEDS: dict[str, Any] = {**PLAIN, "spec": {REQUIRED: {"group": "a"}}}
+DID: dict[str, Any] = {**PLAIN, "status": {"approvals": {}}}
+FORGED: dict[str, Any] = {**PLAIN, "metadata": {"annotations": {RECORD: "x"}}}
+NOTED: dict[str, Any] = {**PLAIN, "metadata": {"annotations": {"note": "x"}}}
+
+
+@pytest.mark.criterion("S-P1")
+@pytest.mark.parametrize("kind", APPROVED)
+def test_requests_for_objects_without_approvers_do_not_wait_for_a_manager(kind: Any) -> None:
+    hook = record_webhooks([kind])[0].entry()
+    whole = kind in {each for each, _ in KINDS}
+    for new, old, recorded in (
+        (PLAIN, None, False), (NOTED, PLAIN, False), (None, PLAIN, False), (NEEDS, None, True), (PLAIN, NEEDS, True),
+        (None, NEEDS, True), (PLAIN, DID, True), (None, DID, True), (FORGED, PLAIN, True),
+    ):  # fmt: skip
+        assert conditions_hold(hook, {"object": new, "oldObject": old}) is (recorded or not whole)
