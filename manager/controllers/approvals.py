@@ -79,7 +79,7 @@ def record_webhooks(kinds: Sequence[Kind]) -> list[Webhook]:
     """Return what has to be configured in the API server for the records of these kinds."""
     from ctrlruntime.generate.webhook import Webhook  # what only `manager manifests` needs
 
-    found = [(kind.mapping(), kind.model_fields["spec"].annotation) for kind in kinds]
+    found = [(kind.mapping(), _names_approvers(kind)) for kind in kinds]
     return [
         Webhook(
             name=f"approvals.{mapping.plural}.{mapping.gvk.group}",
@@ -93,10 +93,16 @@ def record_webhooks(kinds: Sequence[Kind]) -> list[Webhook]:
             side_effects="NoneOnDryRun",
             timeout_seconds=SECONDS,
             reinvocation_policy="IfNeeded",
-            match_conditions=(CONCERNED,) if "require_approval_by" in spec.model_fields else (),
+            match_conditions=(CONCERNED,) if whole else (),
         )
-        for mapping, spec in found
+        for mapping, whole in found
     ]
+
+
+def _names_approvers(kind: Kind) -> bool:
+    """Whether the spec of a kind has its own policy; parts have that of their whole."""
+    spec: Any = kind.model_fields["spec"].annotation
+    return "require_approval_by" in spec.model_fields
 
 
 def approval_key(manager: Manager) -> ApprovalKey | None:

@@ -329,9 +329,9 @@ def test_the_mark_of_the_manager_counts_on_what_it_made_and_that_of_others_does_
         record_of(replace(write, user="carol"), SUBRESOURCE, KEY)
 
 
-def stored(kind: str, uid: str, **fields: Any) -> Entry:
+def stored(kind: str, uid: str, **fields: Mapping[str, Any]) -> Entry:
     """One object as the cache has it."""
-    manifest = {"apiVersion": "x/v1", "kind": kind, **fields}
+    manifest: dict[str, Any] = {"apiVersion": "x/v1", "kind": kind, **fields}
     head = {"name": "a", "namespace": "bank", "uid": uid, "generation": 1, "resourceVersion": "1"}
     manifest["metadata"] = {**head, **fields.get("metadata", {})}
     return EntryDecoder(FleetRollout.gvk()).decode_manifest(manifest)
@@ -356,7 +356,7 @@ INSTEAD: dict[str, tuple[Entry | None, str]] = {
 @pytest.mark.criterion("S-P2")
 @pytest.mark.parametrize("case", INSTEAD)
 def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
-    whole = [stored("Instance", "one", spec={REQUIRED: WANTED})]
+    whole: list[Entry | None] = [stored("Instance", "one", spec={REQUIRED: WANTED})]
     view = ApprovalView("InstanceTerraform.g", SUBRESOURCE, lambda: KEY, lambda _: whole[0])
     view.whole_view = ApprovalView("Instance.g", INSTANCE, lambda: KEY)
     approval = {"annotations": {"cloud.ctrlruntime.dev/approved-plan": "0123456789abcdef"}}
@@ -370,7 +370,7 @@ def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
         metadata=approval,
         status={"approvals": {"protection": protection}},
     )
-    whole[0] = instead  # type: ignore[call-overload]
+    whole[0] = instead
     found = view.judgement(part)
     assert found is not None
     assert (found.policy.groups if found.policy else ()) == ((group,) if group else ())
