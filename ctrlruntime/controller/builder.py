@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
@@ -97,6 +97,7 @@ class Builder(Generic[RequestT]):
         self._options = ControllerOptions()
         self._built = False
         self._slot_of: SlotOf | None = None
+        self._roots: Callable[[], Iterable[RequestT]] | None = None
         self._cached_whole = False
 
     def for_(
@@ -245,15 +246,23 @@ class Builder(Generic[RequestT]):
         self._declares_writes = True
         return self
 
-    def sharded(self, *, slot: SlotOf | None = None, cached_whole: bool = False) -> Self:
+    def sharded(
+        self,
+        *,
+        slot: SlotOf | None = None,
+        cached_whole: bool = False,
+        roots: Callable[[], Iterable[RequestT]] | None = None,
+    ) -> Self:
         """Divide the objects among the processes of ``ManagerOptions(sharding=...)``; without it, no effect.
 
         The primary kind and what it owns are cached by the slots that this process holds: what a reconciler
         creates needs ``slot_labels(request)``. Objects of the primary kind get their label from the leader.
         Watched kinds are cached whole, and lead to requests of these slots alone. Runs in each process, whoever
         leads. ``slot`` returns the slot of a request of a type of one's own. With ``cached_whole`` the primary kind is
-        cached whole too, and gets no labels here.
+        cached whole too, and gets no labels here; ``roots`` returns the requests of all slots then, those of its objects by
+        default: they are queued when their slot comes.
         """
+        self._roots = roots
         self._slot_of = slot or slot_of_request
         self._cached_whole = cached_whole
         return self
@@ -321,7 +330,16 @@ class Builder(Generic[RequestT]):
     def _gate(self) -> SlotGate[Any] | None:
         """Return what lets requests of held slots into one queue; None for a controller that is not sharded."""
         shards = self._manager.shards
-        return None if self._slot_of is None or shards is None else SlotGate(shards, self._slot_of)
+        if self._slot_of is None or shards is None:
+            return None
+        return SlotGate(shards, self._slot_of, self._roots or self._all_of_primary)
+
+    def _all_of_primary(self) -> Iterable[Any]:
+        """Return the requests of a primary kind that is cached whole; lists bring those of any other."""
+        if self._primary is None or not self._cached_whole:
+            return ()
+        store = self._manager.cache.informer(self._primary.kind).store
+        return [Request(name, namespace=namespace) for namespace, name in list(store.keys())]
 
     def _of_every_member(self, name: str, settings: Settings) -> Settings:
         if self._options.needs_leader_election:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic
 
 from ctrlruntime.queue import PriorityQueue, Request, RequestT
@@ -25,8 +25,15 @@ def slot_of_request(request: Hashable) -> int:
 class SlotGate(Generic[RequestT]):
     """Lets requests of held slots through. Those of slots that come are kept until they are held, others are dropped."""
 
-    def __init__(self, ownership: SlotOwnership, slot_of: SlotOf = slot_of_request) -> None:
+    def __init__(
+        self,
+        ownership: SlotOwnership,
+        slot_of: SlotOf = slot_of_request,
+        roots: Callable[[], Iterable[RequestT]] = tuple,
+    ) -> None:
+        """`roots` returns the requests of what is cached of all slots: no list brings them when their slot comes."""
         self.slot_of = slot_of
+        self._roots = roots
         self._ownership = ownership
         self._coming: dict[int, dict[RequestT, tuple[int, str]]] = {}
         """By slot, requests with their priority and reason."""
@@ -50,6 +57,9 @@ class SlotGate(Generic[RequestT]):
         for slot in sorted(slots):
             for request, (priority, reason) in self._coming.pop(slot, {}).items():
                 queue.add(request, priority=priority, reason=reason)
+        for root in list(self._roots()):
+            if self.slot_of(root) in slots:
+                queue.add(root, reason="its slot is held now")
 
     async def release(self, slots: frozenset[int], queue: PriorityQueue[RequestT]) -> None:
         """Drop what was kept or queued of slots, and wait for the passes that run."""

@@ -60,6 +60,7 @@ class ShardedHost(Protocol):
     logger: FilteringBoundLogger
     cache: Cache
 
+    async def catch_up(self) -> None: ...
     @property
     def controllers(self) -> tuple[Controller, ...]: ...
     def engaged_clusters(self) -> tuple[Cluster, ...]: ...
@@ -92,6 +93,7 @@ def make_shards(
         failed=failed,
         together=held_together(manager.options),
         leads=leads,
+        catch_up=manager.catch_up,
     )
     shards = Shards(options, deps)
     endpoints.add_check("shards", shards.check)

@@ -35,10 +35,9 @@ class MemberLease:
     slots: int = SLOTS
     label_version: int = LABEL_VERSION
 
-    @property
-    def compatible(self) -> bool:
-        """Whether its slots mean the same as here."""
-        return (self.slots, self.label_version) == (SLOTS, LABEL_VERSION)
+    def is_compatible(self, rule: int = LABEL_VERSION) -> bool:
+        """Whether its slots mean the same as for members of this rule."""
+        return (self.slots, self.label_version) == (SLOTS, rule)
 
 
 class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -49,14 +48,16 @@ class _Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     label: int = 0
 
 
-def announcement(announced: Announced, fixed: frozenset[int] | None = None) -> str:
+def announcement(
+    announced: Announced, fixed: frozenset[int] | None = None, rule: int = LABEL_VERSION
+) -> str:
     """Return what a member writes on its Lease."""
     stored = _Stored(
         announced.epoch,
         format_slots(announced.held),
         None if fixed is None else format_slots(fixed),
         SLOTS,
-        LABEL_VERSION,
+        rule,
     )
     return msgspec.json.encode(stored).decode()
 

@@ -7,6 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Final
 
+from ctrlruntime.sharding.members import LABEL_VERSION
 from ctrlruntime.sharding.report import ACKNOWLEDGE_WITHIN
 from ctrlruntime.sharding.slots import format_slots
 
@@ -30,6 +31,9 @@ class ShardingOptions:
     """Fixed slots. By default the elected leader assigns them."""
     settle: float = 2.0
     """How long new members wait for others that start with them."""
+    rule: int = LABEL_VERSION
+    """What the slots divide, as a number: give another one when more of a program is divided than before. Members of other
+    rules than the leader's own no slots, so that a version that works on all of something leads beside none that divides it."""
     acknowledge_within: float = ACKNOWLEDGE_WITHIN
     """After which time a member is reported that keeps slots assigned to others."""
 

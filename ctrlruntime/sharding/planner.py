@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ctrlruntime.sharding.assignment import Assignment, distribute, reassigned
-from ctrlruntime.sharding.members import MemberLease, Members
+from ctrlruntime.sharding.members import LABEL_VERSION, MemberLease, Members
 from ctrlruntime.sharding.slots import ALL_SLOTS, format_slots
 
 LONGEST: Final = 5
@@ -22,6 +22,8 @@ class Planner:
     """The leader's. ``settle``: seconds after the last one came for which new members wait, so that those that start together move slots once."""
 
     settle: float = 2.0
+    rule: int = LABEL_VERSION
+    """That of members which own slots."""
     _first: dict[str, float] = field(default_factory=dict)
     """When each member that is to have slots was seen first."""
 
@@ -40,7 +42,11 @@ class Planner:
         alive = members.alive(now)
         seen = before or seen or Assignment()
         owners = seen.owners
-        dynamic = {name for name, each in alive.items() if each.compatible and each.fixed is None}
+        dynamic = {
+            name
+            for name, each in alive.items()
+            if each.is_compatible(self.rule) and each.fixed is None
+        }
         self._first = {name: self._first.get(name, now) for name in dynamic}
         ready = dynamic & {*owners.values()}
         waited = [now - self._first[name] for name in dynamic - ready]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeVar
@@ -58,6 +59,10 @@ class MembershipLost(LeaderElectionLost):
         )
 
 
+async def _nothing() -> None:
+    pass
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardDeps:
     """What a process shares with its slots."""
@@ -73,6 +78,8 @@ class ShardDeps:
     """Leases of managers that work alone, by namespace and name: held by all members together, so that none works beside one."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process is the elected leader now, who assigns slots."""
+    catch_up: Callable[[], Coroutine[Any, Any, None]] = _nothing
+    """Has the caches hold what the server has now; returns within seconds."""
     clock: Callable[[], float] = boottime
     """Seconds that pass while the machine sleeps too; asked in two threads."""
 
@@ -90,10 +97,10 @@ class Shards:
         self._subscribers: list[SlotHandOver] = []
         self._members = Members(self._election.lease_duration)
         self._handover = HandOver(options.name)
-        self._planner = Planner(options.settle)
+        self._planner = Planner(options.settle, options.rule)
         self._report = SlotReport(options.acknowledge_within)
         self._metrics = SlotMetrics(deps.metrics.registry)
-        self._announced = announcement(self._handover.announced, options.slots)
+        self._announced = announcement(self._handover.announced, options.slots, options.rule)
         self._held = self._writable = NONE
         self._object: Manifest | None = None
         """The Lease with the assignment, as it was read last."""
@@ -102,7 +109,9 @@ class Shards:
         self._owned = SlotsOwned()
         self._started = False
         self._connected: asyncio.Future[GroupLeases]
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], None] = {}  # in the order they began
+        self._catching_up: Counter[int] = Counter()
+        """Slots that begin once the caches are current, and how often that is waited for."""
         self._leadership = self._make_leadership()
 
     # -- what the rest of the runtime sees -----------------------------------------------------------
@@ -273,7 +282,9 @@ class Shards:
         await self._observe(leases)
         while True:
             work = self._handover.work(self._members, self._clock())
-            self._show(work.begin)
+            self._catching_up += Counter(work.begin)
+            self._show()
+            self._spawn(work.begin, self._begin)
             self._spawn(work.take, self._take)
             self._spawn(work.release, self._release)
             if not work.confirm or not await self._confirm(leases, work.confirm):
@@ -293,14 +304,11 @@ class Shards:
         if found is not None:
             self._handover.observe(found)
 
-    def _show(self, begun: frozenset[int]) -> None:
+    def _show(self) -> None:
         """Open the fence for slots that begin, close it for those that are let go, and announce both."""
-        self._held, self._writable = self._handover.held, self._handover.writable
-        if begun:
-            self._logger.info("Slots are held", slots=sorted(begun), epoch=self._handover.epoch)
-            for each in self._subscribers:
-                each.begin(begun)
-        text = announcement(self._handover.announced, self.options.slots)
+        self._held = self._handover.held - self._catching_up.keys()
+        self._writable = self._handover.writable
+        text = announcement(self._handover.announced, self.options.slots, self.options.rule)
         if text != self._announced:
             self._announced = text
             self._leadership.hurry()
@@ -315,8 +323,19 @@ class Shards:
 
     def _background(self, call: Coroutine[Any, Any, None], name: str) -> None:
         task = asyncio.create_task(call, name=name)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def _begin(self, slots: frozenset[int]) -> None:
+        """Have passes begin once the caches are current: a release may be seen sooner than what was written before it."""
+        await self._attempt(self._deps.catch_up())
+        self._catching_up -= Counter(slots)
+        self._show()
+        begun = self._handover.held & slots - self._catching_up.keys()
+        if begun:
+            self._logger.info("Slots are held", slots=sorted(begun), epoch=self._handover.epoch)
+            for each in self._subscribers:
+                each.begin(begun)
 
     async def _take(self, slots: frozenset[int]) -> None:
         """List slots, again and again, as long as one of them is to be this member's."""
@@ -336,18 +355,21 @@ class Shards:
                 break
             await asyncio.sleep(self._election.retry_period)
         self._handover.released(slots)
-        self._show(NONE)
+        self._show()
         self._logger.info("Slots are let go", slots=sorted(slots), epoch=self._handover.epoch)
         self._wake.set()
 
     async def _all(
         self, call: Callable[[SlotHandOver], Coroutine[Any, Any, None]], what: str
     ) -> bool:
-        results = await asyncio.gather(*map(call, self._subscribers), return_exceptions=True)
-        errors = [each for each in results if isinstance(each, BaseException)]
-        for error in errors:
-            self._logger.warning("A hand-over is tried again", step=what, error=repr(error))
-        return not errors
+        """Call one after the other, up to one that fails: the manager is the first, which has passes end."""
+        for each in self._subscribers:
+            try:
+                await call(each)
+            except Exception as error:  # noqa: BLE001 - it is tried again
+                self._logger.warning("A hand-over is tried again", step=what, error=repr(error))
+                return False
+        return True
 
     async def _confirm(self, leases: GroupLeases, names: frozenset[str]) -> bool:
         """Read Leases that look over from the server; whether any of them is."""

@@ -154,7 +154,7 @@ def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     kind_served = crd_changed(parts.manager.cache, parts.objects.kinds, parts.wakeups.tenants)
     (
         Builder(parts.manager)
-        .sharded(cached_whole=True)
+        .sharded(cached_whole=True, roots=tuple)  # they are queued once what they have is labelled
         .for_(Tenant, predicates=[more_than_own_status_changed])
         .watches(SECRET, values_changed, labels=f"{VALUES}=true")
         .watches(CRD, kind_served, metadata_only=True)
