@@ -8,6 +8,7 @@ from typing import Literal
 from ctrlruntime.client.protected_namespaces import KUBERNETES_NAMESPACES
 from ctrlruntime.events import EventOptions
 from ctrlruntime.manager import ManagerOptions, WebhookOptions
+from ctrlruntime.sharding.members import LABEL_VERSION
 from ctrlruntime.sharding.options import ShardingOptions
 from manager.console.options import ConsoleOptions, cloud_run_place
 from manager.controllers.cloud_options import CloudOptions
@@ -19,7 +20,11 @@ SYSTEMS = ("tenancy", "cloud", "cosmos")
 """Names of the systems, in the order in which they are added."""
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
 SHARD_GROUP = "manager"
-"""Names the managers that share the tenants; the Leases of their slots begin with it."""
+"""Names the managers that share tenants, and with them sets of nodes; the Leases of their slots begin with it."""
+COSMOS_GROUP = "cosmos"
+"""Names those that share sets of nodes alone."""
+DIVIDED = ("tenancy", "cosmos")
+"""Systems whose objects several managers share. Those of others are the leader's."""
 
 
 def system_lease(system: str) -> str:
@@ -78,11 +83,11 @@ class RunOptions(ServedRun):
     """Namespaces to watch; none means all."""
     leader_election_id: str = LEADER_ELECTION_ID
     slots: frozenset[int] | None = None
-    """The slots whose tenants this manager works on, beside managers of the others; None: no fixed ones."""
+    """The slots whose objects this manager works on, beside managers of the others; None: no fixed ones."""
     shards: bool = False
     """Whether the elected leader gives slots to each of several managers as they come and go."""
     shard_name: str = ""
-    """Names this manager among those that share the tenants; by default its host's name, or its fixed slots."""
+    """Names this manager among those that share; by default its host's name, or its fixed slots."""
     webhook_port: int = 9443
     webhook_cert_path: Path | None = None
     """Folder of the webhooks' certificate; without one the managers make and rotate their own."""
@@ -112,15 +117,21 @@ class RunOptions(ServedRun):
         return replace(self.console, runs_folder=folder, cloud_run=place)
 
     @property
-    def shares_tenants(self) -> bool:
-        """Whether other managers work on tenants at the same time."""
+    def shares(self) -> bool:
+        """Whether other managers work on tenants and sets of nodes at the same time."""
         return self.shards or self.slots is not None
 
     def sharding(self) -> ShardingOptions | None:
-        """Return the runtime's part of sharing tenants; None for a manager that works on all. Raises ValueError for a bad name."""
-        if not self.shares_tenants:
+        """Return the runtime's part of sharing; None for a manager that works on all. Raises ValueError for a bad name.
+
+        Managers of versions that divided tenants alone have their leader work on all sets of nodes: the rule keeps it from
+        doing so beside members that divide them.
+        """
+        if not self.shares:
             return None
-        return ShardingOptions(group=SHARD_GROUP, slots=self.slots, member=self.shard_name)
+        group = SHARD_GROUP if "tenancy" in self.systems else COSMOS_GROUP
+        rule = LABEL_VERSION + ("cosmos" in self.systems)
+        return ShardingOptions(group=group, slots=self.slots, member=self.shard_name, rule=rule)
 
     def protected_patterns(self) -> frozenset[str]:
         """Return those of Kubernetes, those of `--protected-namespace`, and the manager's own."""

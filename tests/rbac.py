@@ -14,6 +14,8 @@ from typing import Any, ClassVar
 
 from ctrlruntime.envtest import Environment
 from ctrlruntime.generate.permissions import policy_rules
+from ctrlruntime.manager.lease import LEASE
+from ctrlruntime.manager.sharding import SHARD_VERBS
 from manager.manifests.folders import rules_of
 from tests.audit.request_recorder import RequestRecorder
 from tests.manifests.installation import RBAC
@@ -30,7 +32,9 @@ class Audit:
 
 @functools.cache
 def rules(system: str) -> Sequence[dict[str, Any]]:
-    """What `manager run --system NAME` needs: a part of the role that is shipped."""
+    """What `manager run --system NAME` needs: a part of the role that is shipped. `leases`: what several managers do with theirs."""
+    if system == "leases":
+        return [{"apiGroups": [LEASE.group], "resources": ["leases"], "verbs": [*SHARD_VERBS]}]
     return policy_rules(rules_of(system))
 
 

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Freeze, FrozenObject, Reason, Waiting, next_edge
@@ -58,6 +59,13 @@ def freeze_of(entry: Entry) -> Freeze:
     )
 
 
+def frozen_of(entry: Entry) -> int:
+    """Return how many changes of an object a freeze holds, by its status."""
+    waiting = (entry.field("status") or {}).get("waiting") or {}
+    frozen = waiting.get("reason") == Reason.FROZEN.value
+    return int(waiting.get("changes") or 0) if frozen else 0
+
+
 @dataclass(slots=True)
 class SystemFreezes:
     """Holds what is frozen for the controllers of one system, and requeues their objects when that changes.
@@ -71,6 +79,10 @@ class SystemFreezes:
     on_counts: Callable[[], None] = lambda: None
     """Called when what is held changes, or who requests an exemption."""
     requests: ExemptionRequests = field(default_factory=ExemptionRequests)
+    needs_leader_election: bool = True
+    """Whether objects wait in the leader alone: several managers that share them each wake their own."""
+    reported: Callable[[], Iterable[tuple[str, int]]] | None = None
+    """Returns the namespace of each object and how many changes of it are held; None: holders have them all."""
     _started: datetime | None = None
     _holders: list[Holder] = field(default_factory=list)
     _memo: VersionMemo[str, Freeze] = field(default_factory=lambda: VersionMemo(256))
@@ -112,12 +124,15 @@ class SystemFreezes:
 
     def held_by(self, freeze: Freeze) -> int:
         """Return how many changes of the system a freeze that is active holds."""
-        return sum(
-            count
-            for holder in self._holders
-            for request, count in holder.held.items()
-            if freeze.covers(self.system.value, request.namespace)
-        )
+        if self.reported is None:
+            held = [
+                (request.namespace, count)
+                for holder in self._holders
+                for request, count in holder.held.items()
+            ]
+        else:
+            held = list(self.reported())
+        return sum(count for space, count in held if freeze.covers(self.system.value, space))
 
     def incomplete_for(self) -> timedelta:
         """Return for how long counts may still be lower than they are; zero: they are complete."""
@@ -130,6 +145,12 @@ class SystemFreezes:
         if isinstance(event, DeleteEvent):
             self._memo.forget(event.old.uid)
         self._changed.set()
+
+    def report_changed(self, event: Event) -> None:
+        """Handle an event of objects that several managers share."""
+        counts = [frozen_of(each) for each in entries_of(event)]
+        if counts[0] != counts[-1] or (len(counts) == 1 and counts[0]):
+            self.on_counts()
 
     def object_changed(self, event: Event) -> None:
         """Handle an event of the informer of a kind whose objects can be exempted."""

@@ -130,8 +130,13 @@ def add_approvals(
     rules: ApprovalRules,
     key: ApprovalKey | None,
     whole: Whole | None = None,
+    *,
+    divided: bool = False,
 ) -> Approvals:
-    """Record who gives approvals of a kind, and report which count. `key`: None without webhooks: then none counts."""
+    """Record who gives approvals of a kind, and report which count. `key`: None without webhooks: then none counts.
+
+    `divided`: where several managers share the objects, each reports on its own.
+    """
     mapping = kind.mapping()
     store = manager.cache.declare(kind).informer.store
     recorder = (lambda: NOT_SERVED) if key is None else key.recorder
@@ -161,9 +166,9 @@ def add_approvals(
         key.changed.append(again)
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
     reconciler = ApprovalsReconciler(store, view, mapping, patcher, manager.recorder, utc_now)
+    builder = Builder(manager).sharded(cached_whole=True) if divided else Builder(manager)
     builder = (
-        Builder(manager)
-        .for_(kind)  # with its status: the conditions of another writer may take ours along
+        builder.for_(kind)  # with its status: the conditions of another writer may take ours along
         .named(f"{kind.gvk().kind.lower()}-approvals")
         .explicit_permissions()
         .permission(mapping.gvk.group, f"{mapping.plural}/status", "patch")

@@ -10,7 +10,7 @@ from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from internal.operations.freezes import SystemFreezes
+from internal.operations.freezes import SystemFreezes, frozen_of
 from internal.operations.metrics import FreezeMetrics
 from internal.operations.reconciler import FreezeReconciler
 
@@ -21,11 +21,20 @@ STATUS_PERIOD: Final = 5.0
 """Seconds between the change of a count and the pass that writes it, with those that follow too."""
 
 
-def add_change_freezes(manager: Manager, system: FrozenSystem) -> SystemFreezes:
-    """Watch ChangeFreezes for one system, and return what its controllers have to honour."""
+def add_change_freezes(
+    manager: Manager, system: FrozenSystem, *, divided: InformerHandle | None = None
+) -> SystemFreezes:
+    """Watch ChangeFreezes for one system, and return what its controllers have to honour.
+
+    `divided`: objects that several managers may share. The leader counts what each is held back by its status then.
+    """
     handle = manager.cache.declare(ChangeFreeze, optional=True, sync_timeout=SYNC_TIMEOUT)
     informer = handle.informer
-    freezes = SystemFreezes(system, informer, utc_now)
+    freezes = SystemFreezes(system, informer, utc_now, needs_leader_election=manager.shards is None)
+    if divided is not None and manager.shards is not None:
+        objects = divided.informer.store
+        freezes.reported = lambda: ((each.namespace, frozen_of(each)) for each in objects)
+        divided.informer.add_handler(freezes.report_changed)
     informer.add_handler(freezes.freeze_changed)
     informer.add_served_handler(lambda _served: freezes.served_changed())
     manager.add(freezes)

@@ -80,6 +80,7 @@ from manager.controllers.cosmos_parts import (
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.cosmos_wiring import guarded
+from manager.controllers.slot_memory import forget_with_slots, requests_of
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
@@ -153,7 +154,7 @@ class NodeSetHandlers:
 
     def all_sets(self) -> list[Request]:
         """Return every set."""
-        return [Request(each.name, namespace=each.namespace) for each in self.sets]
+        return requests_of(self.sets)
 
 
 def add_node_sets(
@@ -168,11 +169,11 @@ def add_node_sets(
     `wakeups` enqueues sets.
     """
     manager, options = parts.manager, parts.options
-    approvals = add_approvals(manager, CosmosFullNode, APPROVALS, key)
+    approvals = add_approvals(manager, CosmosFullNode, APPROVALS, key, divided=True)
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)
-    freezes = add_change_freezes(manager, FrozenSystem.COSMOS)
+    freezes = add_change_freezes(manager, FrozenSystem.COSMOS, divided=parts.node_sets)
     parts.node_sets.informer.add_handler(freezes.object_changed)
     holds = freezes.holder(
         partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets
@@ -181,6 +182,7 @@ def add_node_sets(
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))
     builder = (
         Builder(manager)
+        .sharded(cached_whole=True)
         .for_(CosmosFullNode, predicates=[node_set_changed])
         .watches(
             VOLUME_SNAPSHOT,
@@ -197,7 +199,13 @@ def add_node_sets(
     _permit_writes(builder)
     _watch_owned(parts, builder)
     builder.build(guarded(parts, reconciler, handlers.sets, CosmosFullNode))
+    forget_with_slots(manager, partial(_kept, handlers, memory), reconciler.forget)
     return reconciler
+
+
+def _kept(handlers: NodeSetHandlers, memory: NodeSetMemory) -> set[Request]:
+    """Return the sets that something may be kept in memory of: those that are gone were passed over once more, or are in it."""
+    return {*handlers.all_sets(), *memory.created}
 
 
 def _permit_writes(builder: Builder[Request]) -> None:

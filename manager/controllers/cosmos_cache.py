@@ -10,6 +10,7 @@ from internal.cosmos.cache import pods
 from internal.cosmos.cache.cosmos_cache import CacheOptions, CosmosCache
 from internal.cosmos.cache.reconciler import CacheReconciler
 from manager.controllers.cosmos_parts import POD, CosmosParts
+from manager.controllers.slot_memory import forget_with_slots
 
 NAME = "cosmoscache"
 """The controller's name: it has no kind of its own."""
@@ -37,6 +38,7 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
     )
     builder = (
         Builder(manager)
+        .sharded(cached_whole=True)
         .named(NAME)
         .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
         .explicit_permissions()  # none
@@ -45,4 +47,5 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
     parts.objects.watch_owned(builder, CosmosFullNode, POD, predicates=[pods.matters])
     builder.build(CacheReconciler(parts.node_sets.informer.store, cache))
     manager.add(cache)
+    forget_with_slots(manager, cache.followed, lambda each: cache.forget(each.namespace, each.name))
     return cache

@@ -38,6 +38,7 @@ def add_stateful_jobs(parts: CosmosParts) -> None:
 
     builder = (
         Builder(parts.manager)
+        .sharded(cached_whole=True)
         .for_(StatefulJob, predicates=[more_than_own_status_changed])
         .watches_raw(wakeups)
         .explicit_permissions()

@@ -42,6 +42,7 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
     cache.subscribe_disks(wake)
     (
         Builder(manager)
+        .sharded(cached_whole=True)
         .named(NAME)
         .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
         .watches_raw(wakeups)

@@ -1,7 +1,8 @@
 """The controller of regular snapshots, wired to the runtime."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from apis.cosmos import GROUP, CosmosFullNode, ScheduledVolumeSnapshot
@@ -9,7 +10,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry, annotation_value, label_value
-from ctrlruntime.cache.events import Event, UpdateEvent
+from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.builder import Builder
@@ -21,6 +22,7 @@ from ctrlruntime.lifecycle.owner_index import recorded_owner
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, OWNER_UID
 from ctrlruntime.resources.kept_metadata import KeptMetadata
+from ctrlruntime.sharding import slot_of
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.labels import FIELD_MANAGER, SOURCE
 from internal.cosmos.snapshots.facts_reader import (
@@ -34,7 +36,7 @@ from internal.cosmos.snapshots.facts_reader import (
     set_of,
 )
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
-from internal.cosmos.snapshots.naming import schedule_of
+from internal.cosmos.snapshots.naming import pause_key, schedule_of
 from internal.cosmos.snapshots.reconciler import SnapshotReconciler, SnapshotWriters
 from internal.cosmos.volumesnapshots import DEFINITION, VOLUME_SNAPSHOT, VOLUME_SNAPSHOT_CLASS
 from internal.cosmos.volumesnapshots import GROUP as SNAPSHOT_GROUP
@@ -45,6 +47,7 @@ from manager.controllers.cosmos_wiring import (
     enqueue_at_definitions,
     enqueue_at_jumps,
 )
+from manager.controllers.slot_memory import forget_with_slots, requests_of
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -64,7 +67,14 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
     store.add_index(OWNERS, annotation_value(OWNER))
     store.add_index(OWNER_UIDS, annotation_value(OWNER_UID))
     wakeups = _wakeups(parts, observations, schedules)
-    _build(parts, _reconciler(parts, observations, schedules, served), schedules, wakeups)
+    reconciler = _reconciler(parts, observations, schedules, served)
+    _build(parts, reconciler, schedules, wakeups)
+    forget = reconciler.metrics.forget
+    schedules.informer.add_handler(
+        lambda event: forget(request_of(event.old)) if isinstance(event, DeleteEvent) else None
+    )
+    kept = partial(requests_of, schedules.informer.store)
+    forget_with_slots(parts.manager, kept, forget, slot_of_schedules(parts, schedules))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,31 @@ def follow_definitions(builder: Builder[Request], parts: CosmosParts, store: Sto
     if not parts.objects.is_hub:
         handler = enqueue_at_definitions(parts.manager, store)
         builder.watches(CRD, handler, metadata_only=True, predicates=[defines_snapshots])
+
+
+def slot_of_schedules(parts: CosmosParts, schedules: InformerHandle) -> Callable[[Request], int]:
+    """Return a function that returns the slot of a ScheduledVolumeSnapshot: that of its set, whose manager polls the nodes.
+
+    Of one that is gone, that of a set with a node down for it. Where the reference changes, a pass that runs may end beside
+    the first one of the other manager: each step is in the status, under its version, before it is taken.
+    """
+    found, sets = schedules.informer.store, parts.node_sets.informer.store
+
+    def slot(request: Request) -> int:
+        name, namespace = request.name, request.namespace
+        entry = found.get(name, namespace=namespace)
+        if entry is None:
+            down = sets.by_index(PAUSES, pause_key(namespace, name))
+            return slot_of(min((each.name for each in down), default=name), namespace=namespace)
+        of = "".join(set_of(entry)).partition("/")[2]
+        return slot_of(of or name, namespace=namespace)
+
+    return slot
+
+
+def request_of(entry: Entry) -> Request:
+    """Return the request of an object."""
+    return Request(entry.name, namespace=entry.namespace)
 
 
 def _reconciler(
@@ -171,8 +206,16 @@ def _build(
         return [each for owner in owners for each in of_set(owner.partition("/")[2])]
 
     plural = ScheduledVolumeSnapshot.mapping().plural
+
+    def roots() -> Iterable[Request]:
+        return {
+            *requests_of(store),
+            *(each for found in parts.node_sets.informer.store for each in of_node_set(found)),
+        }
+
     builder = (
         Builder(parts.manager)
+        .sharded(slot=slot_of_schedules(parts, schedules), cached_whole=True, roots=roots)
         .for_(ScheduledVolumeSnapshot, predicates=[more_than_own_status_changed])
         .watches(CosmosFullNode, enqueue_map_func(of_node_set), predicates=[pauses_or_spec_changed])
         .watches_raw(wakeups)

@@ -1,4 +1,4 @@
-"""Flags of `manager run` for managers that share the tenants of one cluster."""
+"""Flags of `manager run` for managers that share the objects of one cluster."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 
 from ctrlruntime.sharding.slots import BadSlots, parse_slots
 from manager.flags.groups import with_options
-from manager.options import Role, RunOptions
+from manager.options import DIVIDED, Role, RunOptions
 
 
 def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,12 +20,12 @@ def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--slots",
             metavar="RANGES",
             callback=lambda _context, _option, text: None if text is None else _slots(text),
-            help="Work on the tenants of these slots alone, such as 0-31, beside managers of the other slots.",
+            help="Work on the tenants and node sets of these slots alone, such as 0-31, beside managers of the other slots.",
         ),
         click.option(
             "--shards",
             is_flag=True,
-            help="Share the tenants with the other managers that have this flag, as they come and go.",
+            help="Share tenants and node sets with the other managers that have this flag, as they come and go.",
         ),
         click.option(
             "--shard-name",
@@ -45,16 +45,14 @@ def _slots(text: str) -> frozenset[int]:
 
 
 def check_shards(options: RunOptions) -> None:
-    """Raise UsageError for what managers that share tenants need, or cannot do."""
-    if not options.shares_tenants:
+    """Raise UsageError for what managers that share objects need, or cannot do."""
+    if not options.shares:
         return
     given = "--shards" if options.shards else "--slots"
     if options.shards and options.slots is not None:
         raise click.UsageError("give --slots or --shards: fixed slots, or those that come by load")
     if not options.leader_elect:
-        raise click.UsageError(
-            f"{given} needs --leader-elect: one of the managers reads the registries for all"
-        )
+        raise click.UsageError(f"{given} needs --leader-elect: one of the managers decides for all")
     if options.role is Role.ADMISSION:
         raise click.UsageError(
             f"{given} divides the work of controllers: leave --role admission out"
@@ -63,8 +61,11 @@ def check_shards(options: RunOptions) -> None:
         raise click.UsageError(
             "--slots is not there for stacks: give --shards, and the leader assigns slots"
         )
-    if "tenancy" not in options.systems:
-        raise click.UsageError(f"{given} divides tenants: add --system tenancy")
+    if not {*DIVIDED} & {*options.systems}:
+        raise click.UsageError(
+            f"{given} divides tenants and sets of nodes; Instances are one manager's work, and another stands by. "
+            f"Leave {given} out, or add --system tenancy or --system cosmos"
+        )
     try:
         options.sharding()
     except ValueError as error:

@@ -11,7 +11,7 @@ from manager.options import RunOptions
 def with_slots(options: RunOptions, manager: Manager) -> RunOptions:
     """Return the options with the slots of the manager, if it has any."""
     shards = manager.shards
-    if shards is None:
+    if shards is None or "tenancy" not in options.systems:
         return options
     from internal.tenancy.tenant.slots import (
         TenantSlots,  # imported where tenants are divided alone

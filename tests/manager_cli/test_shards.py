@@ -33,7 +33,7 @@ ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
         (["--shards"], "--shards needs --leader-elect"),
         (["--shards", "--slots", "1", *ELECT], "give --slots or --shards"),
         (["--shards", "--role", "admission", *ELECT], "--shards is not there for the stacks"),
-        (["--shards", "--system", "cloud", *ELECT], "add --system tenancy"),
+        (["--shards", "--system", "cloud", *ELECT], "Instances are one manager's work"),
         (["--shards", "--shard-name", "A_1", *ELECT], "DNS label"),
     ],
 )

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.clock import monotonic, utc_now
+from ctrlruntime.manager import Group
 from ctrlruntime.queue import Request
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.cache.change_filter import News, reached
@@ -70,6 +71,8 @@ class CosmosCache:
     It is a runnable: when its manager stops, nothing is asked any more, and nothing is under way when that
     has ended.
     """
+
+    runnable_group = Group.CACHES
 
     def __init__(
         self,
@@ -145,6 +148,10 @@ class CosmosCache:
         self._disk_listeners.append(changed)
 
     # -- who is asked --------------------------------------------------------------------------
+
+    def followed(self) -> list[Request]:
+        """Return the sets whose nodes are asked."""
+        return [Request(name, namespace=namespace) for namespace, name in self._sets]
 
     def follow(
         self,

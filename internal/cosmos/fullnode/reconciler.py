@@ -97,7 +97,7 @@ class FullNodeReconciler:
         """One pass. Raises the client's errors when not even the status can be written."""
         entry = self.reads.node_sets.get(request.name, namespace=request.namespace)
         if entry is None:
-            self._forget(request)
+            self.forget(request)
             return None
         hub = self.reads.hub
         if hub is not None and not hub.is_usable():
@@ -215,7 +215,8 @@ class FullNodeReconciler:
         cleaning = finish is Finish.CLEANING
         return Result(requeue_after=self.options.times.progress) if cleaning else None
 
-    def _forget(self, request: Request) -> None:
+    def forget(self, request: Request) -> None:
+        """Forget a set that is gone, or another process's now."""
         self.holds.record(request, 0)
         self.memory.forget(request)
         self.writer.forget(request)

@@ -77,10 +77,12 @@ class NodeSetHarness(ManagerHarness):
         *,
         options: CosmosOptions = OPTIONS,
         tls: bool = False,
+        members: Sequence[str] = (),
     ) -> AsyncIterator[Self]:
-        """A server with our kinds, machines, nodes, and the controllers."""
+        """A server with our kinds, machines, nodes, and the controllers; with `members`, users that may run managers, none runs."""
+        managers = [*members] or ["manager"]
         env = Environment(
-            users=(administrator("admin"), User(name="manager")),
+            users=(administrator("admin"), *(User(name=each) for each in managers)),
             authorization="RBAC",
             proxy=True,
             nodes=True,
@@ -93,12 +95,16 @@ class NodeSetHarness(ManagerHarness):
             contextlib.AsyncExitStack() as stack,
         ):
             await env.install_crds(*KINDS)
-            stack.enter_context(audited(env, ["manager"], "cosmos"))
-            await grant(env, ["manager"], "cosmos")
+            if members:
+                await grant(env, managers, "leases")
+            else:
+                stack.enter_context(audited(env, managers, "cosmos"))
+            await grant(env, managers, "cosmos")
             for name, expands in (("standard", True), ("fixed", False)):
                 await env.client("envtest").create(_storage_class(name, expands))
             harness = cls(env, folder, comet, options)
-            await harness.start_manager()
+            if not members:
+                await harness.start_manager()
             try:
                 yield harness
             finally:

@@ -9,7 +9,7 @@ async with SnapshotsHarness.start(folder) as harness:
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -87,10 +87,14 @@ class SnapshotsHarness(ManagerHarness):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def start(cls, folder: Path, *, snapshots: bool = True) -> AsyncIterator[Self]:
-        """A server, a set of nodes that runs, a CSI driver and the controllers."""
+    async def start(
+        cls, folder: Path, *, snapshots: bool = True, members: Sequence[str] = ()
+    ) -> AsyncIterator[Self]:
+        """A server, a set of nodes that runs, a CSI driver and the controllers; with `members`, users that may run managers, none runs."""
+        managers = [*members] or ["manager"]
+        people = administrator("admin"), administrator("driver")
         env = Environment(
-            users=(administrator("admin"), administrator("driver"), User(name="manager")),
+            users=(*people, *(User(name=each) for each in managers)),
             authorization="RBAC",
             proxy=True,
             folder=folder,
@@ -98,14 +102,18 @@ class SnapshotsHarness(ManagerHarness):
         async with env:
             await env.install_crds(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
             harness = cls(env, folder)
-            harness._stack.enter_context(audited(env, ["manager"], "cosmos"))
-            await grant(env, ["manager"], "cosmos")
+            if members:
+                await grant(env, managers, "leases")
+            else:
+                harness._stack.enter_context(audited(env, managers, "cosmos"))
+            await grant(env, managers, "cosmos")
             await harness.client.create(node_set())
             await harness.settle()
             async with harness._stack:
                 if snapshots:
                     await harness.install_snapshots()
-                await harness.start_manager()
+                if not members:
+                    await harness.start_manager()
                 try:
                     yield harness
                 finally:
