@@ -201,7 +201,7 @@ async def test_a_member_that_is_killed_in_a_rollout_is_replaced_within_its_lease
         assert_in_turn(writers(harness, mark))
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 async def forkserver() -> AsyncIterator[ForkServer]:
     async with ForkServer.running() as made:
         yield made

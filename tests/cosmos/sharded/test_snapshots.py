@@ -1,0 +1,58 @@
+"""Regular snapshots and Jobs in the midst of a hand-over: each time is one copy, each hour is one Job, and the node comes back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+
+from apis.cosmos import JobOutcome, SnapshotPhase
+from tests.cosmos.servers.snapshotcrds import SNAPSHOT
+from tests.cosmos.sharded.members import USERS, assert_in_turn, member, writers
+from tests.cosmos.snapshots.harness import JOB, NAMESPACE, SnapshotsHarness
+from tests.cosmos.snapshots.test_controller import FIRST, take_down
+from tests.cosmos.statefuljob.test_controller import RUN, end, last_is, running
+
+ONE, TWO, _ = USERS
+pytestmark = pytest.mark.criterion("SH-28")
+
+
+@pytest.fixture
+async def harness(tmp_path: Path) -> AsyncIterator[SnapshotsHarness]:
+    async with SnapshotsHarness.start(tmp_path, members=USERS) as made:
+        yield made
+
+
+async def test_a_snapshot_and_a_job_that_are_under_way_are_ended_by_another_member_once(
+    harness: SnapshotsHarness,
+) -> None:
+    assert harness.csi is not None
+    mark = harness.mark()
+    async with AsyncExitStack() as stack:
+        first = await stack.enter_async_context(AsyncExitStack())
+        await first.enter_async_context(member(harness, ONE))
+        await running(harness)
+        await take_down(harness)
+        uid = (await harness.client.get(JOB, RUN, namespace=NAMESPACE))["metadata"]["uid"]
+        await stack.enter_async_context(member(harness, TWO))
+        await first.aclose()
+        harness.csi.default.ready_after = 0
+        harness.csi.tick()
+        await end(harness, RUN)
+        await harness.job("weekly", last_is(JobOutcome.SUCCEEDED))
+        found = await harness.sees("nightly", lambda each: each.status.last_snapshot is not None)
+        await harness.sees(
+            "nightly", lambda each: each.status.phase is SnapshotPhase.WAITING_FOR_NEXT
+        )
+        assert await harness.paused() == []
+        assert found.status.last_snapshot is not None
+        assert found.status.last_snapshot.name == FIRST
+        made = await harness.client.list(SNAPSHOT, NAMESPACE)
+        jobs = await harness.client.list(JOB, NAMESPACE)
+        assert sorted(each["metadata"]["name"] for each in made) == sorted(["copy", FIRST])
+        assert [each["metadata"]["uid"] for each in jobs] == [uid]
+        wrote = writers(harness, mark)
+        assert_in_turn(wrote)
+        assert any(users == [ONE, TWO] for users in wrote.values())
