@@ -18,7 +18,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.predicates import Predicate, entry_of
+from ctrlruntime.controller.predicates import Predicate, entry_of, generation_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -59,6 +59,7 @@ from internal.cosmos.fullnode.reconciler import (
     NodeSetReads,
 )
 from internal.cosmos.fullnode.removal import Removal
+from internal.cosmos.fullnode.slot_owner import SlotOwners
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls
 from internal.cosmos.fullnode.upgrade_gate import Crossings
@@ -123,6 +124,7 @@ def add_cosmos(
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
     add_stateful_jobs(parts)
+    add_slot_owners(parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +203,30 @@ def add_node_sets(
     builder.build(guarded(parts, reconciler, handlers.sets, CosmosFullNode))
     forget_with_slots(manager, partial(_kept, handlers, memory), reconciler.forget)
     return reconciler
+
+
+def add_slot_owners(parts: CosmosParts) -> None:
+    """Have the leader report sets that no manager works on; nothing for a manager that works alone."""
+    manager, shards = parts.manager, parts.manager.shards
+    if shards is None:
+        return
+    wakeups = RequestSource("slots without an owner")
+    owners = SlotOwners(
+        parts.node_sets.informer.store,
+        lambda: shards.owned,
+        parts.statuses,
+        parts.options.clock.now,
+        partial(wakeups.enqueue, reason="its slot lost its owner, or has one again"),
+    )
+    manager.add(owners)
+    (
+        Builder(manager)
+        .named("cosmosfullnode-slots")
+        .for_(CosmosFullNode, predicates=[generation_changed])
+        .explicit_permissions()  # those of the controller of sets
+        .watches_raw(wakeups)
+        .build(owners)
+    )
 
 
 def _kept(handlers: NodeSetHandlers, memory: NodeSetMemory) -> set[Request]:

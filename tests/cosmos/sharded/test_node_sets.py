@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
+from apis.cosmos import CosmosFullNode
 from apis.operations import ChangeFreeze
+from ctrlruntime.api import find_condition
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.manager import Manager
+from internal.cosmos.fullnode import slot_owner
 from manager.controllers import change_freezes
-from tests.cosmos.fullnode.harness import NodeSetHarness, Place, pods
+from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place, pods
 from tests.cosmos.fullnode.test_rollouts import attendance
 from tests.cosmos.sharded.members import (
     NAMESPACE,
@@ -150,6 +153,35 @@ async def test_a_freeze_counts_and_ends_for_the_sets_of_all_members(
         for name in names:
             await place.until(lambda each: each.status.rollout.outdated == 0, name)
             await place.settled(name)
+
+
+@pytest.mark.criterion("SH-27")
+async def test_a_set_that_no_manager_works_on_says_so(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_owner, "GRACE", 0.5)
+    monkeypatch.setattr(slot_owner, "PERIOD", 0.1)
+    mine, other = frozenset(range(32)), frozenset(range(32, 64))
+    owned = dict.fromkeys(mine, ONE) | dict.fromkeys(other, TWO)
+    names = [name_of(owned, user, place.namespace) for user in (ONE, TWO)]
+
+    def shows(status: str) -> Callable[[CosmosFullNode], bool]:
+        def so(found: CosmosFullNode) -> bool:
+            condition = find_condition(found.status.conditions, slot_owner.SLOTS_OWNED)
+            return condition is not None and condition.status == status
+
+        return so
+
+    async with member(place.harness, ONE, mine):
+        for name in names:
+            await place.apply(place.node_set(name, replicas=1))
+        await place.until(shows("False"), names[1])
+        found = await place.settled(names[0])
+        assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
+        assert await place.names(POD) == pods([0], names[0])
+        async with member(place.harness, TWO, other):
+            await place.settled(names[1])
+            await place.until(shows("True"), names[1])
 
 
 @pytest.mark.criterion("SH-29")

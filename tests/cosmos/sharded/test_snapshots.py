@@ -14,6 +14,7 @@ from tests.cosmos.sharded.members import USERS, assert_in_turn, member, writers
 from tests.cosmos.snapshots.harness import JOB, NAMESPACE, SnapshotsHarness
 from tests.cosmos.snapshots.test_controller import FIRST, take_down
 from tests.cosmos.statefuljob.test_controller import RUN, end, last_is, running
+from tests.support.waiting import eventually
 
 ONE, TWO, _ = USERS
 pytestmark = pytest.mark.criterion("SH-28")
@@ -42,11 +43,9 @@ async def test_a_snapshot_and_a_job_that_are_under_way_are_ended_by_another_memb
         harness.csi.tick()
         await end(harness, RUN)
         await harness.job("weekly", last_is(JobOutcome.SUCCEEDED))
-        found = await harness.sees("nightly", lambda each: each.status.last_snapshot is not None)
-        await harness.sees(
-            "nightly", lambda each: each.status.phase is SnapshotPhase.WAITING_FOR_NEXT
-        )
-        assert await harness.paused() == []
+        await eventually(harness.paused, lambda names: names == [])
+        await harness.settle()
+        found = await harness.phase("nightly", SnapshotPhase.WAITING_FOR_NEXT)
         assert found.status.last_snapshot is not None
         assert found.status.last_snapshot.name == FIRST
         made = await harness.client.list(SNAPSHOT, NAMESPACE)
