@@ -34,7 +34,7 @@ def system_lease(system: str) -> str:
 
 LEASES = (LEADER_ELECTION_ID, *map(system_lease, SYSTEMS))
 """Every Lease that shipped manifests name."""
-SHARD_GROUPS = (SHARD_GROUP,)
+SHARD_GROUPS = (SHARD_GROUP, COSMOS_GROUP)
 """Groups of managers that share work: the values of the label of their Leases."""
 EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""

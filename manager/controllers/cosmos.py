@@ -81,6 +81,7 @@ from manager.controllers.cosmos_parts import (
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.cosmos_wiring import guarded
+from manager.controllers.error_status import UnprotectedOnly
 from manager.controllers.slot_memory import forget_with_slots, requests_of
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def add_slot_owners(parts: CosmosParts) -> None:
         .for_(CosmosFullNode, predicates=[generation_changed])
         .explicit_permissions()  # those of the controller of sets
         .watches_raw(wakeups)
-        .build(owners)
+        .build(UnprotectedOnly(owners, manager.options.protected))
     )
 
 

@@ -45,16 +45,19 @@ def test_flags_that_do_not_go_together_are_refused(flags: list[str], said: str) 
 
 @pytest.mark.criterion("SH-24")
 async def test_top_shows_members_their_slots_and_tenants_and_what_none_has() -> None:
-    def lease(name: str, slots: str, renewed: datetime, holder: str = "pod_1") -> dict[str, object]:
-        annotations = {MEMBER: name, ANNOUNCED: announcement(Announced(3, parse_slots(slots)))}
-        labels = {GROUP_LABEL: "manager"}
-        place = {"name": f"manager-shard-{name}", "namespace": "default"}
+    def lease(
+        name: str, slots: str, renewed: datetime, group: str = "manager", rule: int = 1
+    ) -> dict[str, object]:
+        announced = announcement(Announced(3, parse_slots(slots)), rule=rule)
+        annotations = {MEMBER: name, ANNOUNCED: announced}
+        labels = {GROUP_LABEL: group}
+        place = {"name": f"{group}-shard-{name}", "namespace": "default"}
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": LEASE.kind,
             "metadata": {**place, "labels": labels, "annotations": annotations},
             "spec": {
-                "holderIdentity": holder,
+                "holderIdentity": "pod_1",
                 "leaseDurationSeconds": 15,
                 "renewTime": renewed.strftime("%Y-%m-%dT%H:%M:%S.%fZ"),
             },
@@ -65,15 +68,17 @@ async def test_top_shows_members_their_slots_and_tenants_and_what_none_has() -> 
         client = environment.client()
         await client.create(lease("a", "0-31", now))
         await client.create(lease("b", "32-40", now.replace(year=now.year - 1)))
+        await client.create(lease("c", "0-63", now, "cosmos", 2))
         names = [f"t{number}" for number in range(20)]
-        found = [_tenant(name) for name in names]
+        found = [_of(kind, name) for name in names for kind in ("Tenant", "CosmosFullNode")]
         rows = await read_members(client, found, now)
     first = sum(slot_of(name, namespace="default") < 32 for name in names)
-    assert [(each["member"], each["slots"], each["tenants"]) for each in rows] == [
-        ("a", "0-31", first),
-        (NO_OWNER, "32-63", 20 - first),
+    assert [(e["member"], e["slots"], e["tenants"], e["sets"]) for e in rows] == [
+        ("a", "0-31", first, 0),
+        (NO_OWNER, "32-63", 20 - first, 0),
+        ("c", "0-63", 0, 20),
     ]
 
 
-def _tenant(name: str) -> Summary:
-    return Summary(kind="Tenant", namespace="default", name=name, state="Ready", health=Health.GOOD)
+def _of(kind: str, name: str) -> Summary:
+    return Summary(kind=kind, namespace="default", name=name, state="Ready", health=Health.GOOD)

@@ -79,7 +79,7 @@ parts:
 {{- define "ctrlruntime.shares" -}}
 {{- $root := index . 0 -}}
 {{- $part := index . 1 -}}
-{{- if and $root.Values.shards.enabled (or (not $part.systems) (has "tenancy" $part.systems)) }}yes{{ end -}}
+{{- if and $root.Values.shards.enabled (or (not $part.systems) (has "tenancy" $part.systems) (has "cosmos" $part.systems)) }}yes{{ end -}}
 {{- end -}}
 
 {{- /* Called with the root and a part: what selects its Pods alone. */ -}}
