@@ -183,6 +183,10 @@ class Informer:
         """
         return self._handlers.add(handler, listed=self.synced)
 
+    def add_drop_handler(self, handler: Callable[[Entry], None]) -> None:
+        """Call `handler` with each object that leaves this process with its slot: it is there still, and no event reports it."""
+        self.moves.on_drop.append(handler)
+
     def add_served_handler(self, handler: Callable[[bool], None]) -> None:
         """Call `handler` with False when the server ceases to serve the kind, with True once its objects are listed after that.
 

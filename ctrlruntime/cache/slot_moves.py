@@ -38,6 +38,8 @@ class SlotMoves:
         self._lister = lister
         self._emit = emit
         self._follow = follow
+        self.on_drop: list[Callable[[Entry], None]] = []
+        """Called with each object that leaves with its slot."""
 
     async def take(self, slots: frozenset[int]) -> None:
         """List the objects of slots, report them as initial, and watch them from then on; those it has are left out.
@@ -66,10 +68,13 @@ class SlotMoves:
         for slot in slots:
             gone = store.by_index(SLOT_INDEX, str(slot))
             for start in range(0, len(gone), BREATH):
-                keys = [e.key for e in gone[start : start + BREATH] if store.get_by_key(e.key) is e]
-                for key in keys:
-                    self._own_changes.gone(key)
-                self._overlay.drop(keys)
+                left = [e for e in gone[start : start + BREATH] if store.get_by_key(e.key) is e]
+                for entry in left:
+                    self._own_changes.gone(entry.key)
+                self._overlay.drop([entry.key for entry in left])
+                for entry in left:
+                    for handler in self.on_drop:
+                        handler(entry)
                 await asyncio.sleep(0)
 
     async def _adopt(

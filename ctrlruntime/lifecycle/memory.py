@@ -1,4 +1,4 @@
-"""What a controller remembers of objects: it goes with its object.
+"""What a controller remembers of objects: it goes with its object, and with the object's slot.
 
 failures = PerObject[int](informer)
 failures.put(request, failures.get(request, 0) + 1)
@@ -6,7 +6,7 @@ failures.put(request, failures.get(request, 0) + 1)
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from typing import Generic, Protocol, TypeVar, overload
 
 from ctrlruntime.cache.entry import Entry
@@ -31,6 +31,7 @@ class Informer(Protocol):
     @property
     def store(self) -> Objects: ...
     def add_handler(self, handler: EventHandler, /) -> object: ...
+    def add_drop_handler(self, handler: Callable[[Entry], None], /) -> None: ...
 
 
 class EventHandler(Protocol):
@@ -47,6 +48,7 @@ class _Memory(Generic[K, T]):
         self._store = None if informer is None else informer.store
         if informer is not None:
             informer.add_handler(self.observe)
+            informer.add_drop_handler(lambda entry: self.forget(self._key_of(entry)))
 
     @overload
     def get(self, key: K) -> T | None: ...

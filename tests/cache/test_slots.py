@@ -21,6 +21,9 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import AlreadyExists, APIError, NotFound
 from ctrlruntime.envtest.server import APIServer
+from ctrlruntime.lifecycle import PerObject, PerUID
+from ctrlruntime.lifecycle.owner_index import uid_index
+from ctrlruntime.queue import Request
 from ctrlruntime.sharding.slots import SLOT_LABEL, slot_of_labels
 from tests.cache.conftest import manifest
 from tests.cache.test_reflector import event, page
@@ -151,6 +154,27 @@ async def test_slots_come_by_one_list_and_go_without_events(place: Place) -> Non
     assert {kind for kind, _ in place.mirror.events} == {"CreateEvent"}
     assert place.relists.count == 0
     await eventually(place.watches, lambda count: count == 1)
+
+
+@pytest.mark.criterion("SH-16")
+@pytest.mark.parametrize("memory", [PerObject[int], PerUID[int]])
+async def test_what_is_remembered_of_an_object_goes_with_its_slot(
+    place: Place, memory: type[PerObject[int] | PerUID[int]]
+) -> None:
+    informer = place.cache.informer(CONFIG_MAP)
+    informer.store.add_index("uid", uid_index)
+    kept = memory(informer)
+    for slot in range(2):
+        await place.make(f"s{slot}", slot)
+    await place.cache.take_slots(slots(0, 1))
+    for entry in informer.store:
+        key: Any = Request(entry.name, namespace=NAMESPACE)
+        kept.put(key if memory is PerObject[int] else entry.uid, 1)
+    assert len(kept) == 2
+    await place.cache.drop_slots(slots(0))
+    assert len(kept) == 1
+    await place.cache.take_slots(slots(0))
+    assert len(kept) == 1, "another process worked on it meanwhile"
 
 
 @pytest.mark.criterion("SH-12")

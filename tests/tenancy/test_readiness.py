@@ -271,6 +271,9 @@ class FakeInformer:
     def add_handler(self, handler: Callable[[Event], None], /) -> None:
         self.handler = handler
 
+    def add_drop_handler(self, handler: Callable[[Entry], None], /) -> None:
+        """Nothing has a slot here."""
+
     def get(self, name: str, *, namespace: str) -> Entry | None:
         raise NotImplementedError
 
