@@ -147,6 +147,18 @@ async def test_passes_begin_when_a_slot_is_held_and_not_before(place: Place) -> 
 
 
 @pytest.mark.criterion("SH-15")
+async def test_what_is_cached_of_all_slots_is_queued_when_its_slot_is_held() -> None:
+    held, roots = Held(), [request(1), request(2)]
+    gate = SlotGate[Request](held, roots=lambda: roots)
+    queue = PriorityQueue[Request](gate=gate)
+    held.held = ONE
+    gate.begin(ONE, queue)
+    found = queue.core.pop()
+    assert found is not None
+    assert (found.request, len(queue)) == (request(1), 0)
+
+
+@pytest.mark.criterion("SH-15")
 async def test_the_leader_labels_what_has_no_slot(place: Place) -> None:
     await place.take(ONE)
     await place.client.create(config_map(name_in(1)))

@@ -19,6 +19,7 @@ from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.cli import main
 from manager.commands.summaries import Summary
 from manager.commands.top_members import NO_OWNER, read_members
+from manager.options import RunOptions
 
 ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
 
@@ -41,6 +42,24 @@ def test_flags_that_do_not_go_together_are_refused(flags: list[str], said: str) 
     result = CliRunner().invoke(main, ["run", *flags])
     assert result.exit_code == 2, result.output
     assert said in " ".join(result.output.split())
+
+
+@pytest.mark.criterion("SH-27")
+@pytest.mark.parametrize(
+    ("systems", "group", "rule"),
+    [
+        (("tenancy",), "manager", 1),
+        (("tenancy", "cloud"), "manager", 1),
+        (("cosmos",), "cosmos", 2),
+        (("tenancy", "cloud", "cosmos"), "manager", 2),
+    ],
+)
+def test_managers_that_divide_different_things_share_nothing(
+    systems: tuple[str, ...], group: str, rule: int
+) -> None:
+    found = RunOptions(systems=systems, shards=True).sharding()
+    assert found is not None
+    assert (found.group, found.rule) == (group, rule)
 
 
 @pytest.mark.criterion("SH-24")
@@ -74,9 +93,9 @@ async def test_top_shows_members_their_slots_and_tenants_and_what_none_has() -> 
         rows = await read_members(client, found, now)
     first = sum(slot_of(name, namespace="default") < 32 for name in names)
     assert [(e["member"], e["slots"], e["tenants"], e["sets"]) for e in rows] == [
+        ("c", "0-63", 0, 20),
         ("a", "0-31", first, 0),
         (NO_OWNER, "32-63", 20 - first, 0),
-        ("c", "0-63", 0, 20),
     ]
 
 

@@ -76,9 +76,15 @@ class ShardGroup:
         clock: Callable[[], float] = boottime,
         config: Config | None = None,
         settle: float = 0.5,
+        current: asyncio.Event | None = None,
     ) -> Member:
-        """Start a member."""
+        """Start a member. `current`: set once its caches have what the server has."""
         member: Member
+
+        async def catch_up() -> None:
+            if current is not None:
+                await current.wait()
+
         sharding = ShardingOptions(
             group="shop", member=name, namespace=NAMESPACE, slots=slots, settle=settle
         )
@@ -91,6 +97,7 @@ class ShardGroup:
             logger=logger,
             failed=lambda error: member.errors.append(error),
             leads=lambda: member.leads,
+            catch_up=catch_up,
             clock=clock,
         )
         member = Member(Shards(sharding, deps), leads)

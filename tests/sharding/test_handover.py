@@ -195,18 +195,19 @@ def test_what_a_member_announces_is_read_as_the_same() -> None:
 
 @pytest.mark.criterion("SH-8")
 @pytest.mark.parametrize(
-    "text",
+    ("text", "rule"),
     [
-        "",
-        "x",
-        "[]",
-        "{}",
-        '{"epoch":3,"held":"0-127","slots":128,"label":1}',
-        '{"epoch":3,"slots":64,"label":2}',
-        '{"epoch":3,"slots":32,"label":1}',
+        ("", 1),
+        ("x", 1),
+        ("[]", 1),
+        ("{}", 1),
+        ('{"epoch":3,"held":"0-127","slots":128,"label":1}', 1),
+        ('{"epoch":3,"slots":64,"label":2}', 1),
+        ('{"epoch":3,"slots":64,"label":1}', 2),
+        ('{"epoch":3,"slots":32,"label":1}', 1),
     ],
 )
-def test_members_that_mean_something_else_by_a_slot_get_none(text: str) -> None:
+def test_members_that_mean_something_else_by_a_slot_get_none(text: str, rule: int) -> None:
     announced, fixed, slots, label = read_announcement(text)
     seen = Seen()
     odd = MemberLease(
@@ -219,8 +220,8 @@ def test_members_that_mean_something_else_by_a_slot_get_none(text: str) -> None:
         label_version=label,
     )
     seen.put(odd, 0.0)
-    seen.beat("a", 0.0)
-    planned = Planner(settle=0.0).plan(None, seen.members, 0.0)
+    seen.put(replace(odd, name="a", slots=SLOTS, label_version=rule, fixed=None), 0.0)
+    planned = Planner(settle=0.0, rule=rule).plan(None, seen.members, 0.0)
     assert planned is not None
     assert planned.owned("a") == ALL_SLOTS
     assert planned.slots[0].former == {"odd"}, "it may be at work by rules of its own"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
 import pytest
@@ -59,6 +60,26 @@ async def test_a_slot_is_not_begun_before_the_passes_of_its_former_owner_have_en
         assert a.writable == ALL_SLOTS
         a.passes.set()
         await group.until(lambda: group.shares() == {"a": 32, "b": 32})
+
+
+@pytest.mark.criterion("SH-35")
+async def test_a_slot_is_not_begun_before_the_caches_have_what_was_written_before_its_release(
+    config: Config,
+) -> None:
+    current = asyncio.Event()
+    async with shard_group(config) as group:
+        group.join("a", leads=True)
+        await group.until(whole(group))
+        b = group.join("b", current=current)
+        await group.until(lambda: len(b.writable) == 32)
+        assert (group.shares(), [step for step, _ in b.log]) == ({"a": 32, "b": 0}, ["take"])
+        await group.leave("a")
+        b.leads = True
+        await group.until(lambda: len(b.writable) == 64)
+        assert not b.shards.held
+        current.set()
+        await group.until(lambda: group.shares() == {"b": 64})
+        assert b.shards.owned.is_whole
 
 
 @pytest.mark.criterion("SH-3")

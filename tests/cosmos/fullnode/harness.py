@@ -23,7 +23,7 @@ from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import AlreadyExists, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.users import User, administrator
@@ -32,6 +32,7 @@ from ctrlruntime.manager import Manager
 from internal.cosmos.times import Times
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
+from tests.backends import SharedServer
 from tests.cosmos.servers.comet import CometNode, CometNodes
 from tests.rbac import audited, grant
 from tests.support.manager_harness import ManagerHarness
@@ -77,38 +78,54 @@ class NodeSetHarness(ManagerHarness):
         *,
         options: CosmosOptions = OPTIONS,
         tls: bool = False,
-        members: Sequence[str] = (),
     ) -> AsyncIterator[Self]:
-        """A server with our kinds, machines, nodes, and the controllers; with `members`, users that may run managers, none runs."""
-        managers = [*members] or ["manager"]
+        """A server with our kinds, machines, nodes, and the controllers."""
         env = Environment(
-            users=(administrator("admin"), *(User(name=each) for each in managers)),
+            users=(administrator("admin"), User(name="manager")),
             authorization="RBAC",
             proxy=True,
             nodes=True,
             folder=folder,
             tls=tls,
         )
-        async with (
-            env,
-            CometNodes.start(env.client("envtest")) as comet,
-            contextlib.AsyncExitStack() as stack,
-        ):
-            await env.install_crds(*KINDS)
-            if members:
-                await grant(env, managers, "leases")
-            else:
-                stack.enter_context(audited(env, managers, "cosmos"))
-            await grant(env, managers, "cosmos")
-            for name, expands in (("standard", True), ("fixed", False)):
-                await env.client("envtest").create(_storage_class(name, expands))
-            harness = cls(env, folder, comet, options)
-            if not members:
-                await harness.start_manager()
+        async with cls._running_on(env, options) as harness, contextlib.AsyncExitStack() as stack:
+            stack.enter_context(audited(env, ["manager"], "cosmos"))
+            await grant(env, ["manager"], "cosmos")
+            await harness.start_manager()
             try:
                 yield harness
             finally:
                 await harness.stop_manager()
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def with_members(
+        cls, folder: Path, members: Sequence[str], server: SharedServer | None = None
+    ) -> AsyncIterator[Self]:
+        """The same without a manager, for several that share the sets. On a real `server` they are administrators."""
+        if server is None:
+            users = (administrator("admin"), *(User(name=each) for each in members))
+            env = Environment(
+                users=users, authorization="RBAC", proxy=True, nodes=True, folder=folder
+            )
+        else:
+            users = tuple(administrator(each) for each in ("admin", *members))
+            env = server.environment(users=users, proxy=True, nodes=True, folder=folder)
+        async with cls._running_on(env, OPTIONS) as harness:
+            if server is None:
+                await grant(env, members, "cosmos")
+                await grant(env, members, "leases")
+            yield harness
+
+    @classmethod
+    @contextlib.asynccontextmanager
+    async def _running_on(cls, env: Environment, options: CosmosOptions) -> AsyncIterator[Self]:
+        async with env, CometNodes.start(env.client("envtest")) as comet:
+            await env.install_crds(*KINDS)
+            for name, expands in (("standard", True), ("fixed", False)):
+                with contextlib.suppress(AlreadyExists):  # of another test on this server
+                    await env.client("envtest").create(_storage_class(name, expands))
+            yield cls(env, env.folder, comet, options)
 
     async def add_controllers(self, manager: Manager) -> None:
         add_cosmos(manager, self.options)

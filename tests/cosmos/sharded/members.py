@@ -15,22 +15,20 @@ from tests.support.waiting import eventually
 
 USERS = ("one", "two", "three")
 BRISK = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
-NAMESPACE = "default"
-"""Of the Leases."""
 
 
 @contextlib.asynccontextmanager
 async def member(
-    harness: ManagerHarness, user: str, slots: frozenset[int] | None = None
+    harness: ManagerHarness, user: str, namespace: str, slots: frozenset[int] | None = None
 ) -> AsyncIterator[Manager]:
-    """Run a manager that shares with others, until the block is left; it has its slots when that begins."""
+    """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases."""
     with (harness.folder / f"{user}.log").open("a") as stream:
         manager = make_manager(
             harness.environment.config(user),
             logger=make_logger(format="console", stream=stream),
             name="manager",
             leader_election=True,
-            leader_election_namespace=NAMESPACE,
+            leader_election_namespace=namespace,
             leader_election_id="tests",
             election=BRISK,
             sharding=ShardingOptions(group="cosmos", member=user, slots=slots, settle=0.0),

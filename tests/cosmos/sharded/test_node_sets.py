@@ -19,7 +19,6 @@ from manager.controllers import change_freezes
 from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place, pods
 from tests.cosmos.fullnode.test_rollouts import attendance
 from tests.cosmos.sharded.members import (
-    NAMESPACE,
     USERS,
     assert_in_turn,
     member,
@@ -34,10 +33,14 @@ from tests.tenancy.manager_forkserver import ForkServer
 ONE, TWO, THREE = USERS
 
 
-@pytest.fixture
-async def place(tmp_path: Path) -> AsyncIterator[Place]:
-    async with NodeSetHarness.start(tmp_path, members=USERS) as harness:
-        yield await harness.place()
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def place(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Place]:
+    real = request.param != "embedded"
+    server = request.getfixturevalue("real_server") if real else None
+    async with NodeSetHarness.with_members(tmp_path, USERS, server) as harness:
+        made = await harness.place()
+        yield made
+        await made.clear()
 
 
 def polled(manager: Manager) -> int:
@@ -72,14 +75,17 @@ async def test_each_set_is_one_members_and_goes_to_another_with_all_that_is_reme
     harness, then = place.harness, owners([ONE], [ONE, TWO], [ONE, TWO, THREE])
     names = [name_of(then, user, place.namespace) for user in USERS]
     async with contextlib.AsyncExitStack() as stack:
-        one = await stack.enter_async_context(member(harness, ONE))
+        one = await stack.enter_async_context(member(harness, ONE, place.namespace))
         for name in names:
             await place.apply(place.node_set(name, replicas=1))
         for name in names:
             await place.settled(name)
         await until_polled(one, 3)
         mark = harness.mark()
-        others = [await stack.enter_async_context(member(harness, user)) for user in USERS[1:]]
+        others = [
+            await stack.enter_async_context(member(harness, user, place.namespace))
+            for user in USERS[1:]
+        ]
         for each in (one, *others):
             await until_polled(each, 1)
             assert remembered(each) <= 1
@@ -108,7 +114,7 @@ async def test_a_rollout_goes_on_at_another_member_within_its_budget(
     name = name_of(then, TWO, place.namespace)
     async with contextlib.AsyncExitStack() as stack:
         first = await stack.enter_async_context(contextlib.AsyncExitStack())
-        await first.enter_async_context(member(harness, ONE))
+        await first.enter_async_context(member(harness, ONE, place.namespace))
         await place.apply(place.node_set(name, replicas=4))
         await place.settled(name)
         before = await place.uids()
@@ -116,7 +122,7 @@ async def test_a_rollout_goes_on_at_another_member_within_its_budget(
         async with attendance(place, 4) as seen:
             await place.edit(name, chain={"config": {"maxInboundPeers": 7}})
             await eventually(lambda: seen.order, timeout=60)
-            await stack.enter_async_context(member(harness, TWO))
+            await stack.enter_async_context(member(harness, TWO, place.namespace))
             if goes:
                 await first.aclose()
             await eventually(
@@ -140,7 +146,7 @@ async def test_a_freeze_counts_and_ends_for_the_sets_of_all_members(
     harness, then = place.harness, owners([ONE], [ONE, TWO])
     names = [name_of(then, user, place.namespace) for user in (ONE, TWO)]
     await harness.environment.install_crds(ChangeFreeze)
-    async with member(harness, ONE), member(harness, TWO):
+    async with member(harness, ONE, place.namespace), member(harness, TWO, place.namespace):
         for name in names:
             await place.apply(place.node_set(name, replicas=1))
         for name in names:
@@ -172,14 +178,14 @@ async def test_a_set_that_no_manager_works_on_says_so(
 
         return so
 
-    async with member(place.harness, ONE, mine):
+    async with member(place.harness, ONE, place.namespace, mine):
         for name in names:
             await place.apply(place.node_set(name, replicas=1))
         await place.until(shows("False"), names[1])
         found = await place.settled(names[0])
         assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
         assert await place.names(POD) == pods([0], names[0])
-        async with member(place.harness, TWO, other):
+        async with member(place.harness, TWO, place.namespace, other):
             await place.settled(names[1])
             await place.until(shows("True"), names[1])
 
@@ -199,7 +205,7 @@ async def test_a_member_that_is_killed_in_a_rollout_is_replaced_within_its_lease
         command += ["--kubeconfig", kubeconfig, "--metrics-bind-address", "0"]
         command += ["--health-probe-bind-address", "0", "--node-sidecar-image", "manager:v1"]
         command += ["--node-poll-seconds", "0.2"]
-        command += ["--leader-elect", "--leader-election-namespace", NAMESPACE]
+        command += ["--leader-elect", "--leader-election-namespace", place.namespace]
         return await forkserver.start(command, log=harness.folder / f"{user}.log")
 
     def holds(user: str) -> bool:

@@ -20,9 +20,16 @@ ONE, TWO, _ = USERS
 pytestmark = pytest.mark.criterion("SH-28")
 
 
-@pytest.fixture
-async def harness(tmp_path: Path) -> AsyncIterator[SnapshotsHarness]:
-    async with SnapshotsHarness.start(tmp_path, members=USERS) as made:
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def harness(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncIterator[SnapshotsHarness]:
+    if request.param == "embedded":
+        started = SnapshotsHarness.start(tmp_path, members=USERS)
+    else:
+        server = request.getfixturevalue("real_server")
+        started = SnapshotsHarness.on(server, tmp_path, members=USERS)
+    async with started as made:
         yield made
 
 
@@ -33,11 +40,11 @@ async def test_a_snapshot_and_a_job_that_are_under_way_are_ended_by_another_memb
     mark = harness.mark()
     async with AsyncExitStack() as stack:
         first = await stack.enter_async_context(AsyncExitStack())
-        await first.enter_async_context(member(harness, ONE))
+        await first.enter_async_context(member(harness, ONE, NAMESPACE))
         await running(harness)
         await take_down(harness)
         uid = (await harness.client.get(JOB, RUN, namespace=NAMESPACE))["metadata"]["uid"]
-        await stack.enter_async_context(member(harness, TWO))
+        await stack.enter_async_context(member(harness, TWO, NAMESPACE))
         await first.aclose()
         harness.csi.default.ready_after = 0
         harness.csi.tick()

@@ -121,9 +121,12 @@ class SnapshotsHarness(ManagerHarness):
 
     @classmethod
     @contextlib.asynccontextmanager
-    async def on(cls, server: SharedServer, folder: Path) -> AsyncIterator[Self]:
+    async def on(
+        cls, server: SharedServer, folder: Path, members: Sequence[str] = ()
+    ) -> AsyncIterator[Self]:
         """The same on a server that others use too, whose manager is an administrator. It leaves nothing behind."""
-        users = (administrator("admin"), administrator("driver"), administrator("manager"))
+        names = "admin", "driver", *([*members] or ["manager"])
+        users = [administrator(each) for each in names]
         async with server.environment(users=users, proxy=True, folder=folder) as env:
             await env.install_crds(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
             harness = cls(env, folder)
@@ -132,7 +135,8 @@ class SnapshotsHarness(ManagerHarness):
             try:
                 async with harness._stack:
                     await harness.install_snapshots()
-                    await harness.start_manager()
+                    if not members:
+                        await harness.start_manager()
                     try:
                         yield harness
                     finally:
