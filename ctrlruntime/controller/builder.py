@@ -48,7 +48,7 @@ from ctrlruntime.controller.reconcile import (
     check_reconciler,
 )
 from ctrlruntime.controller.refresh_unconfirmed import RefreshUnconfirmed
-from ctrlruntime.controller.slot_gate import SlotGate, SlotOf, slot_of_request
+from ctrlruntime.controller.slot_gate import SlotGate, SlotOf, requests_of, slot_of_request
 from ctrlruntime.controller.slot_labels import WITHOUT_SLOT, SlotLabels, reporting_mislabelled
 from ctrlruntime.controller.sources import KindSource, Source
 from ctrlruntime.controller.threads import as_asynchronous
@@ -255,15 +255,12 @@ class Builder(Generic[RequestT]):
     ) -> Self:
         """Divide the objects among the processes of ``ManagerOptions(sharding=...)``; without it, no effect.
 
-        The primary kind and what it owns are cached by the slots that this process holds: what a reconciler
-        creates needs ``slot_labels(request)``. Objects of the primary kind get their label from the leader.
-        Watched kinds are cached whole, and lead to requests of these slots alone. Runs in each process, whoever
-        leads. ``slot`` returns the slot of a request of a type of one's own. With ``cached_whole`` the primary kind is
-        cached whole too, and gets no labels here; ``roots`` returns the requests of all slots then, those of its objects by
-        default: they are queued when their slot comes.
+        The primary kind and what it owns are cached by the slots that this process holds: what a reconciler creates needs
+        ``slot_labels(request)``, objects of the primary kind get their label from the leader. Watched kinds are cached whole,
+        and lead to requests of these slots alone. Runs in each process. ``slot``: that of a request of a type of one's own.
+        ``cached_whole``: so is the primary kind, without labels; ``roots`` are queued as slots come, by default its objects.
         """
-        self._roots = roots
-        self._slot_of = slot or slot_of_request
+        self._slot_of, self._roots = slot or slot_of_request, roots
         self._cached_whole = cached_whole
         return self
 
@@ -329,17 +326,11 @@ class Builder(Generic[RequestT]):
 
     def _gate(self) -> SlotGate[Any] | None:
         """Return what lets requests of held slots into one queue; None for a controller that is not sharded."""
-        shards = self._manager.shards
-        if self._slot_of is None or shards is None:
+        if self._slot_of is None or (shards := self._manager.shards) is None:
             return None
-        return SlotGate(shards, self._slot_of, self._roots or self._all_of_primary)
-
-    def _all_of_primary(self) -> Iterable[Any]:
-        """Return the requests of a primary kind that is cached whole; lists bring those of any other."""
-        if self._primary is None or not self._cached_whole:
-            return ()
-        store = self._manager.cache.informer(self._primary.kind).store
-        return [Request(name, namespace=namespace) for namespace, name in list(store.keys())]
+        whole = self._primary.kind if self._primary is not None and self._cached_whole else None
+        roots = self._roots or (lambda: requests_of(self._manager.cache, whole))
+        return SlotGate(shards, self._slot_of, roots)
 
     def _of_every_member(self, name: str, settings: Settings) -> Settings:
         if self._options.needs_leader_election:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any, Generic
 
+from ctrlruntime.api.resource import KindRef
+from ctrlruntime.cache.cache import Cache
 from ctrlruntime.queue import PriorityQueue, Request, RequestT
 from ctrlruntime.sharding.ownership import SlotOwnership
 from ctrlruntime.sharding.slots import slot_of
@@ -20,6 +22,14 @@ def slot_of_request(request: Hashable) -> int:
             f"the slot of {request!r} is not known: pass sharded(slot=...) a function that returns it"
         )
     return slot_of(request.name, namespace=request.namespace)
+
+
+def requests_of(cache: Cache, kind: KindRef | None) -> list[Request]:
+    """Return the requests of all objects of a kind that the cache has; none of no kind."""
+    if kind is None:
+        return []
+    keys = list(cache.informer(kind).store.keys())
+    return [Request(name, namespace=namespace) for namespace, name in keys]
 
 
 class SlotGate(Generic[RequestT]):

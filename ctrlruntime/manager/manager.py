@@ -411,13 +411,9 @@ class Manager:
 
     async def _lead(self) -> None:
         if self._leadership is not None:  # another process may have written until now
-            await self.catch_up()
+            await self._clusters.catch_up(self.cluster)
         await self._groups[Group.LEADER_ELECTION].start()
         self.elected.set()
-
-    async def catch_up(self) -> None:
-        """Have all caches hold what their servers have now, since another process may have written until now; within seconds."""
-        await self._clusters.catch_up(self.cluster)
 
     # -- stopping ----------------------------------------------------------------------------
 

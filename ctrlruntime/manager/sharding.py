@@ -60,7 +60,6 @@ class ShardedHost(Protocol):
     logger: FilteringBoundLogger
     cache: Cache
 
-    async def catch_up(self) -> None: ...
     @property
     def controllers(self) -> tuple[Controller, ...]: ...
     def engaged_clusters(self) -> tuple[Cluster, ...]: ...
@@ -84,6 +83,10 @@ def make_shards(
     def caches() -> Iterable[Cache]:
         return [manager.cache, *(each.cache for each in manager.engaged_clusters())]
 
+    async def catch_up() -> None:
+        informers = [each for cache in caches() for each in cache.informers()]
+        await asyncio.gather(*(each.catch_up() for each in informers))
+
     deps = ShardDeps(
         config=manager.config,
         manager=manager.options,
@@ -93,7 +96,7 @@ def make_shards(
         failed=failed,
         together=held_together(manager.options),
         leads=leads,
-        catch_up=manager.catch_up,
+        catch_up=catch_up,
     )
     shards = Shards(options, deps)
     endpoints.add_check("shards", shards.check)

@@ -107,7 +107,7 @@ def top(
 async def _read(
     client: Client, namespace: str | None
 ) -> tuple[list[Summary], list[str], list[dict[str, Any]]]:
-    """Return the objects, the kinds that the user may not list, and the managers that share tenants. Kinds without a CRD are left out.
+    """Return the objects, the kinds that the user may not list, and the managers that share objects. Kinds without a CRD are left out.
 
     Raises NoKindMatch where there is none of the kinds.
     """

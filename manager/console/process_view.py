@@ -25,7 +25,7 @@ def most(line: Line) -> float:
 
 
 def shards(manager: Manager) -> dict[str, Any]:
-    """Return the members that share the tenants with their slots, and slots without an owner; nothing of a manager alone."""
+    """Return the members that share objects with their slots, and slots without an owner; nothing of a manager alone."""
     if manager.shards is None:
         return {"shared": False}
     owned = manager.shards.owned

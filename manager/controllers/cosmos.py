@@ -82,7 +82,7 @@ from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.cosmos_wiring import guarded
 from manager.controllers.error_status import UnprotectedOnly
-from manager.controllers.slot_memory import forget_with_slots, requests_of
+from manager.controllers.slot_memory import forget_with_slots
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
@@ -157,7 +157,7 @@ class NodeSetHandlers:
 
     def all_sets(self) -> list[Request]:
         """Return every set."""
-        return requests_of(self.sets)
+        return [Request(each.name, namespace=each.namespace) for each in self.sets]
 
 
 def add_node_sets(

@@ -18,6 +18,7 @@ from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.controller.slot_gate import requests_of
 from ctrlruntime.lifecycle.owner_index import recorded_owner
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import OWNER, OWNER_UID
@@ -47,7 +48,7 @@ from manager.controllers.cosmos_wiring import (
     enqueue_at_definitions,
     enqueue_at_jumps,
 )
-from manager.controllers.slot_memory import forget_with_slots, requests_of
+from manager.controllers.slot_memory import forget_with_slots
 
 CRD: RESTMapping = BUILTIN[
     GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")
@@ -73,7 +74,7 @@ def add_snapshots(parts: CosmosParts, observations: Observations) -> None:
     schedules.informer.add_handler(
         lambda event: forget(request_of(event.old)) if isinstance(event, DeleteEvent) else None
     )
-    kept = partial(requests_of, schedules.informer.store)
+    kept = partial(requests_of, parts.manager.cache, ScheduledVolumeSnapshot)
     forget_with_slots(parts.manager, kept, forget, slot_of_schedules(parts, schedules))
 
 
@@ -209,7 +210,7 @@ def _build(
 
     def roots() -> Iterable[Request]:
         return {
-            *requests_of(store),
+            *requests_of(parts.manager.cache, ScheduledVolumeSnapshot),
             *(each for found in parts.node_sets.informer.store for each in of_node_set(found)),
         }
 

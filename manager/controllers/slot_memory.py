@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from inspect import isawaitable
 
-from ctrlruntime.cache.store import Store
 from ctrlruntime.controller.slot_gate import SlotOf, slot_of_request
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -46,8 +45,3 @@ def forget_with_slots(
     """Have `forget` called for what is `kept` of slots that leave this process; never for a manager that works alone."""
     if manager.shards is not None:
         manager.shards.subscribe(SlotMemory(kept, forget, slot_of))
-
-
-def requests_of(store: Store) -> list[Request]:
-    """Return the requests of all objects of a store."""
-    return [Request(name, namespace=namespace) for namespace, name in list(store.keys())]

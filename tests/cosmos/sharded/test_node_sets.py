@@ -158,7 +158,8 @@ async def test_a_freeze_counts_and_ends_for_the_sets_of_all_members(
             await freeze_until(harness.client, freeze, lambda each: each.status.held.cosmos == 2)
         for name in names:
             await place.until(lambda each: each.status.rollout.outdated == 0, name)
-            await place.settled(name)
+            found = await place.settled(name)
+            assert found.status.waiting is None
 
 
 @pytest.mark.criterion("SH-27")

@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from apis.cosmos import JobOutcome, SnapshotPhase
+from ctrlruntime.sharding import slot_of
 from tests.cosmos.servers.snapshotcrds import SNAPSHOT
-from tests.cosmos.sharded.members import USERS, assert_in_turn, member, writers
-from tests.cosmos.snapshots.harness import JOB, NAMESPACE, SnapshotsHarness
+from tests.cosmos.sharded.members import USERS, assert_in_turn, member, name_of, owners, writers
+from tests.cosmos.snapshots.harness import JOB, NAMESPACE, SET, SnapshotsHarness
 from tests.cosmos.snapshots.test_controller import FIRST, take_down
 from tests.cosmos.statefuljob.test_controller import RUN, end, last_is, running
 from tests.support.waiting import eventually
@@ -62,3 +63,20 @@ async def test_a_snapshot_and_a_job_that_are_under_way_are_ended_by_another_memb
         wrote = writers(harness, mark)
         assert_in_turn(wrote)
         assert any(users == [ONE, TWO] for users in wrote.values())
+
+
+async def test_a_schedule_is_its_sets_members_whatever_its_own_name(
+    harness: SnapshotsHarness,
+) -> None:
+    owned = owners([ONE], [ONE, TWO])
+    of_set = owned[slot_of(SET, namespace=NAMESPACE)]
+    (other,) = {ONE, TWO} - {of_set}
+    name = name_of(owned, other, NAMESPACE)
+    async with member(harness, ONE, NAMESPACE), member(harness, TWO, NAMESPACE):
+        mark = harness.mark()
+        await harness.schedule(name)
+        await harness.schedule(f"{name}-of-none", fullNodeRef={"name": name})
+        found = writers(harness, mark)
+        kind = "scheduledvolumesnapshots.cosmos.ctrlruntime.dev"
+        by_name = {key[2]: users for key, users in found.items() if key[0].startswith(kind)}
+        assert by_name == {name: [of_set], f"{name}-of-none": [other]}
