@@ -324,13 +324,13 @@ class Builder(Generic[RequestT]):
     def _is_sharded(self) -> bool:
         return self._slot_of is not None and self._manager.shards is not None
 
-    def _gate(self) -> SlotGate[Any] | None:
+    def _gate(self, *, own: bool = True) -> SlotGate[Any] | None:
         """Return what lets requests of held slots into one queue; None for a controller that is not sharded."""
         if self._slot_of is None or (shards := self._manager.shards) is None:
             return None
         whole = self._primary.kind if self._primary is not None and self._cached_whole else None
         roots = self._roots or (lambda: requests_of(self._manager.cache, whole))
-        return SlotGate(shards, self._slot_of, roots)
+        return SlotGate(shards, self._slot_of, roots if own else tuple)
 
     def _of_every_member(self, name: str, settings: Settings) -> Settings:
         if self._options.needs_leader_election:
@@ -387,7 +387,7 @@ class Builder(Generic[RequestT]):
                 **self._of_cluster(reconciler, cluster.cache, cluster.name, sources),
                 sources=sources,
                 queue=queue(cluster.name),
-                gate=self._gate(),
+                gate=self._gate(own=False),
                 **here,
             )
             metrics.watch_queue(name, made.queue.core, cluster.name)
