@@ -148,9 +148,9 @@ class Halls:
         before = hall.model_copy(deep=True)
         finalized = await self._finalizers.run(hall)
         if finalized.changed:
-            patch = {"metadata": {"finalizers": hall.metadata.finalizers or None}}
-            patch["metadata"]["resourceVersion"] = hall.metadata.resource_version
-            await self._client.patch(Hall, name, patch, namespace=NAMESPACE)
+            version, left = hall.metadata.resource_version, hall.metadata.finalizers or None
+            metadata = {"finalizers": left, "resourceVersion": version}
+            await self._client.patch(Hall, name, {"metadata": metadata}, namespace=NAMESPACE)
         finalized.check()
         if hall.metadata.deletion_timestamp:
             return None
