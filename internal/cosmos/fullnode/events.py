@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Final
 
 from apis.cosmos import CosmosFullNodeStatus, FullNodePhase
-from ctrlruntime.api.conditions import shorten
+from ctrlruntime.api import Condition
+from ctrlruntime.api.conditions import find_condition, shorten
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.events import EventRecorder
 from internal.cosmos.fullnode.full_disks import DISKS_FULL
@@ -49,6 +50,14 @@ class Reason(StrEnum):
     """A PodDisruptionBudget of another owner selects the Pods, so none is made."""
     IMMUTABLE_FIELD_CHANGED = "ImmutableFieldChanged"
     """A claim differs from the spec in what cannot be changed."""
+    CANNOT_SHRINK = "CannotShrink"
+    """A claim is larger than the spec requests."""
+    CANNOT_EXPAND = "CannotExpand"
+    """The StorageClass of a claim does not let it grow."""
+    RESIZE_FAILED = "ResizeFailed"
+    """The storage refuses a larger size."""
+    FILE_SYSTEM_RESIZE_PENDING = "FileSystemResizePending"
+    """A file system grows when its Pod starts anew."""
 
 
 ACTION: Final = "Reconcile"
@@ -84,9 +93,11 @@ def of_status(before: CosmosFullNodeStatus, after: CosmosFullNodeStatus) -> list
         (DISKS_FULL, "True", Reason.DISKS_FULL),
         ("DeletionsHeld", "True", Reason.DELETIONS_HELD),
     ):
-        message = _message(after, kind, bad)
-        if message and message != _message(before, kind, bad):
-            found.append(Note(told, message, warning=told is not Reason.BUILDER_CHANGE_HELD))
+        now, then = _condition(after, kind, bad), _condition(before, kind, bad)
+        if now is not None and (then is None or now.message != then.message):
+            reason = Reason(now.reason) if told is Reason.IMMUTABLE_FIELD_CHANGED else told
+            warning = told is not Reason.BUILDER_CHANGE_HELD
+            found.append(Note(reason, now.message, warning=warning))
     blocked = after.rollout.blocked
     if names_trouble(blocked) and blocked != before.rollout.blocked:
         found.append(Note(Reason.ROLLOUT_BLOCKED, shorten(f"The change waits: {blocked}.")))
@@ -101,8 +112,6 @@ def record(recorder: EventRecorder, entry: Entry, notes: Iterable[Note]) -> None
         )
 
 
-def _message(status: CosmosFullNodeStatus, kind: str, bad: str) -> str:
-    for condition in status.conditions:
-        if (condition.type, condition.status) == (kind, bad):
-            return condition.message
-    return ""
+def _condition(status: CosmosFullNodeStatus, kind: str, bad: str) -> Condition | None:
+    condition = find_condition(status.conditions, kind)
+    return condition if condition is not None and condition.status == bad else None

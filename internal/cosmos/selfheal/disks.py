@@ -16,6 +16,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.status_client import StatusClient
 from internal.cosmos.cache.observation import DiskObservation
+from internal.cosmos.comet.usage import DiskUsage
 from internal.cosmos.labels import claim_name
 from internal.cosmos.selfheal.autoscale import Decision, Disk, Verdict, decide
 from internal.cosmos.selfheal.events import Notes, Reason
@@ -111,15 +112,15 @@ class DiskHealing:
             name = claim_name(entry.name, each.ordinal)
             claim = claims.get(name)
             # The container that reports the usage starts only once all init containers have ended well.
-            percent = 100 if each.pod in stuck else each.usage and each.usage.percent
-            if percent is None or claim is None or claim.deletion_timestamp is not None:
+            usage = DiskUsage(1, 0) if each.pod in stuck else each.usage
+            if usage is None or claim is None or claim.deletion_timestamp is not None:
                 continue
             capacity = ((claim.field("status") or {}).get("capacity") or {}).get("storage")
             if capacity:
                 storage_class = (claim.field("spec") or {}).get("storageClassName") or ""
                 expandable = self.expandable(storage_class) if storage_class else None
                 size = Quantity(capacity)
-                found.append(Disk(name, percent, size, storage_class, expandable))
+                found.append(Disk(name, usage.percent, size, storage_class, expandable))
         return found
 
     def _report_unknown(self, entry: Entry, seen: Sequence[DiskObservation]) -> None:

@@ -25,7 +25,7 @@ from ctrlruntime.envtest.idle import idle
 from ctrlruntime.envtest.users import User, administrator
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
-from internal.cosmos.cache.observation import Observation
+from internal.cosmos.cache.observation import DiskObservation, Observation
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER, INSTANCE, NAME, claim_name, pod_name
 from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_options import CosmosOptions
@@ -62,6 +62,9 @@ class Told:
     def synced(self, namespace: str, name: str) -> list[Observation]:
         found = [each for each in self.collect(namespace, name) if each.is_in_sync]
         return found if name == SET else []
+
+    def disks(self, namespace: str, name: str) -> list[DiskObservation]:
+        return []
 
     def invalidate(self, namespace: str, name: str, pods: Iterable[str]) -> None:
         for pod in pods:
