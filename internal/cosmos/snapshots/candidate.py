@@ -15,6 +15,10 @@ def choose(spec: ScheduledVolumeSnapshotSpec, facts: Facts) -> Node:
     usable = [node for node in synced if node not in losing or not spec.delete_pod]
     if not facts.node_set:
         raise NoCandidate(f"CosmosFullNode {reference.name} does not exist")
+    if not facts.has_pinned:
+        raise NoCandidate(
+            f"{reference.name} has no node {reference.ordinal}: correct spec.fullNodeRef.ordinal"
+        )
     if facts.without_class:
         raise NoCandidate(
             f"VolumeSnapshotClass {spec.volume_snapshot_class_name} does not exist: create it, or name one of "

@@ -77,6 +77,8 @@ def _ready(status: ScheduledVolumeSnapshotStatus, facts: Facts) -> Condition:
         )
     elif status.phase is SnapshotPhase.SUSPENDED:
         ready, word, message = True, "Suspended", "no snapshots are made while it is suspended"
+    elif not facts.node_set:
+        word, message = "NodeSetMissing", "the CosmosFullNode of spec.fullNodeRef does not exist"
     else:
         ready, word, message = True, "Scheduled", "snapshots are made by the schedule"
     return Condition(

@@ -70,6 +70,8 @@ class Facts:
     """Whether the cluster serves VolumeSnapshots."""
     node_set: bool = True
     """Whether the set of nodes exists, and is to stay."""
+    has_pinned: bool = True
+    """Whether the set has the node that the spec names; also where it names none."""
     synced: tuple[Node, ...] = ()
     """Nodes in sync for long enough, by ordinal."""
     budget: int = 1

@@ -1,6 +1,6 @@
 """The facts around a ScheduledVolumeSnapshot, from the cache."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -111,6 +111,7 @@ class World:
             deprecated=schedule.spec.full_node_ref.namespace is not None,
             served=self.is_served(),
             node_set=found is not None and found.deletion_timestamp is None,
+            has_pinned=_has_pinned(schedule, wanted),
             synced=self._nodes(node_set, ready),
             budget=_budget(node_set, len(wanted), len(ready)),
             asked=self._asked(node_set),
@@ -283,3 +284,9 @@ def _others(node_set: Entry, name: str) -> list[str]:
         for key, each in _raw_pauses(node_set).items()
     }
     return others_down(paused, pause_key(node_set.namespace, name), node_set.namespace)
+
+
+def _has_pinned(schedule: ScheduledVolumeSnapshot, wanted: Collection[str]) -> bool:
+    """Whether the node that a schedule names is among the Pods that its set wants; also if it names none."""
+    reference = schedule.spec.full_node_ref
+    return reference.ordinal is None or pod_name(reference.name, reference.ordinal) in wanted

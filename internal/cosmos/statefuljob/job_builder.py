@@ -35,6 +35,14 @@ def run_labels(job: StatefulJob) -> dict[str, str]:
     }
 
 
+def mounts_copy(job: StatefulJob) -> bool:
+    """Whether a container of the template mounts the copy."""
+    spec = job.spec.pod_template.spec
+    containers = [*(spec.get("initContainers") or ()), *(spec.get("containers") or ())]
+    mounts = (mount for each in containers for mount in each.get("volumeMounts") or ())
+    return any(mount.get("name") == VOLUME for mount in mounts)
+
+
 def build_job(job: StatefulJob, record: JobRecord) -> Desired:
     """Made once, never changed: a new spec is for the next time."""
     template, settings = job.spec.pod_template, job.spec.job_template

@@ -28,8 +28,10 @@ from internal.cosmos.snapshots.conditions import INVALID, crds_available
 from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened, timing
 from internal.cosmos.statefuljob.job_builder import (
     JOB,
+    VOLUME,
     build_claim,
     build_job,
+    mounts_copy,
     recorded_claim,
     run_name,
 )
@@ -352,7 +354,10 @@ class StatefulJobReconciler:
         if found.trouble:
             return f"Cannot start: {found.trouble}"
         if record is not None:
-            return f"Job {record.name} runs on a copy of {record.snapshot}."
+            unused = (
+                "" if mounts_copy(found.job) else f" None of its containers mounts volume {VOLUME}."
+            )
+            return f"Job {record.name} runs on a copy of {record.snapshot}.{unused}"
         return "Suspended." if found.job.spec.suspend else "Waiting for the next time."
 
     def _note_troubles(self, found: _Pass, before: StatefulJobStatus) -> None:

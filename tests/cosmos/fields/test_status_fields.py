@@ -47,7 +47,10 @@ SNAPSHOT: Fields = {
 }
 JOBS: Fields = {
     "observedGeneration": lambda found: found == 1,
-    "status": lambda found: found == "Job weekly-20260301120030 runs on a copy of copy.",
+    "status": lambda found: (
+        found
+        == "Job weekly-20260301120030 runs on a copy of copy. None of its containers mounts volume snapshot."
+    ),
     "jobHistory": lambda found: [each["outcome"] for each in found] == ["Running"],
 }
 

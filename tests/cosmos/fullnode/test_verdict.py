@@ -190,9 +190,9 @@ def test_snapshots_count_only_where_disks_are_filled_from_them(
 def test_events_tell_of_changes_for_the_worse_and_of_nothing_that_stays() -> None:
     before = CosmosFullNodeStatus(phase=FullNodePhase.COMPLETE, status="fine")
     worse = before.model_copy(update={"phase": FullNodePhase.ERROR, "status": "bad"}, deep=True)
-    bad = Condition(type="ClaimsAsSpecified", status="False", reason="X", message="accessModes")
+    bad = Condition(type="ClaimsAsSpecified", status="False", reason="CannotShrink", message="size")
     set_condition(worse.conditions, bad, NOON)
     told = [(note.reason.value, note.text) for note in of_status(before, worse)]
-    assert told == [("Error", "bad"), ("ImmutableFieldChanged", "accessModes")]
+    assert told == [("Error", "bad"), ("CannotShrink", "size")]
     assert of_status(worse, worse) == []
     assert of_status(worse, before) == []

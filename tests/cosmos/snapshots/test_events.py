@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from prometheus_client import CollectorRegistry
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from ctrlruntime.api import find_condition
+from internal.cosmos.snapshots.candidate import NoCandidate, choose
 from internal.cosmos.snapshots.conditions import conclude
 from internal.cosmos.snapshots.events import Reason, of_step
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
@@ -97,6 +100,19 @@ def test_conditions() -> None:
     conclude(before, status, facts, schedule.cluster.now)
     assert status == before
     assert find_condition(status.conditions, "Ready") is not None
+
+
+def test_a_set_or_node_that_does_not_exist_is_named() -> None:
+    schedule = Schedule(Cluster(), spec())
+    facts = replace(schedule.facts(), node_set=False)
+    status = schedule.decide().status
+    conclude(schedule.status, status, facts, schedule.cluster.now)
+    ready = find_condition(status.conditions, "Ready")
+    assert ready is not None
+    assert (ready.status, ready.reason) == ("False", "NodeSetMissing")
+    pinned = spec(fullNodeRef={"name": SET, "ordinal": 9})
+    with pytest.raises(NoCandidate, match=f"{SET} has no node 9: correct spec.fullNodeRef.ordinal"):
+        choose(pinned, replace(facts, node_set=True, has_pinned=False))
 
 
 def test_phases_and_results_are_counted() -> None:
