@@ -26,6 +26,7 @@ MODULES = {
     ),
     "cosmos conditions": (
         "ctrlruntime/lifecycle/remote.py",
+        "internal/cosmos/fullnode/full_disks.py",
         "internal/cosmos/fullnode/phase.py",
         "internal/cosmos/fullnode/status.py",
         "internal/cosmos/snapshots/conditions.py",

@@ -195,6 +195,9 @@ class Namespace:
         ports = [{"name": "rpc", "containerPort": port}]
         health = [{"name": "health", "containerPort": port}]
         spec = {
+            "volumes": [
+                {"name": "home", "persistentVolumeClaim": {"claimName": claim_name(SET, ordinal)}}
+            ],
             "nodeName": "machine",  # so that whoever deletes it has to wait for the machine
             "containers": [
                 {"name": "node", "image": "gaia:v1", "ports": ports},
@@ -251,6 +254,18 @@ class Namespace:
             }
         )
         await self.grow(ordinal, capacity)
+
+    async def delete_claim(self, ordinal: int) -> None:
+        """By hand, of a claim that is kept as long as its Pod runs."""
+        name = claim_name(SET, ordinal)
+        held = {"metadata": {"finalizers": ["example.com/in-use"]}}
+        await self.client.patch(CLAIM, name, held, namespace=self.namespace)
+        await self.client.delete(CLAIM, name, namespace=self.namespace)
+
+    async def let_claim_go(self, ordinal: int) -> None:
+        """Its last user has gone."""
+        free = {"metadata": {"finalizers": None}}
+        await self.client.patch(CLAIM, claim_name(SET, ordinal), free, namespace=self.namespace)
 
     async def grow(self, ordinal: int, capacity: str) -> None:
         """A disk has this size now."""

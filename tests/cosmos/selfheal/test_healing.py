@@ -229,7 +229,7 @@ class TestHangs:
         assert [item.verb for item in bed.writes(mark)] == ["delete", "delete"]
 
     @pytest.mark.criterion("N-A19")
-    async def test_it_can_be_switched_off(self, bed: Namespace) -> None:
+    async def test_it_can_be_switched_off_and_takes_no_disk_along(self, bed: Namespace) -> None:
         off = {"unresponsive": {"afterSeconds": 10, "restart": False}}
         await bed.admit(1, selfHeal=off)
         await bed.run(0)
@@ -238,7 +238,11 @@ class TestHangs:
         await asyncio.sleep(11)
         await bed.ward.until_looked()
         assert await bed.going() == []
+        await bed.delete_claim(0)
         await bed.edit(selfHeal={"unresponsive": {"restart": True}})
+        await bed.ward.until_looked()
+        assert await bed.going() == [], "its disk would go with its Pod"
+        await bed.let_claim_go(0)
         await bed.until_going("hub-0")
 
 
