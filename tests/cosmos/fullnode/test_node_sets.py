@@ -462,7 +462,7 @@ async def test_h_c5_a_template_that_shrinks_is_reported_and_the_claims_stay(plac
     assert "pvc-hub-0 has 2Gi, not 1Gi; pvc-hub-1 has 2Gi, not 1Gi" in condition.message
     claim = await place.object(CLAIM, CLAIMS[0])
     assert claim["spec"]["resources"]["requests"]["storage"] == "2Gi"
-    await place.until_event("ImmutableFieldChanged")
+    await place.until_event("CannotShrink")
     await place.edit(volumeClaimTemplate=disk)
     await place.until(lambda found: not is_reported(found))
 
