@@ -13,6 +13,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.events import Event
 from ctrlruntime.cache.store import Store
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
@@ -364,6 +365,7 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
             utc_now,
             claims,
             EndedPods(utc_now),
+            ObjectPatcher(where.cluster.client, FIELD_MANAGER),
             checks_versions=not where.is_hub,
         ),
         additional_pods=AdditionalPodControl(pods, workload, utc_now),

@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Desired, Owner, Update
@@ -46,6 +48,8 @@ class PodControl:
     claims: Objects
     """Those of the nodes, to see how their disks were made."""
     ended: EndedPods
+    patcher: ObjectPatcher
+    """Writes in the cluster of the Pods."""
     checks_versions: bool = True
     """Whether containers in the Pods read their set, and write which height comes next."""
 
@@ -104,6 +108,7 @@ class PodControl:
             rules=halt_rules(node_set, now),
             record_fixes=record_fixes,
         )
+        await self._record_keys(progress, existing, keys, findings)
         take_down(self.pods.metrics, progress, self.pods.control.recorded(owner), findings)
         findings.settling.append(next_available(current, probe, since, seconds, now))
         findings.settling.append(until_deadline(progress, now))
@@ -111,6 +116,24 @@ class PodControl:
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
+
+    async def _record_keys(
+        self,
+        progress: Progress,
+        pods: Mapping[str, Entry],
+        keys: Mapping[str, NodeKey],
+        findings: Findings,
+    ) -> None:
+        """Record keys on Pods that are held as an older manager built them: all else of them stays."""
+        for name in progress.held:
+            pod, key = pods.get(name), keys.get(name)
+            if pod is None or key is None or NODE_KEY_ID in pod.annotations:
+                continue
+            try:
+                fields = {"annotations": {NODE_KEY_ID: key.id}}
+                await self.patcher.patch_metadata(self.pods.mapping, pod, fields)
+            except (APIError, TransportError) as error:
+                findings.append(error)
 
     def _own_disks(
         self, node_set: CosmosFullNode, owner: Owner, current: Sequence[Entry]

@@ -9,7 +9,7 @@ from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.client.selectors import selector_matches
 from internal.cosmos import labels
-from internal.cosmos.fullnode import ended_pods
+from internal.cosmos.fullnode import ended_pods, pod_builder
 from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET as BUDGET
 from internal.cosmos.fullnode.ended_pods import LONGEST, EndedPods
 from internal.cosmos.fullnode.node_key import FILE, NodeKey
@@ -62,13 +62,16 @@ async def test_another_key_reaches_its_own_node_within_the_budget(
 
 @pytest.mark.criterion("N-A7")
 @on_server
+@pytest.mark.parametrize("is_held", [False, True], ids=["as built", "held"])
 async def test_a_pod_without_the_record_gets_it_in_place(
-    harness: NodeSetHarness, place: Place
+    harness: NodeSetHarness, place: Place, monkeypatch: pytest.MonkeyPatch, is_held: bool
 ) -> None:
-    """As those have none that an older manager made."""
+    """As those have none that an older manager made, which would be built in another way now."""
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     before = await place.uids()
+    if is_held:
+        monkeypatch.setattr(pod_builder, "GRACE_SECONDS", 31)
     patch = {"metadata": {"annotations": {NODE_KEY_ID: None}}}
     await place.client.patch(POD, "hub-0", patch, namespace=place.namespace)
     await place.until_object(
@@ -76,6 +79,9 @@ async def test_a_pod_without_the_record_gets_it_in_place(
     )
     await harness.idle()
     assert await place.uids() == before
+    patch = {"stringData": {FILE: NodeKey.make().text}}
+    await place.client.patch(SECRET, "hub-0-node-key", patch, namespace=place.namespace)
+    await notes(place, "PodReplaced")
 
 
 @pytest.mark.criterion("N-A11")
