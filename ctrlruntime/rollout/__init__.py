@@ -16,6 +16,7 @@ from ctrlruntime.rollout.freezes import (
     next_edge,
 )
 from ctrlruntime.rollout.members import Change, ChangeKind, Health, Member, Readiness
+from ctrlruntime.rollout.observed import ClockJump, ObservedClock
 from ctrlruntime.rollout.records import change_record, read_change
 from ctrlruntime.rollout.strategy import OnHalt, Strategy, Wave
 from ctrlruntime.rollout.waiting import Reason, Waiting
@@ -34,6 +35,7 @@ __all__ = [
     "Change",
     "ChangeHolds",
     "ChangeKind",
+    "ClockJump",
     "Decision",
     "Freeze",
     "FrozenObject",
@@ -41,6 +43,7 @@ __all__ = [
     "Member",
     "NoHolds",
     "NumberOrPercent",
+    "ObservedClock",
     "OnHalt",
     "Readiness",
     "Reason",

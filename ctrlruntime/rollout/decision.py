@@ -78,6 +78,8 @@ def decide(target: str, members: Sequence[Member], strategy: Strategy, now: date
 
     `members` are all members, in any order.
     """
+    if strategy.jumps:
+        members = [each.without_jumps(strategy.jumps) for each in members]
     judged = excuse_shared_causes(target, members, now, strategy.progress_deadline)
     return _Pass(target, sorted(judged, key=lambda member: member.name), strategy, now).decide()
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
 
+from ctrlruntime.rollout.observed import ClockJump, observed_from
+
 
 class Health(StrEnum):
     """Health of a member in the version that it has."""
@@ -104,6 +106,11 @@ class Member:
         if self.change is None or self.held:
             return None
         return max(self.change.at, self.resumed_at or self.change.at)
+
+    def without_jumps(self, jumps: tuple[ClockJump, ...]) -> Member:
+        """Return the member with a deadline that runs for as long as was observed."""
+        begun = self.counted_from
+        return self if begun is None else replace(self, resumed_at=observed_from(begun, jumps))
 
     def is_changing(self, now: datetime, deadline: timedelta) -> bool:
         """Return whether the member takes a slot of the budget: changed, not ready, and in time.

@@ -12,6 +12,7 @@ from typing import Final
 from ctrlruntime.rollout.budget import NumberOrPercent
 from ctrlruntime.rollout.health_checks import HealthCheck
 from ctrlruntime.rollout.members import Member
+from ctrlruntime.rollout.observed import ClockJump
 from ctrlruntime.rollout.waiting import Waiting
 from ctrlruntime.rollout.windows import Window
 
@@ -98,6 +99,8 @@ class Strategy:
     windows: tuple[Window, ...] = ()
     health_checks: tuple[HealthCheck, ...] = ()
     resumed_at: datetime | None = None
+    jumps: tuple[ClockJump, ...] = ()
+    """Jumps of the clock while deadlines ran: they do not count against a version."""
 
 
 def _since(target: str, member: Member) -> datetime:

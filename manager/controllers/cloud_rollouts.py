@@ -14,6 +14,7 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request
+from ctrlruntime.rollout import ObservedClock
 from internal.approvals.key import ApprovalKey
 from internal.cloud.approvals import ROLLOUT
 from internal.cloud.labels import FIELD_MANAGER
@@ -53,6 +54,7 @@ def add_rollout_controller(
         assigner=Assigner(parts.patcher, manager.recorder),
         metrics=RolloutMetrics(manager.metrics.registry),
         clock=clock,
+        observed=ObservedClock.of(clock),
         holds=holds,
         checks=add_health_checks(
             manager,

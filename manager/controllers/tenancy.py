@@ -26,7 +26,7 @@ from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, LabelledControl, Owner
-from ctrlruntime.rollout import ChangeHolds
+from ctrlruntime.rollout import ChangeHolds, ObservedClock
 from internal.operations.freezes import SystemFreezes
 from internal.tenancy.objects.body_review import BodyReview
 from internal.tenancy.objects.children import OWNER_INDEX
@@ -388,6 +388,7 @@ def _registry_planner(
         revisions=_template_revisions(parts),
         recorder=parts.manager.recorder,
         clocks=parts.clocks,
+        observed=ObservedClock.of(parts.clocks.now),
         holds=holds,
         health=TemplateHealth(add_health_checks(parts.manager, checks, signals.health_changed)),
     )

@@ -19,6 +19,7 @@ from ctrlruntime.rollout import (
     ChangeHolds,
     Decision,
     NoHolds,
+    ObservedClock,
     Reason,
     Strategy,
     decide,
@@ -55,6 +56,8 @@ class FleetRolloutReconciler:
     assigner: Assigner
     metrics: RolloutMetrics
     clock: Callable[[], datetime]
+    observed: ObservedClock
+    """Finds jumps of the clock: what it jumps over is no time that a version took."""
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds assignments from outside."""
     checks: HealthEvaluator = field(default_factory=NoHealthEvaluator)
@@ -81,7 +84,8 @@ class FleetRolloutReconciler:
             report(self.metrics, rollout, this, status, rollout.spec)
             return None
         hold = self.holds.waiting(this.request, this.entry)
-        return await self._roll_out(rollout, this, replace(strategy, hold=hold))
+        strategy = replace(strategy, hold=hold, jumps=self.observed.jumps())
+        return await self._roll_out(rollout, this, strategy)
 
     async def refuse(self, rollout: FleetRollout, this: ObjectPass) -> None:
         """Report a spec that cannot be read; what is known of its instances stays."""

@@ -14,7 +14,15 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import ChangeHolds, Decision, NoHolds, OnHalt, Reason, Waiting
+from ctrlruntime.rollout import (
+    ChangeHolds,
+    Decision,
+    NoHolds,
+    ObservedClock,
+    OnHalt,
+    Reason,
+    Waiting,
+)
 from internal.tenancy.registry.earlier_content import earlier_content
 from internal.tenancy.registry.held_changes import window_hold, without_held
 from internal.tenancy.registry.state import PlannedFor, RegistryState
@@ -61,6 +69,8 @@ class RegistryPlanner:
     revisions: TemplateRevisions
     recorder: EventRecorder
     clocks: Clocks
+    observed: ObservedClock
+    """Finds jumps of the clock: what it jumps over is no time that a version took."""
     holds: ChangeHolds = field(default_factory=NoHolds)
     """What holds changes of tenants from outside."""
     health: TemplateHealth = field(default_factory=TemplateHealth)
@@ -164,6 +174,7 @@ class RegistryPlanner:
         """Return the templates with a rollout, and annotations that cannot be used, one sentence each."""
         staged: dict[str, StagedTemplate] = {}
         unusable: list[str] = []
+        jumps = self.observed.jumps()
         for item in decided.templates:
             strategy = self.blueprints.strategy(item)
             if strategy is None:
@@ -178,7 +189,10 @@ class RegistryPlanner:
             if rows:
                 tenants = (each for each in decided.existing if each.template == item.name)
                 known |= {restorable(tenant, known | {target}) for tenant in tenants}
-            strategy = replace(strategy, restorable=known, resumed_at=_moment(resumed), hold=hold)
+            moment = _moment(resumed)
+            strategy = replace(
+                strategy, restorable=known, resumed_at=moment, hold=hold, jumps=jumps
+            )
             staged[item.name] = StagedTemplate(target, strategy, contents, rows)
         return staged, unusable
 

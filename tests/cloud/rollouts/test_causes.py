@@ -9,6 +9,7 @@ from time import monotonic
 import pytest
 
 from apis.cloud import Instance
+from ctrlruntime.clock import Sources, replaced
 from tests.backends import SharedServer
 from tests.cloud.rollouts.harness import NAMESPACE, NEW, OLD, Fleet
 
@@ -117,3 +118,21 @@ async def test_a_target_that_is_too_far_for_a_policy_is_skipped(fleet: Fleet) ->
     status = await fleet.reaches("Pending", skipped=1)
     assert "go there in steps" in status.skipped_message
     assert set((await fleet.versions()).values()) == {OLD}
+
+
+@pytest.mark.criterion("C-20")
+@pytest.mark.parametrize("hours", [2, 24 * 400])
+async def test_c_20_a_clock_that_jumps_rolls_nothing_back(fleet: Fleet, hours: int) -> None:
+    ahead = [0.0]
+    machine = Sources()
+    with replaced(Sources(wall=lambda: machine.wall() + ahead[0])):
+        await fleet.create_instances(2)
+        fleet.held.add(NEW)
+        await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=3600)
+        await fleet.reaches("Progressing", updated=2)
+        ahead[0] = hours * 3600.0
+        await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=3601)
+        await fleet.reaches("Progressing", updated=2, failed=0)
+        fleet.held.clear()
+        await fleet.reaches("Complete", updated=2)
+    assert set((await fleet.versions()).values()) == {NEW}

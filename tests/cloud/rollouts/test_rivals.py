@@ -12,7 +12,7 @@ from apis.cloud import FleetRollout, Instance
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.queue import Request
-from ctrlruntime.rollout import Change, ChangeKind
+from ctrlruntime.rollout import Change, ChangeKind, ObservedClock
 from internal.cloud.labels import RELEASE_ASSIGNMENT
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment
 from internal.cloud.rollouts.assigner import Assigner
@@ -77,6 +77,7 @@ async def test_what_another_manager_assigned_since_the_decision_is_not_assigned_
                 assigner=Assigner(parts.patcher, manager.recorder),
                 metrics=RolloutMetrics(manager.metrics.registry),
                 clock=utc_now,
+                observed=ObservedClock(),
             )
             life = reconciler.lifecycle.reconciler(manager, field_manager="rival")
             await life.reconcile(Request("release", namespace=NAMESPACE))
