@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from apis.cloud import (
     PlanDecision,
     PlannedChange,
+    TaskCondition,
     TaskOperation,
     TaskOutcome,
     TaskRun,
@@ -308,13 +309,14 @@ def begin(s: Situation, wanted: Identity, found: Sequence[Run], traceparent: str
     run = adopted if adopted is not None else _intent(s, wanted, traceparent, taken_up)
     replace_run(status, run, history=s.definition.history)
     live, old = _beside(status, found)
-    steps = []
+    made: Sequence[TaskCondition] = ()
     if adopted is None:
         first = [] if queued else [TaskState.PENDING]
-        steps = note(status, [*first, TaskState.CREATING], wanted.inputs_version, s.now)
+        steps = [*first, TaskState.CREATING]
+        made = note(status, steps, wanted.inputs_version, s.now, attempt=wanted.attempt)
     return Decision(
         status=status,
-        steps=steps,
+        steps=made,
         cancel=live,
         delete=old,
         start=adopted is None,

@@ -363,13 +363,18 @@ def note(
     now: datetime,
     *,
     message: str = "",
+    attempt: int = 1,
 ) -> list[TaskCondition]:
-    """Record steps that come before there is a run. `message` takes the place of the usual words."""
+    """Record steps that come before there is a run. `message` takes the place of the usual words.
+
+    They name a further attempt: events with equal words are one with a count, and these have no run to be told apart by.
+    """
+    further = f", attempt {attempt}" if attempt > 1 else ""
     made = [
         TaskCondition(
             type=state,
             reason=state.value,
-            message=message or STEPS[state],
+            message=message or f"{STEPS[state]}{further}",
             inputs_version=version,
             last_transition_time=now,
         )

@@ -226,7 +226,8 @@ class Scenery:
         found = await self.client.list(EVENT, self.namespace)
         told = [each for each in found if each["reason"] == "taskdriver.Ensure"]
         told.sort(key=lambda each: str(each["eventTime"]))
-        assert not [each for each in told if each.get("series")], "a step was told twice"
+        again = [each["note"] for each in told if each.get("series")]
+        assert not again, f"a step was told twice: {again}"
         return [(each["regarding"]["kind"], each["action"]) for each in told]
 
     def instance(self, *, version: str, machine: str, protected: bool = True) -> dict[str, Any]:

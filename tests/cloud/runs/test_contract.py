@@ -214,8 +214,10 @@ class TestOutcome:
         marks = tmp_path / "marks"
         await bench.put_secret("cloud", {"token": "to-ken-of-one-run"})
         ref = SecretKeyRef(name="cloud", key="token")
-        last = {"success": {}, "fail": {"fail": "no"}}.get(end, {"wait_for": "/never"})
-        steps = [{"reveal": ref.to_wire()}, {"mark": str(marks)}, last]
+        last: dict[str, Any] = {"success": {}, "fail": {"fail": "no"}}.get(
+            end, {"wait_for": "/never"}
+        )
+        steps: list[dict[str, Any]] = [{"reveal": ref.to_wire()}, {"mark": str(marks)}, last]
         await provider.start(request_of(owner, *steps, secrets=[ref]))
         await shows(lambda: starts(marks))
         if end == "cancel":

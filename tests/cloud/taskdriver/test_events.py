@@ -61,9 +61,17 @@ async def test_a_failure_is_a_warning(harness: TaskDriverHarness) -> None:
     async with harness.life() as life:
         await life.drive()
         await life.finish(RunState.FAILED, message="no quota")
-    last = (await events(harness))[-1]
-    assert last["type"] == "Warning"
-    assert last["note"].startswith("Done=False: Task failed: no quota")
+        harness.clock.advance(60.0)
+        await life.drive()
+    told = await events(harness)
+    assert told[-3]["type"] == "Warning"
+    assert told[-3]["note"].startswith("Done=False: Task failed: no quota")
+    further = [item["note"].partition(" (")[0] for item in told[-2:]]
+    assert further == [
+        "Pending=True: Queue for immediate execution, attempt 2",
+        "Creating=True: Ready to create task, attempt 2",
+    ]
+    assert not any("series" in item for item in told), "each attempt has its own events"
 
 
 @pytest.mark.criterion("SG-60")
