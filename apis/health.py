@@ -257,6 +257,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
         unwanted={
             "DomainConflict": _F,
             "AssignmentForged": _F,
+            "VersionHeld": _W,
             "LeaseEnded": _W,
             "ChangesHeld": _W,
         },

@@ -39,7 +39,9 @@ LEASE_ENDED: Final = "LeaseEnded"
 """Condition: True while an ephemeral instance should have gone, and has not."""
 CHANGES_HELD: Final = "ChangesHeld"
 """Condition: True while a change waits for a freeze or a window; its transition to False is when it went on."""
-PASSING: Final = (DOMAIN_CONFLICT, FORGED, LEASE_ENDED)
+VERSION_HELD: Final = "VersionHeld"
+"""Condition, only while True: a version waits for the end of a first roll-out of another one, or for a person."""
+PASSING: Final = (DOMAIN_CONFLICT, FORGED, LEASE_ENDED, VERSION_HELD)
 """Conditions that are there only while they are True."""
 
 _WRITTEN_AT_ONCE: Final = (Phase.FAILED, Phase.RETRYING, Phase.PAUSED, Phase.EXTRACTED)
@@ -384,6 +386,10 @@ def _conditions(word: _Word, facts: Facts) -> list[Condition]:
     if facts.forged:
         found.append(
             new_condition(FORGED, True, "NotRecorded", facts.forged, generation=facts.generation)
+        )
+    if waits := _waits_for_first(facts).strip():
+        found.append(
+            new_condition(VERSION_HELD, True, "FirstRollOut", waits, generation=facts.generation)
         )
     if facts.lease:
         found.append(

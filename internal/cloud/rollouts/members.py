@@ -30,7 +30,7 @@ from ctrlruntime.rollout import (
 from internal.cloud.bulk import is_newer
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.reading import read_written
-from internal.cloud.instance.status import CHANGES_HELD, READY
+from internal.cloud.instance.status import CHANGES_HELD, READY, VERSION_HELD
 from internal.cloud.labels import is_extracted, is_paused
 from internal.cloud.release_assignment import (
     ReleaseAssignment,
@@ -65,6 +65,10 @@ class FleetInstance:
     """Its own maintenance windows."""
     held: bool = False
     """Whether a change of it waits: for a freeze, a window, its turn, an approval or the end of a pause."""
+    decision: str = ""
+    """What a person has to decide before its version can change; empty: nothing."""
+    deployed: bool = True
+    """Whether a version of it ever ran."""
     resumed_at: datetime | None = None
     """When the last such wait ended."""
     excused: bool = False
@@ -104,6 +108,8 @@ class Fleet:
     write_again: Sequence[str] = ()
     """Members whose annotation does not repeat the assignment, and those on their way to the version that were assigned
     with another priority than the rollout has now."""
+    decisions: Sequence[str] = ()
+    """What people have to decide before an assignment of this rollout is carried out, a text for each instance."""
     look_again: datetime | None = None
     """When the next instance's own maintenance window opens."""
 
@@ -122,6 +128,7 @@ def fleet_instance(entry: Entry) -> FleetInstance:
     instance = with_assigned_version(written)
     health, since = _health(written, instance, entry)
     held = find_condition(written.status.conditions, CHANGES_HELD)
+    waits = find_condition(written.status.conditions, VERSION_HELD)
     return FleetInstance(
         name=entry.name,
         version=instance.spec.wanted_version,
@@ -134,7 +141,11 @@ def fleet_instance(entry: Entry) -> FleetInstance:
         labels=dict(entry.labels),
         paused=is_paused(entry.annotations),
         windows=_windows(entry),
-        held=(held is not None and held.status == "True") or is_waiting(written.status),
+        held=(held is not None and held.status == "True")
+        or is_waiting(written.status)
+        or waits is not None,
+        decision="" if waits is None else waits.message,
+        deployed=bool(written.status.version),
         resumed_at=_resumed_at(written),
         excused=_is_excused(written, entry),
         was_ready=_was_ready(written),
@@ -158,6 +169,7 @@ def fleet_of(
     skipped: dict[str, str] = {}
     openings: list[datetime] = []
     write_again: list[str] = []
+    decisions: list[str] = []
     selected = [item for item in instances if spec.selector.items() <= item.labels.items()]
     target = spec.target_version
     too_new = {each for each in {item.version for item in selected} if is_newer(each, target)}
@@ -167,12 +179,15 @@ def fleet_of(
             skipped[item.name] = reason
         else:
             members.append(_member(name, spec, item, now))
+            own = item.assignment is not None and item.assignment.rollout == name
+            if own and item.decision and not item.is_overruled:
+                decisions.append(f"{item.name}: {item.decision}")
             if _is_written_again(name, spec, item):
                 write_again.append(item.name)
             closed = closed_window(item.windows, now)
             if closed is not None and closed.until is not None and item.version != target:
                 openings.append(closed.until)
-    return Fleet(members, skipped, write_again, min(openings, default=None))
+    return Fleet(members, skipped, write_again, decisions, min(openings, default=None))
 
 
 def _is_written_again(name: str, spec: FleetRolloutSpec, item: FleetInstance) -> bool:
@@ -372,6 +387,8 @@ def _why_unfit(spec: FleetRolloutSpec, item: FleetInstance, member: Member, now:
     broken = member.is_changing(now, deadline) or member.has_failed(now, deadline, soak)
     if broken or (member.change is not None and member.change.is_fix):
         return ""
+    if not item.deployed:
+        return f"its first roll-out has not succeeded, its phase is {item.phase.value}"
     return f"it is not healthy, its phase is {item.phase.value}"
 
 

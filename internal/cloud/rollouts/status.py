@@ -80,7 +80,9 @@ def summarize(
     status = FleetRolloutStatus(
         observed_generation=generation,
         phase=_phase(spec, decision),
-        message=shorten(_message(spec, decision, place)),
+        message=shorten(
+            " ".join(filter(None, (_message(spec, decision, place), _decisions(fleet))))
+        ),
         target_version=decision.target,
         total=decision.total,
         updated=decision.updated,
@@ -152,6 +154,15 @@ def _message(spec: FleetRolloutSpec, decision: Decision, place: str) -> str:
     if waiting:
         return f"{waiting[0].message}: `manager rollout approve {place}`."
     return "" if decision.blocked_by is None else decision.blocked_by.message
+
+
+def _decisions(fleet: Fleet) -> str:
+    """Return what people have to decide, with the commands for the first instance."""
+    if not fleet.decisions:
+        return ""
+    count = len(fleet.decisions)
+    which = "1 instance waits" if count == 1 else f"{count} instances wait"
+    return f"{which} for a decision. {fleet.decisions[0]}"
 
 
 def _skipped(skipped: Mapping[str, str]) -> str:

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
-from apis.cloud import Instance
+from apis.cloud import FleetRollout, FleetRolloutSpec, Instance
+from ctrlruntime.api import find_condition
+from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.proxy import DropEvents, Match
+from ctrlruntime.rollout import ChangeKind
 from internal.cloud.labels import ALLOW_VERSION
+from internal.cloud.rollouts.members import fleet_instance, fleet_of
 from tests.cloud.instance.e2e_harness import E2EHarness
 from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance
+from tests.cloud.rollouts.test_instances import assign, record
 from tests.support.waiting import eventually
 
 pytestmark = pytest.mark.criterion("SIM-F6")
@@ -111,3 +118,70 @@ async def test_a_version_that_no_run_has_begun_with_is_replaced_unless_one_begin
     await harness.say("InstanceKubernetes", message="on its way")
     await harness.until("Instance", lambda item: "5.3.0 waits" in item.status.message)
     assert (await harness.read("InstanceKubernetes")).spec.version == "5.2.0"
+
+
+@pytest.mark.criterion("C-21")
+async def test_c_21_a_rollout_that_goes_back_over_a_failed_first_roll_out_waits_for_a_person(
+    e2e_harness: E2EHarness,
+) -> None:
+    """The spec has 5.1.0; a rollout gave 5.2.0 before anything began, and takes that back."""
+    outside = e2e_harness.elsewhere
+    outside.held.add("terraform")
+    await e2e_harness.apply(instance())
+    await e2e_harness.until("Instance", lambda found: found.status.task.startswith("terraform-"))
+    await assign(e2e_harness, record("5.2.0"))
+    await e2e_harness.until("Instance", lambda found: found.status.assigned_version is not None)
+    outside.reports["kubernetes"] = {"record:version": "5.2.0"}
+    outside.failing["kubernetes"] = "it does not start"
+    outside.end("terraform")
+    await e2e_harness.until("Instance", lambda found: found.status.phase == "Failed")
+    await assign(e2e_harness, record("5.1.0", kind=ChangeKind.ROLLBACK))
+    found = await e2e_harness.until(
+        "Instance", lambda seen: find_condition(seen.status.conditions, "VersionHeld") is not None
+    )
+    condition = find_condition(found.status.conditions, "VersionHeld")
+    assert condition is not None
+    assert (condition.status, condition.reason) == ("True", "FirstRollOut")
+    assert "5.1.0 waits until the first roll-out of 5.2.0 has succeeded" in condition.message
+    command = f"src-1 -n {NAMESPACE} --overwrite {ALLOW_VERSION}=5.1.0`"
+    assert command in condition.message
+    await e2e_harness.idle()
+    assert set(changes(e2e_harness)) == {"kubernetes 5.2.0"}
+
+    entry = EntryDecoder(Instance.gvk()).decode_manifest(found.to_manifest())
+    spec = FleetRolloutSpec(target_version="5.2.0")
+    fleet = fleet_of("monthly", spec, [fleet_instance(entry)], [], datetime.now(UTC))
+    assert [member.held for member in fleet.members] == [True]
+    assert [text for text in fleet.decisions if command in text] == list(fleet.decisions) != []
+
+    outside.failing.clear()
+    patch = {"metadata": {"annotations": {ALLOW_VERSION: "5.1.0"}}}
+    await e2e_harness.client.patch(Instance, "src-1", patch, namespace=NAMESPACE)
+    ready = await e2e_harness.phase("Ready")
+    assert ready.status.version == "5.1.0"
+    assert find_condition(ready.status.conditions, "VersionHeld") is None
+
+
+@pytest.mark.criterion("C-21")
+async def test_c_21_a_rollout_leaves_an_instance_whose_first_roll_out_failed(
+    e2e_harness: E2EHarness,
+) -> None:
+    await begin(e2e_harness)
+    e2e_harness.elsewhere.failing["kubernetes"] = "it does not start"
+    e2e_harness.elsewhere.end("kubernetes")
+    await e2e_harness.until("Instance", lambda found: found.status.phase == "Failed")
+    manifest = {
+        "apiVersion": FleetRollout.gvk().api_version,
+        "kind": "FleetRollout",
+        "metadata": {"name": "monthly", "namespace": NAMESPACE},
+        "spec": {"targetVersion": "5.2.0"},
+    }
+    await e2e_harness.apply(manifest)
+
+    async def message() -> str:
+        found = await e2e_harness.client.get(FleetRollout, "monthly", namespace=NAMESPACE)
+        return found.status.message
+
+    expected = "its first roll-out has not succeeded, its phase is Failed"
+    await eventually(message, lambda text: expected in text)
+    assert set(changes(e2e_harness)) == {"kubernetes 5.1.0"}

@@ -26,8 +26,8 @@ async def harness(tmp_path: Path) -> AsyncIterator[InstanceHarness]:
         yield made
 
 
-def record(version: str, spec_version: str = "5.1.0") -> str:
-    change = Change(ChangeKind.ROLLOUT, datetime.now(UTC), spec_version)
+def record(version: str, spec_version: str = "5.1.0", kind: ChangeKind = ChangeKind.ROLLOUT) -> str:
+    change = Change(kind, datetime.now(UTC), spec_version)
     return format_assignment(
         ReleaseAssignment(
             rollout="monthly", version=version, spec_version=spec_version, change=change
