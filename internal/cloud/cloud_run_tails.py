@@ -11,7 +11,7 @@ from ctrlruntime.api.scalars import parse_time
 from internal.cloud.log_tail import MOST_LINES, Tail
 from internal.cloud.pod_logs import NoLog
 from internal.cloud.runs.cloudrun.api import CloudAPI, CloudError, TokenSource
-from internal.cloud.runs.cloudrun.job import OWNER_LABEL
+from internal.cloud.runs.cloudrun.job import OWNER_LABEL, execution_id, job_id
 from internal.cloud.runs.cloudrun.logs import LOGGING_URL, CloudRunLogs, LogCursor
 
 __all__ = ["CloudRunPlace", "CloudRunTails"]
@@ -69,19 +69,20 @@ class CloudRunTails:
 
     async def _cursor(self, owner_uid: str, run_id: str) -> LogCursor:
         """Return where a run's log begins, if its job is the owner's."""
-        cursor = LogCursor(self.project, run_id)
+        cursor = LogCursor(self.project, owner_uid, run_id)
+        job, execution = job_id(owner_uid), execution_id(owner_uid, run_id)
         try:
             cursor.filter()  # refuses what is no name of a job
-            job = await self._api.json("GET", f"{self._jobs}/{run_id}")
+            found = await self._api.json("GET", f"{self._jobs}/{job}/executions/{execution}")
         except ValueError as error:
             raise NoLog("The status names a run by an id that no provider made.") from error
         except CloudError as error:
             if error.status == _NOT_FOUND:
-                raise NoLog("The job of the run was deleted.") from error
+                raise NoLog("The object has no run of that name; maybe it was deleted.") from error
             raise
-        if (job.get("labels") or {}).get(OWNER_LABEL) != owner_uid:
-            raise NoLog("The job of that name was not made for this object.")
-        if created := str(job.get("createTime", "")):
+        if (found.get("labels") or {}).get(OWNER_LABEL) != owner_uid:
+            raise NoLog("The run of that name was not made for this object.")
+        if created := str(found.get("createTime", "")):
             cursor.since = parse_time(created)
         return cursor
 

@@ -57,6 +57,8 @@ class RunLog:
     name: str
     namespace: str
     run: TaskRun
+    uid: str = ""
+    """Of the subresource."""
 
     @property
     def is_live(self) -> bool:
@@ -72,7 +74,13 @@ async def find_run(
     `kind`: of the subresource; `run_id`: this run and no other. Raises NoLog, and what the client raises.
     """
     found = [
-        RunLog(subresource.kind, each.metadata.name, namespace, each.status.run)
+        RunLog(
+            subresource.kind,
+            each.metadata.name,
+            namespace,
+            each.status.run,
+            each.metadata.uid or "",
+        )
         for subresource in SUBRESOURCES
         if kind in ("", subresource.kind.__name__)
         for each in await client.list(subresource.kind, namespace, labels=f"{INSTANCE}={instance}")
@@ -104,7 +112,7 @@ async def log_lines(
     elif where.startswith("kubectl logs "):
         lines = _of_pod(client, log, tail=tail, follow=follow)
     elif where and cloud is not None and (project := project_of(where)):
-        cursor = LogCursor(project, log.run.run_id, log.run.created_at)
+        cursor = LogCursor(project, log.uid, log.run.run_id, log.run.created_at)
         lines = _of_cloud_run(
             client, log, cloud, cursor, tail=tail, follow=follow, late=late, period=period
         )

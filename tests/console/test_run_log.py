@@ -19,7 +19,7 @@ from internal.cloud.cloud_run_tails import CloudRunPlace
 from internal.cloud.log_tail import MOST_BYTES, MOST_LINES
 from internal.cloud.pod_logs import POD
 from internal.cloud.runs.cloudrun import CloudRunOptions
-from internal.cloud.runs.cloudrun.job import job_of
+from internal.cloud.runs.cloudrun.job import execution_id, job_id, job_of
 from internal.cloud.runs.local.folder import SECRETS
 from internal.cloud.runs.local.supervisor import LOG
 from internal.cloud.runs.provider import RunOwner
@@ -247,12 +247,12 @@ async def make_job(cloud: CloudServer, owner_uid: str) -> None:
     options = CloudRunOptions(
         project=PROJECT, location="here", bucket="runs", image="i", command=("true",)
     )
-    url = f"{cloud.url}/v2/{options.parent}/jobs?jobId={RUN}"
+    url = f"{cloud.url}/v2/{options.parent}/jobs/{job_id(owner_uid)}?allowMissing=true"
     headers = {"Authorization": f"Bearer {cloud.token}"}
     body = job_of(request_of(owner, run_id=RUN), options)
     async with (
         aiohttp.ClientSession(headers=headers) as session,
-        session.post(url, json=body) as answer,
+        session.patch(url, json=body) as answer,
     ):
         assert answer.status == 200, await answer.text()
 
@@ -265,8 +265,9 @@ async def test_the_log_of_cloud_run_is_read_and_followed_within_bounds(
     await begin(console, "team", logs=ADDRESS)
     found = await console.client.get(InstanceTerraform, "acme", namespace="team")
     await make_job(cloud, str(found.metadata.uid))
+    printed_by = execution_id(str(found.metadata.uid), RUN)
     for number in range(300):
-        cloud.logging.write(RUN, f"line {number}")
+        cloud.logging.write(printed_by, f"line {number}")
     cloud.logging.write("another-run", WORD)
     before = len(cloud.requests)
     page = await console.page(page_of("team"), TEAM)
@@ -276,7 +277,7 @@ async def test_the_log_of_cloud_run_is_read_and_followed_within_bounds(
     assert (len(shown), shown[-1]) == (MOST_LINES, "line 299")
     async with followed(console, f"/live{page_of('team')}") as events:
         assert await events.event() == "change"
-        cloud.logging.write(RUN, "\x1b[32mmore\x1b[0m")
+        cloud.logging.write(printed_by, "\x1b[32mmore\x1b[0m")
         assert await events.event() == "change"
         assert lines_of(await console.page(page_of("team")))[-1] == "more"
     await eventually(lambda: len(console.console.state.run_tails) == 0)
@@ -297,9 +298,9 @@ async def test_a_status_names_no_other_run_of_cloud_run(
     console = beside_cloud_run
     await begin(console, logs=ADDRESS)
     await make_job(cloud, "another-owner")
-    cloud.logging.write(RUN, WORD)
+    cloud.logging.write(execution_id("another-owner", RUN), WORD)
     page = await console.page(page_of())
-    assert (WORD not in page, "was not made for this object" in page) == (True, True)
+    assert (WORD not in page, "has no run of that name" in page) == (True, True)
     for run_id, where in (
         (f'{RUN}" OR "', ADDRESS),
         (f"../jobs/{RUN}", ADDRESS),

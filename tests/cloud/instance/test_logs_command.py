@@ -12,6 +12,7 @@ from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
 from ctrlruntime.envtest import Environment, administrator
 from internal.cloud.run_logs import NoLog, find_run, log_lines
 from internal.cloud.runs.cloudrun import CloudAPI, CloudRunLogs
+from internal.cloud.runs.cloudrun.job import execution_id
 from internal.cloud.runs.local.supervisor import shorten
 from internal.cloud.subresources import SUBRESOURCES
 from tests.cloud.ephemeral.test_commands import Terminal
@@ -88,9 +89,9 @@ async def test_of_cloud_run_the_log_is_read_from_cloud_logging(
     terminal: Terminal, cloud: CloudServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GOOGLE_OAUTH_ACCESS_TOKEN", cloud.token)
+    uid = await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
     for number in range(5):
-        cloud.logging.write("terraform-1", f"line {number}")
-    await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+        cloud.logging.write(execution_id(uid, "terraform-1"), f"line {number}")
     where = ("--cloud-logging-url", cloud.url)
     shown = await terminal.types("instance", "logs", "acme", "--tail", "2", *where)
     assert shown.splitlines()[1:] == ["line 3", "line 4"]
@@ -119,8 +120,9 @@ async def test_following_a_run_of_cloud_run_ends_after_what_arrives_late(
     async def token() -> str:
         return cloud.token
 
-    cloud.logging.write("terraform-1", "first")
-    await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+    uid = await running(terminal, InstanceTerraform, "terraform-1", logs=VIEWER)
+    execution = execution_id(uid, "terraform-1")
+    cloud.logging.write(execution, "first")
     found = await find_run(terminal.client, "acme", namespace="default")
     api, seen = CloudAPI(token), []
     following = log_lines(
@@ -136,7 +138,7 @@ async def test_following_a_run_of_cloud_run_ends_after_what_arrives_late(
         async for line in following:
             seen.append(line)
             if line == "first":
-                cloud.logging.write("terraform-1", "second")
+                cloud.logging.write(execution, "second")
             if line == "second":
                 status = {"run": {"runID": "terraform-1", "state": DONE}}
                 await terminal.client.patch_status(
@@ -146,7 +148,7 @@ async def test_following_a_run_of_cloud_run_ends_after_what_arrives_late(
                     namespace="default",
                 )
                 await asyncio.sleep(0.5)
-                cloud.logging.write("terraform-1", "last")
+                cloud.logging.write(execution, "last")
     await api.close()
     assert seen == ["first", "second", "last"]
 

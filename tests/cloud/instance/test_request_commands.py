@@ -24,14 +24,15 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
 
 async def running(
     terminal: Terminal, kind: type[Any], run_id: str, *, instance: str = "acme", **run: object
-) -> None:
-    """Make a subresource with a run under way."""
+) -> str:
+    """Make a subresource with a run under way; return its UID."""
     name = f"{instance}-{kind.__name__.lower()}"
     spec = {} if kind is InstanceTerraform else {"version": "5.1.0"}
     metadata = {"name": name, "namespace": "default", "labels": {INSTANCE: instance}}
-    await terminal.client.create(kind.from_manifest({"metadata": metadata, "spec": spec}))
+    made = await terminal.client.create(kind.from_manifest({"metadata": metadata, "spec": spec}))
     status = {"run": {"runID": run_id, "state": TaskState.STARTED.value, **run}}
     await terminal.client.patch_status(kind, name, {"status": status}, namespace="default")
+    return str(made.metadata.uid)
 
 
 async def annotation(

@@ -25,6 +25,7 @@ from ctrlruntime.outbound_addresses import allowed_environment
 from internal.cloud.labels import RUN_ID
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
+from internal.cloud.runs.cloudrun.job import execution_id, job_id
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET
 from internal.cloud.runs.local import LocalOptions, LocalRuns
@@ -168,7 +169,8 @@ class CloudRunBench:
         self._secrets[name] = {key: value.encode() for key, value in data.items()}
 
     async def take_away(self, owner: RunOwner, run_id: str) -> None:
-        url = f"{self.server.url}/v2/projects/shops/locations/here/jobs/{run_id}"
+        url = f"{self.server.url}/v2/projects/shops/locations/here/jobs/{job_id(owner.uid)}"
+        url += f"/executions/{execution_id(owner.uid, run_id)}"
         headers = {"Authorization": f"Bearer {self.server.token}"}
         async with aiohttp.ClientSession() as session, session.delete(url, headers=headers) as said:
             said.raise_for_status()

@@ -22,7 +22,7 @@ from internal.cloud.runs.cloudrun import (
     metadata_token,
 )
 from internal.cloud.runs.cloudrun.api import CloudAPI
-from internal.cloud.runs.cloudrun.job import Seen, job_of, run_of
+from internal.cloud.runs.cloudrun.job import Seen, job_id, job_of, run_of
 from tests.cloud.runs.benches import CloudRunBench, cloud_run, owner_of, request_of
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone
 from tests.cloud.servers.cloudrun import CloudServer
@@ -55,10 +55,10 @@ class TestShape:
 
     def test_its_one_execution_is_made_with_it_and_tried_once(self) -> None:
         job = job_of(request_of(OWNER, timeout=90.5), OPTIONS)
-        assert job["startExecutionToken"] == "once"
+        assert job["startExecutionToken"] == RUN
         task = job["template"]["template"]
         assert (task["maxRetries"], task["timeout"]) == (0, "91s")
-        check_job(RUN, job)
+        check_job(job_id(OWNER.uid), job)
 
     def test_nothing_of_the_input_is_in_the_job(self) -> None:
         job = job_of(request_of(OWNER, {"note": "needle"}), OPTIONS)
@@ -67,7 +67,7 @@ class TestShape:
     @pytest.mark.parametrize(
         "change",
         [
-            {"run_id": "x" * 50},
+            {"run_id": "x" * 42},
             {"run_id": "1-begins-with-a-digit"},
             {"run_id": ""},
             {"timeout": 8 * 86400},
@@ -99,7 +99,7 @@ class TestShape:
         job = job_of(request_of(OWNER), OPTIONS)
         spoil(job)
         with pytest.raises(Refused):
-            check_job(RUN, job)
+            check_job(job_id(OWNER.uid), job)
 
 
 class TestFaults:
@@ -108,12 +108,12 @@ class TestFaults:
     async def test_a_lost_reply_is_no_second_run(
         self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
     ) -> None:
-        server.lose_reply_to = "POST /v2/"
+        server.lose_reply_to = "PATCH /v2/"
         with pytest.raises(CloudError):
             await provider.start(request_of(owner))
         await provider.start(request_of(owner))
         assert (await ended(provider, owner)).state is RunState.SUCCEEDED
-        assert sum(said.startswith("POST /v2/") for said in server.requests) == 1
+        assert sum(said.startswith("PATCH /v2/") for said in server.requests) == 1
 
     async def test_half_made_files_are_completed_with_the_same_key(
         self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
@@ -132,14 +132,59 @@ class TestFaults:
         assert await provider._files.read(RUN, "seal-key") == b"first"
 
     async def test_a_job_of_another_is_refused(
-        self, provider: CloudRunRuns, owner: RunOwner
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
     ) -> None:
-        await provider.start(request_of(replace(owner, uid="another")))
+        await provider.start(request_of(owner))
+        (job,) = server._jobs.values()
+        job["labels"] = {"ctrlruntime-owner-uid": "another"}
         with pytest.raises(RunRefused, match="that no run of InstanceTerraform 'shop' made"):
-            await provider.start(request_of(owner))
-        assert await provider.get(owner, RUN) is None
-        await provider.delete(owner, RUN)
-        assert await provider.get(replace(owner, uid="another"), RUN) is not None
+            await provider.start(request_of(owner, run_id="work-2"))
+        assert list(await provider.list(owner)) == []
+
+    @pytest.mark.criterion("C-11")
+    async def test_c_11_all_runs_of_an_object_are_executions_of_one_job(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        ids = [f"work-{number}" for number in range(4)]
+        for run_id in ids:
+            result = {"result": {"outputs": {"id": run_id}}}
+            run = await carried_out(provider, request_of(owner, result, run_id=run_id))
+            assert run.outputs == {"id": run_id}
+        other = replace(owner, uid="another")
+        await carried_out(provider, request_of(other))
+        assert len(server.jobs) == 2
+        assert [run.run_id for run in await provider.list(owner)] == ids
+        for run_id in ids:
+            assert len(server.jobs) == 2
+            await provider.delete(owner, run_id)
+        assert [each.rpartition("/")[2] for each in server.jobs] == [job_id("another")]
+
+    @pytest.mark.criterion("C-11")
+    async def test_c_11_the_last_run_of_a_job_that_goes_on_can_be_made_again(
+        self, provider: CloudRunRuns, owner: RunOwner, tmp_path: Path
+    ) -> None:
+        marks = tmp_path / "marks"
+        await carried_out(provider, request_of(owner, run_id="work-1"))
+        for _ in range(2):
+            await carried_out(provider, request_of(owner, {"mark": str(marks)}))
+            await provider.delete(owner, RUN)
+            await gone(provider, owner)
+        assert len(marks.read_text().splitlines()) == 2
+        assert [run.run_id for run in await provider.list(owner)] == ["work-1"]
+
+    @pytest.mark.criterion("C-3", "C-11")
+    async def test_c_11_a_region_that_is_full_refuses_new_objects_alone(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        server.most_jobs = 1
+        await carried_out(provider, request_of(owner))
+        other = replace(owner, uid="another")
+        with pytest.raises(CloudError, match="429 RESOURCE_EXHAUSTED"):
+            await provider.start(request_of(other))
+        assert await provider.get(other, RUN) is None
+        await carried_out(provider, request_of(owner, run_id="work-2"))
+        server.most_jobs = 2
+        await carried_out(provider, request_of(other))
 
     async def test_what_google_refuses_is_refused(
         self, server: CloudServer, owner: RunOwner
@@ -201,7 +246,7 @@ class TestStatus:
 
     def test_a_job_that_cannot_start_is_a_failure(self) -> None:
         failed = {"state": "CONDITION_FAILED", "message": "Image 'i:1' not found."}
-        seen = Seen(job={"terminalCondition": failed}, execution=None, attempt={})
+        seen = Seen(job={"terminalCondition": failed}, execution=None)
         run = run_of(RUN, seen, lambda _text: {})
         assert run.state is RunState.FAILED
         assert run.message == "Cloud Run could not start it: Image 'i:1' not found."
@@ -215,7 +260,7 @@ class TestStatus:
         }
         attempt = {"status": {"code": 8, "message": "Out of memory."}}
         words = b'{"state": "Running", "message": "sowing"}'
-        seen = Seen(job={}, execution=execution, attempt=attempt, last_words=words)
+        seen = Seen(execution=execution, attempt=attempt, last_words=words)
         run = run_of(RUN, seen, lambda _text: {})
         assert (run.state, run.retryable) == (RunState.FAILED, True)
         assert run.message == "ended by Cloud Run while it was at: sowing: Out of memory."

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from internal.cloud.runs.cloudrun import CloudAPI, CloudError, CloudRunLogs, LogCursor, project_of
+from internal.cloud.runs.cloudrun.job import execution_id
 from tests.cloud.runs.benches import CloudRunBench, request_of
 from tests.cloud.runs.test_contract import ended
 from tests.cloud.servers.cloudrun import CloudServer
@@ -16,7 +17,8 @@ from tests.cloud.servers.cloudrun import CloudServer
 pytestmark = pytest.mark.criterion("instance-logs")
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)
-JOB = "terraform-1"
+RUN = "terraform-1"
+EXECUTION = execution_id("uid-1", RUN)
 
 
 def at(seconds: float) -> datetime:
@@ -49,19 +51,19 @@ def logs(server: CloudServer, api: CloudAPI) -> CloudRunLogs:
 
 @pytest.fixture
 def cursor() -> LogCursor:
-    return LogCursor("shops-1", JOB, BEGIN)
+    return LogCursor("shops-1", "uid-1", RUN, BEGIN)
 
 
 async def test_the_last_lines_come_oldest_first_from_all_pages(
     server: CloudServer, logs: CloudRunLogs, cursor: LogCursor
 ) -> None:
     for number in range(9):
-        server.logging.write(JOB, f"line {number}", at=at(number))
+        server.logging.write(EXECUTION, f"line {number}", at=at(number))
         server.logging.write("another-run", "not of this run", at=at(number))
-    server.logging.write(JOB, "of an earlier job of this name", at=at(-60))
+    server.logging.write(EXECUTION, "of an earlier job of this name", at=at(-60))
     server.logging.empty_pages = 2
     assert await logs.last(cursor, 5) == [f"line {number}" for number in range(4, 9)]
-    cursor = LogCursor("shops-1", JOB, BEGIN)
+    cursor = LogCursor("shops-1", "uid-1", RUN, BEGIN)
     assert await logs.last(cursor, 100) == [f"line {number}" for number in range(9)]
     body = server.logging.bodies[0]
     assert body["resourceNames"] == ["projects/shops-1"]
@@ -72,16 +74,16 @@ async def test_further_lines_come_once_also_those_that_arrive_late(
     server: CloudServer, logs: CloudRunLogs, cursor: LogCursor
 ) -> None:
     assert await logs.last(cursor, 5) == []
-    server.logging.write(JOB, "first", at=at(1), insert_id="b")
-    server.logging.write(JOB, "same moment", at=at(1), insert_id="c")
+    server.logging.write(EXECUTION, "first", at=at(1), insert_id="b")
+    server.logging.write(EXECUTION, "same moment", at=at(1), insert_id="c")
     assert await logs.further(cursor) == ["first", "same moment"]
     assert await logs.further(cursor) == []
-    server.logging.write(JOB, "late", at=at(0.5))
-    server.logging.write(JOB, "late too", at=at(1), insert_id="a")
-    server.logging.write(JOB, "next", at=at(50))
+    server.logging.write(EXECUTION, "late", at=at(0.5))
+    server.logging.write(EXECUTION, "late too", at=at(1), insert_id="a")
+    server.logging.write(EXECUTION, "next", at=at(50))
     assert await logs.further(cursor) == ["late", "late too", "next"]
     assert await logs.further(cursor) == []
-    server.logging.write(JOB, "after that", at=at(51))
+    server.logging.write(EXECUTION, "after that", at=at(51))
     assert await logs.further(cursor) == ["after that"]
     assert server.logging.bodies[-1]["filter"].endswith('timestamp>="2026-03-01T12:00:20Z"')
 
@@ -90,17 +92,19 @@ async def test_texts_structures_and_audit_logs(
     server: CloudServer, logs: CloudRunLogs, cursor: LogCursor
 ) -> None:
     log = server.logging
-    log.write(JOB, "one\ntwo", timestamp="2026-03-01T12:00:01.123456789Z")
-    log.write(JOB, "", at=at(2), textPayload=None, jsonPayload={"message": "three", "level": 1})
-    log.write(JOB, "", at=at(3), textPayload=None, jsonPayload={"b": 1, "a": 2})
-    log.write(JOB, "", at=at(4), textPayload=None, protoPayload={"@type": "audit"})
+    log.write(EXECUTION, "one\ntwo", timestamp="2026-03-01T12:00:01.123456789Z")
+    log.write(
+        EXECUTION, "", at=at(2), textPayload=None, jsonPayload={"message": "three", "level": 1}
+    )
+    log.write(EXECUTION, "", at=at(3), textPayload=None, jsonPayload={"b": 1, "a": 2})
+    log.write(EXECUTION, "", at=at(4), textPayload=None, protoPayload={"@type": "audit"})
     assert await logs.last(cursor, 9) == ["one", "two", "three", '{"a": 2, "b": 1}']
 
 
 async def test_one_look_has_a_limit(server: CloudServer, api: CloudAPI, cursor: LogCursor) -> None:
     logs = CloudRunLogs(api, server.url, most_bytes=25)
     for number in range(9):
-        server.logging.write(JOB, f"{number:010}", at=at(number))
+        server.logging.write(EXECUTION, f"{number:010}", at=at(number))
     assert await logs.last(cursor, 1000) == ["0000000006", "0000000007", "0000000008"]
 
 
@@ -116,8 +120,8 @@ async def test_a_refusal_names_the_reason(
 
 
 async def test_the_name_of_a_run_cannot_change_the_filter(logs: CloudRunLogs) -> None:
-    with pytest.raises(ValueError, match="no name of a Cloud Run job"):
-        await logs.last(LogCursor("shops-1", 'x" OR resource.type="gce_instance'), 5)
+    with pytest.raises(ValueError, match="no name of a run"):
+        await logs.last(LogCursor("shops-1", "uid-1", 'x" OR resource.type="gce_instance'), 5)
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,8 @@ DEADLINE = ("Failed", "DeadlineExceeded")
         (pod("Failed", ended(2, '{"state": "Failed", "message": "no zone"}'), reason="Evicted"),
          RunState.FAILED, "no zone"),
         (pod("Running", ended(137, SOWING, "OOMKilled")), RunState.FAILED, "want of memory"),
+        (pod("Failed", ended(1, '{"state": "Cancelled"}'), reason="DeadlineExceeded"),
+         RunState.TIMED_OUT, "took longer than 60 s"),
     ],
 )  # fmt: skip
 def test_c_9_the_report_of_the_task_outranks_its_pod_and_its_job(

@@ -1,9 +1,10 @@
 """The Cloud Run job of a run, and how far that is by job, execution and task. No I/O."""
 
+import hashlib
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -23,24 +24,25 @@ from internal.cloud.runs.report import (
 
 __all__ = [
     "CONTAINER",
-    "EXECUTION_TOKEN",
     "OWNER_LABEL",
+    "RUN_LABEL",
     "Seen",
     "check",
+    "execution_id",
     "is_ours",
     "is_over",
+    "job_id",
     "job_of",
     "run_of",
 ]
 
 CONTAINER: Final = "task"
-EXECUTION_TOKEN: Final = "once"  # noqa: S105
-"""End of the name of the one execution: made with the job, in one request."""
 OWNER_LABEL: Final = "ctrlruntime-owner-uid"
-_RUN_LABEL: Final = "ctrlruntime-run-id"
+RUN_LABEL: Final = "ctrlruntime-run-id"
 _TASK_LABEL: Final = "ctrlruntime-task"
 _PLACE: Final = "/run/task"
-_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,47}[a-z0-9])?")
+_NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,39}[a-z0-9])?")
+"""Of a run: with the name of its job, it is the name of an execution, which has less than 64 characters."""
 _LABEL: Final = re.compile(r"[-_a-z0-9]{1,63}")
 _LONGEST: Final = 7 * 86400
 _FAILED: Final = "CONDITION_FAILED"
@@ -61,14 +63,27 @@ def check(request: RunRequest) -> None:
         )
 
 
-def is_ours(job: dict[str, Any], owner: RunOwner, run_id: str) -> bool:
-    """Whether a run of the owner made it."""
-    labels = job.get("labels") or {}
-    return labels.get(OWNER_LABEL) == owner.uid and labels.get(_RUN_LABEL) == run_id
+def job_id(owner_uid: str) -> str:
+    """Return the name of the job that all runs of an object share: a region has room for 1,000 jobs."""
+    return f"runs-{hashlib.sha256(owner_uid.encode()).hexdigest()[:16]}"
+
+
+def execution_id(owner_uid: str, run_id: str) -> str:
+    """Return the name of the execution of a run."""
+    return f"{job_id(owner_uid)}-{run_id}"
+
+
+def is_ours(found: Obj, owner: RunOwner) -> bool:
+    """Whether a job or an execution was made for the owner."""
+    return bool((found.get("labels") or {}).get(OWNER_LABEL) == owner.uid)
 
 
 def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
-    """Return a job whose only execution is made with it: one task, never tried again by itself."""
+    """Return the job as the run needs it: written so, it makes one execution, of one task, never tried again by itself.
+
+    The token is the run's, so that the same write again makes no other one. What is of the run is in the template,
+    of which each execution keeps its own.
+    """
     owner = request.input.owner
     template: dict[str, Any] = {
         "containers": [_container(request, options)],
@@ -79,17 +94,22 @@ def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
     if options.service_account:
         template["serviceAccount"] = options.service_account
     return {
-        "labels": {
-            OWNER_LABEL: owner.uid,
-            _RUN_LABEL: request.run_id,
-            _TASK_LABEL: request.input.task,
-        },
+        "labels": {OWNER_LABEL: owner.uid},
         "annotations": {
             label_keys.OWNER: f"{owner.api_version} {owner.kind} {owner.name}",
             label_keys.INSTANCE: request.input.instance,
         },
-        "startExecutionToken": EXECUTION_TOKEN,
-        "template": {"taskCount": 1, "parallelism": 1, "template": template},
+        "startExecutionToken": request.run_id,
+        "template": {
+            "labels": {
+                OWNER_LABEL: owner.uid,
+                RUN_LABEL: request.run_id,
+                _TASK_LABEL: request.input.task,
+            },
+            "taskCount": 1,
+            "parallelism": 1,
+            "template": template,
+        },
     }
 
 
@@ -120,9 +140,10 @@ def _container(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
 class Seen:
     """What was read of a run."""
 
-    job: Obj
     execution: Obj | None
-    attempt: Obj
+    job: Obj = field(default_factory=dict)
+    """What makes the execution while there is none."""
+    attempt: Obj = field(default_factory=dict)
     """Result of the task's last attempt, once there is one."""
     last_words: bytes = b""
 
@@ -140,7 +161,7 @@ def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
     run = Run(
         run_id=run_id,
         state=RunState.RUNNING if running else RunState.CREATED,
-        created_at=_moment(seen.job.get("createTime")),
+        created_at=_moment(execution.get("createTime") or seen.job.get("updateTime")),
         started_at=started,
         logs=str(execution.get("logUri", "")),
     )

@@ -13,6 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from ctrlruntime.api.scalars import format_time, parse_time
 from internal.cloud.runs.cloudrun.api import CloudAPI
+from internal.cloud.runs.cloudrun.job import execution_id
 
 __all__ = ["LOGGING_URL", "CloudRunLogs", "LogCursor", "project_of"]
 
@@ -27,6 +28,7 @@ _OVERLAP: Final = timedelta(seconds=30)
 """How much earlier than the newest known entry the next look begins: entries arrive out of order."""
 _CONSOLE: Final = "console.cloud.google.com"
 _PROJECT: Final = re.compile(r"([a-z0-9.-]+:)?[a-z][a-z0-9-]{0,61}[a-z0-9]")
+_EXECUTION: Final = "run.googleapis.com/execution_name"
 _RUN: Final = re.compile(r"[a-z]([-a-z0-9]{0,47}[a-z0-9])?")
 
 Obj = Mapping[str, Any]
@@ -49,6 +51,8 @@ class LogCursor:
     """What was read of the log of one run."""
 
     project: str
+    owner_uid: str
+    """UID of the object that drives the run: the run's execution is one of its job."""
     run_id: str
     since: datetime | None = None
     """When the run was created; None if unknown."""
@@ -58,8 +62,9 @@ class LogCursor:
     def filter(self) -> str:
         """Return the filter of the entries that may be new."""
         if _RUN.fullmatch(self.run_id) is None:
-            raise ValueError(f"{self.run_id!r} is no name of a Cloud Run job")
-        parts = ['resource.type="cloud_run_job"', f'resource.labels.job_name="{self.run_id}"']
+            raise ValueError(f"{self.run_id!r} is no name of a run")
+        name = execution_id(self.owner_uid, self.run_id)
+        parts = ['resource.type="cloud_run_job"', f'labels."{_EXECUTION}"="{name}"']
         since = self.since if self._newest is None else self._newest - _OVERLAP
         if since is not None:
             parts.append(f'timestamp>="{format_time(since)}"')

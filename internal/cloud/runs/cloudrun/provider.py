@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from ctrlruntime.client.fence import Fence
@@ -17,11 +18,13 @@ from internal.cloud.runs.cloudrun.api import (
     TokenSource,
 )
 from internal.cloud.runs.cloudrun.job import (
-    OWNER_LABEL,
+    RUN_LABEL,
     Seen,
     check,
+    execution_id,
     is_ours,
     is_over,
+    job_id,
     job_of,
     run_of,
 )
@@ -34,7 +37,6 @@ __all__ = ["CloudRunRuns"]
 
 _BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
-_CONFLICT: Final = 409
 _FAILED_PRECONDITION: Final = "FAILED_PRECONDITION"
 _LOOK: Final = 1.0
 
@@ -42,10 +44,11 @@ Obj = dict[str, Any]
 
 
 class CloudRunRuns:
-    """Each run is a job of its name, whose only execution is made in the request that makes the job.
+    """The runs of an object are executions of one job; each is made in the write that gives the job its template.
 
-    Cloud Run gives a task no way to hand anything back but its exit code. So the files of a run are
-    in a bucket, mounted into its container: input, secrets and key go in, the report comes out.
+    A region has room for 1,000 jobs, which one for each run would fill. Cloud Run gives a task no way to hand anything
+    back but its exit code. So the files of a run are in a bucket, mounted into its container: input, secrets and key go
+    in, the report comes out.
     """
 
     def __init__(
@@ -65,65 +68,69 @@ class CloudRunRuns:
         """Runs that have ended and whose Secrets are gone from the bucket."""
 
     async def start(self, request: RunRequest) -> Run:
-        """Raise CloudError where the outcome is unknown, or the API is busy."""
+        """Raise CloudError where the outcome is unknown, the quota is used up, or the API is busy."""
         check(request)
         owner, run_id = request.input.owner, request.run_id
-        job = await self._find(run_id)
-        if job is None:
+        seen = await self._find(owner, run_id)
+        if seen is None:
+            job = await self._job(owner)
+            if job is not None and not is_ours(job, owner):
+                raise RunRefused(
+                    f"there is a Cloud Run job {job_id(owner.uid)!r} in {self._options.parent} that no run of "
+                    f"{owner.kind} {owner.name!r} made: delete it, and ask for a retry"
+                )
             await self._files.make(run_id, await self._contents(request))
-            job = await self._create(request)
-        if not is_ours(job, owner, run_id):
-            raise RunRefused(
-                f"there is a Cloud Run job {run_id!r} in {self._options.parent} that no run of "
-                f"{owner.kind} {owner.name!r} made: delete it, and ask for a retry"
-            )
-        return await self._reported(job)
+            seen = await self._create(request)
+        return await self._reported(run_id, seen)
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
-        job = await self._find(run_id)
-        if job is None or not is_ours(job, owner, run_id):
-            return None
-        return await self._reported(job)
+        seen = await self._find(owner, run_id)
+        return None if seen is None else await self._reported(run_id, seen)
 
     async def list(self, owner: RunOwner) -> Sequence[Run]:
-        """Read all jobs of the location: the API selects none by label."""
-        url = f"{self._options.run_url}/v2/{self._options.parent}/jobs"
-        ours = [
-            job
-            async for job in self._pages(url, "jobs")
-            if (job.get("labels") or {}).get(OWNER_LABEL) == owner.uid
+        job = await self._job(owner)
+        if job is None or not is_ours(job, owner):
+            return []
+        found = [
+            each async for each in self._pages(f"{self._url(job['name'])}/executions", "executions")
         ]
-        runs = [await self._reported(job) for job in ours]
+        seen = {
+            str(each["labels"][RUN_LABEL]): Seen(execution=each)
+            for each in found
+            if is_ours(each, owner)
+        }
+        last = str(job.get("startExecutionToken", ""))
+        if last and last not in seen and (made := await self._being_made(owner, last, job)):
+            seen[last] = made
+        runs = [await self._reported(run_id, each) for run_id, each in seen.items()]
         return sorted(runs, key=lambda run: (str(run.created_at), run.run_id))
 
     async def cancel(self, owner: RunOwner, run_id: RunName) -> None:
-        """Raise CloudError while the job is there and its execution is not."""
-        job = await self._find(run_id)
-        if job is None or not is_ours(job, owner, run_id):
+        """Raise CloudError while the execution is being made."""
+        seen = await self._find(owner, run_id)
+        if seen is None:
             return
-        execution = await self._execution(job)
-        if execution is None:
-            if (await self._reported(job)).state.finished:
+        if seen.execution is None:
+            if (await self._reported(run_id, seen)).state.finished:
                 return
             raise CloudError(
                 0, "", f"the execution of run {run_id} is not there yet; cancel it again"
             )
-        if not is_over(execution):
-            await self._cancel(execution)
+        if not is_over(seen.execution):
+            await self._cancel(seen.execution)
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Cancel and await it, delete its files, then its job; `get` returns it until it is gone."""
-        job = await self._find(run_id)
-        if job is None or not is_ours(job, owner, run_id):
+        """Cancel and await it, delete its files, then its execution, and with the last one the job."""
+        seen = await self._find(owner, run_id)
+        if seen is None:
             return
-        await self._end(job)
+        if seen.execution is not None:
+            await self._end(seen.execution)
         await self._files.remove(f"{run_id}/")
         self._emptied.discard(run_id)
-        try:
-            await self._api.json("DELETE", self._url(job["name"]))
-        except CloudError as error:
-            if error.status != _NOT_FOUND:
-                raise
+        if seen.execution is not None:
+            await self._remove(self._url(str(seen.execution["name"])))
+        await self._give_up_job(owner, run_id)
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
         """Return False: Cloud Run sends no events."""
@@ -132,22 +139,46 @@ class CloudRunRuns:
     async def aclose(self) -> None:
         await self._api.close()
 
-    async def _create(self, request: RunRequest) -> Obj:
-        url = f"{self._options.run_url}/v2/{self._options.parent}/jobs"
-        body = job_of(request, self._options)
+    async def _create(self, request: RunRequest) -> Seen:
+        owner, run_id = request.input.owner, request.run_id
+        url, body = self._job_url(owner), job_of(request, self._options)
         try:
-            await self._api.json("POST", url, params={"jobId": request.run_id}, body=body)
+            await self._api.json("PATCH", url, params={"allowMissing": "true"}, body=body)
         except CloudError as error:
             if error.status == _BAD_REQUEST:
                 raise RunRefused(
-                    f"Cloud Run refuses run {request.run_id}; look at the options of runs: {error}"
+                    f"Cloud Run refuses run {run_id}; look at the options of runs: {error}"
                 ) from error
-            if error.status != _CONFLICT:
-                raise
-        made = await self._find(request.run_id)
+            raise
+        made = await self._find(owner, run_id)
         if made is None:
-            raise CloudError(0, "", f"run {request.run_id} was deleted while it was started")
+            raise CloudError(0, "", f"run {run_id} was deleted while it was started")
         return made
+
+    async def _give_up_job(self, owner: RunOwner, run_id: RunName) -> None:
+        """Delete a job without executions; have one that goes on make the run again if it is started again.
+
+        The etag refuses what another process started meanwhile.
+        """
+        job = await self._job(owner)
+        if job is None or not is_ours(job, owner):
+            return
+        url, etag = self._url(str(job["name"])), str(job.get("etag", ""))
+        async for _ in self._pages(f"{url}/executions", "executions"):
+            if job.get("startExecutionToken") == run_id:
+                kept: Obj = {
+                    key: job[key] for key in ("labels", "annotations", "template") if key in job
+                }
+                await self._api.json("PATCH", url, body={**kept, "etag": etag})
+            return
+        await self._remove(url, etag=etag)
+
+    async def _remove(self, url: str, **params: str) -> None:
+        try:
+            await self._api.json("DELETE", url, params=params)
+        except CloudError as error:
+            if error.status != _NOT_FOUND:
+                raise
 
     async def _contents(self, request: RunRequest) -> dict[str, bytes]:
         try:
@@ -159,25 +190,41 @@ class CloudRunRuns:
             files |= {f"{SECRETS}/{name}/{key}": value for (name, key), value in found.items()}
         return files
 
-    async def _find(self, run_id: RunName) -> Obj | None:
+    async def _read(self, url: str) -> Obj | None:
         try:
-            return await self._api.json("GET", self._url(f"{self._options.parent}/jobs/{run_id}"))
+            return await self._api.json("GET", url)
         except CloudError as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
 
-    async def _execution(self, job: Obj) -> Obj | None:
-        """Return the only one."""
-        url = self._url(f"{job['name']}/executions")
-        async for execution in self._pages(url, "executions"):
-            return execution
-        return None
+    def _job_url(self, owner: RunOwner) -> str:
+        return self._url(f"{self._options.parent}/jobs/{job_id(owner.uid)}")
 
-    async def _reported(self, job: Obj) -> Run:
-        run_id = str(job["name"]).rpartition("/")[2]
-        execution = await self._execution(job)
-        attempt: Obj = {}
+    async def _job(self, owner: RunOwner) -> Obj | None:
+        return await self._read(self._job_url(owner))
+
+    async def _find(self, owner: RunOwner, run_id: RunName) -> Seen | None:
+        """Return what there is of a run: its execution, or else the job that makes it."""
+        name = execution_id(owner.uid, run_id)
+        execution = await self._read(f"{self._job_url(owner)}/executions/{name}")
+        if execution is not None:
+            return Seen(execution=execution) if is_ours(execution, owner) else None
+        job = await self._job(owner)
+        if job is None or not is_ours(job, owner) or job.get("startExecutionToken") != run_id:
+            return None
+        return await self._being_made(owner, run_id, job)
+
+    async def _being_made(self, owner: RunOwner, run_id: RunName, job: Obj) -> Seen | None:
+        """Return a run without an execution; None if it had one, which was deleted, or was deleted itself."""
+        last = str((job.get("latestCreatedExecution") or {}).get("name", ""))
+        if last.rpartition("/")[2] == execution_id(owner.uid, run_id):
+            return None
+        return Seen(job=job, execution=None) if await self._files.read(run_id, INPUT) else None
+
+    async def _reported(self, run_id: RunName, seen: Seen) -> Run:
+        execution = seen.execution
+        attempt: Mapping[str, Any] = {}
         if execution is not None and is_over(execution):
             async for task in self._pages(self._url(f"{execution['name']}/tasks"), "tasks"):
                 attempt = task.get("lastAttemptResult") or {}
@@ -189,29 +236,30 @@ class CloudRunRuns:
                 raise CannotOpen("the key of its secret outputs is gone from the bucket")
             return open_sealed(text, key.decode(), run_id)
 
-        seen = Seen(job=job, execution=execution, attempt=attempt, last_words=words)
-        run = run_of(run_id, seen, unseal)
+        run = run_of(run_id, replace(seen, attempt=attempt, last_words=words), unseal)
         if run.state.finished and run_id not in self._emptied:
             # The bucket is shared: other runs' tasks may read it as long as the record is kept.
             await self._files.remove(f"{run_id}/{SECRETS}/")
             self._emptied.add(run_id)
         return run
 
-    async def _end(self, job: Obj) -> None:
+    async def _end(self, execution: Mapping[str, Any]) -> None:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._options.grace
-        execution = await self._execution(job)
-        if execution is None or is_over(execution):
+        found: Mapping[str, Any] | None = execution
+        if is_over(found):
             return
         await self._cancel(execution)
-        while execution is not None and not is_over(execution):
+        while found is not None and not is_over(found):
             if loop.time() >= until:
-                message = f"run {job['name']} was cancelled and has not ended yet; delete it again"
+                message = (
+                    f"run {execution['name']} was cancelled and has not ended yet; delete it again"
+                )
                 raise CloudError(0, "", message)
             await asyncio.sleep(_LOOK)
-            execution = await self._execution(job)
+            found = await self._read(self._url(str(execution["name"])))
 
-    async def _cancel(self, execution: Obj) -> None:
+    async def _cancel(self, execution: Mapping[str, Any]) -> None:
         try:
             await self._api.json("POST", f"{self._url(execution['name'])}:cancel", body={})
         except CloudError as error:

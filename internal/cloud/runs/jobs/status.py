@@ -112,9 +112,9 @@ def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
 
 
 def _is_final(pod: Manifest) -> bool:
-    """Whether the task reported how it ended."""
+    """Whether the task reported how it ended by itself; who cancelled it is not the task's to know."""
     report = _report(pod)
-    return report is not None and report.state is not RunState.RUNNING
+    return report is not None and report.state in (RunState.SUCCEEDED, RunState.FAILED)
 
 
 def _report(pod: Manifest) -> Report | None:

@@ -8,7 +8,9 @@ What could not be found in the documentation, and is a guess here:
 - the text of the attempt's status when the task's timeout ends it, and whether its exit code is set
   then (taken: no exit code; the provider goes by the times);
 - whether an execution is listed the moment its job is made (here it comes later, as the operation's
-  nature suggests).
+  nature suggests);
+- that an execution has the labels of its job's template as it was then, and that a job keeps the name of the
+  execution that it created last when that is deleted.
 """
 
 from .server import CloudServer

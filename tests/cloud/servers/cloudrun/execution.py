@@ -25,6 +25,7 @@ class Execution:
     def __init__(self, name: str, job: dict[str, Any], storage: Storage, log: Path) -> None:
         self.name = name
         self._task = job["template"]["template"]
+        self._labels = job["template"].get("labels") or {}
         self._storage = storage
         self._log = log
         self._child: ChildProcess | None = None
@@ -43,7 +44,13 @@ class Execution:
             "cancelledCount": int(cancelled),
             "failedCount": int(ended and not succeeded and not cancelled),
         }
-        seen = {"name": self.name, "taskCount": 1, "template": self._task, "etag": '"1"'}
+        seen = {
+            "name": self.name,
+            "labels": self._labels,
+            "taskCount": 1,
+            "template": self._task,
+            "etag": '"1"',
+        }
         logs = {"logUri": self._log_uri()}
         return seen | self._times | logs | {key: count for key, count in counts.items() if count}
 

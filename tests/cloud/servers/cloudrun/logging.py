@@ -17,7 +17,7 @@ from aiohttp import web
 
 from .rules import Refused
 
-_TERM = re.compile(r'([a-z_.]+)(=|>=)"([^"]*)"')
+_TERM = re.compile(r'([a-z_.]+|labels\."[a-z_./]+")(=|>=)"([^"]*)"')
 _ORDERS = ("timestamp asc", "timestamp desc")
 _FIELDS = {"resourceNames", "filter", "orderBy", "pageSize", "pageToken", "projectIds"}
 
@@ -37,22 +37,22 @@ class Logging:
 
     def write(
         self,
-        job: str,
+        execution: str,
         text: str,
         *,
         at: datetime | None = None,
         insert_id: str = "",
         **more: object,
     ) -> None:
-        """Add an entry that a task of a job printed; `more` replaces fields."""
+        """Add an entry that the task of an execution printed; `more` replaces fields."""
         at = at or datetime.now(UTC)
         entry: dict[str, Any] = {
             "insertId": insert_id or f"{len(self.entries):016}",
             "timestamp": at.isoformat().replace("+00:00", "Z"),
             "receiveTimestamp": (at + timedelta(seconds=1)).isoformat().replace("+00:00", "Z"),
             "logName": f"projects/{self.project}/logs/run.googleapis.com%2Fstdout",
-            "resource": {"type": "cloud_run_job", "labels": {"job_name": job}},
-            "labels": {"run.googleapis.com/execution_name": f"{job}-once"},
+            "resource": {"type": "cloud_run_job", "labels": {"location": "here"}},
+            "labels": {"run.googleapis.com/execution_name": execution},
             "textPayload": text,
             **more,
         }
@@ -99,7 +99,8 @@ def _filter(text: str) -> Callable[[dict[str, Any]], bool]:
     def holds(entry: dict[str, Any]) -> bool:
         for path, sign, value in terms:
             found: Any = entry
-            for name in path.split("."):
+            first, _, quoted = path.partition('."')
+            for name in [first, quoted.rstrip('"')] if quoted else path.split("."):
                 found = found.get(name, {})
             if sign == ">=":
                 if datetime.fromisoformat(found) < datetime.fromisoformat(value):

@@ -37,17 +37,24 @@ class CloudServer:
         self.hold = asyncio.Event()
         """Executions appear once it is set."""
         self.hold.set()
+        self.most_jobs = 1000
+        """https://docs.cloud.google.com/run/quotas: jobs of a project in a region."""
+        self._writes = 0
         self._jobs: dict[str, dict[str, Any]] = {}
         self._executions: dict[str, list[Execution]] = {}
         self._starting: set[asyncio.Task[None]] = set()
         app = web.Application(middlewares=[self._middleware])
         app.add_routes(
             [
-                web.post(f"{PARENT}/jobs", self._create),
+                web.patch(f"{PARENT}/jobs/{{job}}", self._update),
                 web.get(f"{PARENT}/jobs", self._list),
                 web.get(f"{PARENT}/jobs/{{job}}", self._get),
                 web.delete(f"{PARENT}/jobs/{{job}}", self._delete),
                 web.get(f"{PARENT}/jobs/{{job}}/executions", self._list_executions),
+                web.get(f"{PARENT}/jobs/{{job}}/executions/{{execution}}", self._get_execution),
+                web.delete(
+                    f"{PARENT}/jobs/{{job}}/executions/{{execution}}", self._delete_execution
+                ),
                 web.get(f"{PARENT}/jobs/{{job}}/executions/{{execution}}/tasks", self._list_tasks),
                 web.post(f"{PARENT}/jobs/{{job}}/executions/{{execution}}:cancel", self._cancel),
                 *self.storage.routes(),
@@ -99,19 +106,34 @@ class CloudServer:
             request.transport.abort()
         return answer
 
-    async def _create(self, request: web.Request) -> web.Response:
-        """projects.locations.jobs/create; 409 ALREADY_EXISTS as google.rpc.Code has it."""
+    async def _update(self, request: web.Request) -> web.Response:
+        """projects.locations.jobs/patch: the whole job; with allowMissing one that is not there is made.
+
+        A token that the job has already makes no other execution.
+        """
         self._check_parent(request)
-        job_id = request.query.get("jobId", "")
+        job_id = request.match_info["job"]
         job = orjson.loads(await request.read())
+        etag = job.pop("etag", "")
         check_job(job_id, job)
         name = f"{self._parent}/jobs/{job_id}"
-        if name in self._jobs:
-            raise Refused(409, "ALREADY_EXISTS", f"Resource '{job_id}' already exists.")
-        made = {**job, "name": name, "uid": str(uuid.uuid4()), "createTime": now(), "etag": '"1"'}
+        before = self._jobs.get(name)
+        if before is None and request.query.get("allowMissing") != "true":
+            raise Refused(404, "NOT_FOUND", f"Resource '{job_id}' of kind 'JOB' does not exist.")
+        if before is not None and etag not in ("", before["etag"]):
+            raise Refused(409, "ABORTED", "The etag is not that of the job.")
+        if before is None and len(self._jobs) >= self.most_jobs:
+            text = f"Quota exceeded: a region has at most {self.most_jobs} jobs"
+            raise Refused(429, "RESOURCE_EXHAUSTED", text)
+        known = before or {"name": name, "uid": str(uuid.uuid4()), "createTime": now()}
+        kept = ("name", "uid", "createTime", "latestCreatedExecution")
+        self._writes += 1
+        made = {**{key: known[key] for key in kept if key in known}, **job}
+        made |= {"updateTime": now(), "etag": f'"{self._writes}"'}
         self._jobs[name] = made
-        self._executions[name] = []
-        if token := job.get("startExecutionToken"):
+        self._executions.setdefault(name, [])
+        token = job.get("startExecutionToken")
+        if token and token != (before or {}).get("startExecutionToken"):
             starting = asyncio.create_task(
                 self._execute(made, f"{name}/executions/{job_id}-{token}")
             )
@@ -124,6 +146,7 @@ class CloudServer:
         log = self._folder / f"{name.rpartition('/')[2]}.log"
         if job["name"] in self._jobs:
             self._executions[job["name"]].append(Execution(name, job, self.storage, log))
+            self._jobs[job["name"]]["latestCreatedExecution"] = {"name": name}
 
     async def _get(self, request: web.Request) -> web.Response:
         return web.json_response(self._job(request))
@@ -135,6 +158,8 @@ class CloudServer:
 
     async def _delete(self, request: web.Request) -> web.Response:
         job = self._job(request)
+        if request.query.get("etag", "") not in ("", job["etag"]):
+            raise Refused(409, "ABORTED", "The etag is not that of the job.")
         del self._jobs[job["name"]]
         for execution in self._executions.pop(job["name"]):
             await execution.end()
@@ -144,6 +169,15 @@ class CloudServer:
         job = self._job(request)
         found = [execution.view() for execution in reversed(self._executions[job["name"]])]
         return self._page(request, "executions", found)
+
+    async def _get_execution(self, request: web.Request) -> web.Response:
+        return web.json_response(self._execution(request).view())
+
+    async def _delete_execution(self, request: web.Request) -> web.Response:
+        execution, job = self._execution(request), self._job(request)
+        self._executions[job["name"]].remove(execution)
+        await execution.end()
+        return self._operation(execution.view())
 
     async def _list_tasks(self, request: web.Request) -> web.Response:
         return self._page(request, "tasks", [self._execution(request).task()])
