@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
@@ -343,3 +343,30 @@ async def test_a_rollout_keeps_its_budget_over_the_tenants_of_all_managers(share
         await harness.ready(*shared.tenants)
         await members.silent()
         changed_in_turn(members.requests(mark), shared.tenants)
+
+
+@pytest.mark.criterion("SH-33")
+async def test_a_registry_that_moves_to_another_namespace_leaves_nothing_behind(
+    shared: Shared,
+) -> None:
+    """The slots of its tenants are others there."""
+    harness, members = shared.harness, shared.members
+    former, later = harness.namespace, "moved"
+    await harness.make_namespace(later)
+    async with members.both():
+        await shared.fill()
+        for kind, name in ((TenantRegistry, REGISTRY), (TenantTemplate, "app")):
+            approve = {"metadata": {"annotations": {f"{GROUP}/approve-deletion": "true"}}}
+            await harness.client.patch(kind, name, approve, namespace=former)
+            await harness.client.delete(kind, name, namespace=former)
+        for uid in shared.uids:
+            await harness.eventually(partial(shared.objects, uid), lambda seen: not seen)
+        harness.namespace = later
+        await shared.fill()
+        await members.silent()
+        for uid in shared.uids:
+            found = await shared.objects(uid)
+            assert len(found) == 5
+            assert {e["metadata"]["labels"].get(SLOT_LABEL) for e in found.values()} == {
+                shared.slot(uid)
+            }

@@ -8,13 +8,18 @@ from pathlib import Path
 import pytest
 
 from apis.fleet.labels import DATA_PLANE, PLANE_NAMESPACE
+from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding import SLOT_LABEL, slot_of
+from manager.commands.plane_objects import ON_HUB
+from manager.controllers.hub import StackOptions, add_hub
+from manager.controllers.orphan_sweep import LeaderSweep
 from tests.fleet.stack.harness import (
     DEPLOYMENT,
     Server,
     change,
     config_map,
     deployment,
+    fleet,
     ready,
     server,
     tenant,
@@ -22,6 +27,8 @@ from tests.fleet.stack.harness import (
 from tests.fleet.stack.test_processes import stack
 from tests.fleet.stack.test_rights import grant, hub_and_plane, shipped
 from tests.manager_cli.program import Program
+from tests.support.manager_harness import make_manager
+from tests.tenancy.members import BRISK
 
 MEMBERS = ("one", "two")
 TENANTS = [f"t{number}" for number in range(8)]
@@ -90,6 +97,36 @@ async def test_members_take_over_from_controllers_and_no_other_stack_joins_them(
             ].items()
         refused = plane.environment.proxy.log.counts()
         assert [row for row in refused if row.code == 403] == []
+
+
+@pytest.mark.criterion("SH-31")
+async def test_the_leader_alone_caches_what_the_sweep_looks_at(tmp_path: Path) -> None:
+    async with fleet(tmp_path) as servers:
+        election = {"leader_election_id": "members", "leader_election_namespace": "default"}
+        manager = make_manager(
+            servers.plane.environment.config("manager"),
+            name="manager",
+            leader_election=True,
+            election=BRISK,
+            **election,
+        )
+        config = servers.hub.environment.config("manager")
+        stack = StackOptions(data_plane=servers.plane.id, target_namespace="planes")
+        hub = await add_hub(manager, config, stack)
+        manager.add(LeaderSweep(manager, hub))
+        await servers.plane.client.create(_held_lease("members"))
+        async with manager.running(leading=False):
+            assert hub.cluster.cache.informers() == ()
+            await servers.plane.client.delete(LEASE, "members", namespace="default")
+            await manager.elected.wait()
+            kinds = {each.mapping for each in hub.cluster.cache.informers()}
+            assert kinds == {*ON_HUB}
+
+
+def _held_lease(name: str) -> dict[str, object]:
+    spec = {"holderIdentity": "another", "leaseDurationSeconds": 3600}
+    head = {"apiVersion": LEASE.api_version, "kind": LEASE.kind}
+    return {**head, "metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 def _tenant(name: str, value: str) -> dict[str, object]:
