@@ -107,7 +107,7 @@ class Shards:
         self._assignment: Assignment | None = None
         self._wake = asyncio.Event()
         self._owned = SlotsOwned()
-        self._started = False
+        self._started = self._listed = False
         self._connected: asyncio.Future[GroupLeases]
         self._tasks: dict[asyncio.Task[None], None] = {}  # in the order they began
         self._catching_up: Counter[int] = Counter()
@@ -139,6 +139,13 @@ class Shards:
     def check(self) -> None:
         """Raise, as a health check, when the member's Lease is overdue, or its loop stood still."""
         self._leadership.check()
+
+    def check_listed(self) -> None:
+        """Raise, as a readiness check, until the Leases of the group were read: without the right to, this is no member."""
+        if not self._listed:
+            raise RuntimeError(
+                "the Leases of members were not read yet; without the right to list them this never works"
+            )
 
     def start(self) -> None:
         """Become a member. Returns at once; slots come later."""
@@ -241,6 +248,7 @@ class Shards:
                     await asyncio.sleep(self._election.retry_period / 2)
 
     def _relisted(self, found: list[Manifest]) -> None:
+        self._listed = True
         for lease in found:
             self._note(lease)
         present = {each["metadata"]["name"] for each in found}

@@ -26,6 +26,10 @@ from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetErro
 from internal.fleet.waves import Health, Stack, waits_for
 
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
+NOTHING_TO_SHARE: Final = (
+    "members share Tenants, which stacks without the system tenancy have none of: leave stackPods.shards out, or give the "
+    "operator --stack-system tenancy"
+)
 LISTED_WITHIN = 1.0
 """Seconds until it is looked again whether the Lease was listed, which takes no request."""
 
@@ -72,6 +76,8 @@ class StackDeployer:
         look = Look()
         try:
             await self._mark(entry)
+            if mode.pods.shards and not self.options.shares:
+                raise TargetError(Reason.DEPLOYMENT_FAILURE, NOTHING_TO_SHARE)
             if mode.scale:
                 look.outcome = await self._deploy_for_plane(entry, mode.pods, owner, look)
             else:

@@ -67,6 +67,7 @@ async def run_operator(options: OperatorRun) -> None:
         stacks = StackOptions(
             image=image,
             workers=options.stack_workers,
+            shares="tenancy" in options.stack_systems,
             restrict_hub_secrets=not options.unrestricted_hub_secrets,
             arguments=system_arguments(options.stack_systems),
             allow_addresses=allowed_environment().get(ALLOWED, ""),

@@ -77,6 +77,8 @@ async def run_stack(
     else:
         manager = Manager(data_plane, elected(runtime, name, LEASE), logger=logger)
         follow_lease(manager, name, lease)
+        if manager.shards is not None:  # the operator takes what works away once members are ready
+            manager.add_readyz_check("members", manager.shards.check_listed)
         engaged = await add_hub(manager, hub, stack)
         await add_systems(manager, with_slots(options, manager), hub, engaged)
         if options.role is Role.WORKERS:

@@ -46,6 +46,16 @@ async def test_slots_are_divided_as_members_come_and_go(config: Config) -> None:
         assert not any(each.errors for each in group.members.values())
 
 
+@pytest.mark.criterion("SH-30")
+async def test_a_member_is_ready_once_it_has_read_the_leases_of_its_group(config: Config) -> None:
+    async with shard_group(config) as group:
+        shards = group.join("a", leads=True).shards
+        with pytest.raises(RuntimeError, match="without the right to list them"):
+            shards.check_listed()
+        await group.until(whole(group))
+        shards.check_listed()
+
+
 @pytest.mark.criterion("SH-3")
 async def test_a_slot_is_not_begun_before_the_passes_of_its_former_owner_have_ended(
     config: Config,

@@ -80,6 +80,8 @@ async def test_members_take_over_from_controllers_and_no_other_stack_joins_them(
                     await each.prints("Slots are held")
                 async with await start(other, plane, "rival") as rival:
                     await rival.prints("DataPlaneNotUnique")
+                    await rival.prints("leads once")
+                    assert "DataPlaneNotUnique" not in "".join(each.output for each in members)
                     for name in TENANTS:
                         await change(plane, _tenant(name, "w"))
                     for name in TENANTS:
