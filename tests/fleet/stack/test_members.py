@@ -104,13 +104,13 @@ async def test_members_take_over_from_controllers_and_no_other_stack_joins_them(
 @pytest.mark.criterion("SH-31")
 async def test_the_leader_alone_caches_what_the_sweep_looks_at(tmp_path: Path) -> None:
     async with fleet(tmp_path) as servers:
-        election = {"leader_election_id": "members", "leader_election_namespace": "default"}
         manager = make_manager(
             servers.plane.environment.config("manager"),
             name="manager",
             leader_election=True,
+            leader_election_id="members",
+            leader_election_namespace="default",
             election=BRISK,
-            **election,
         )
         config = servers.hub.environment.config("manager")
         stack = StackOptions(data_plane=servers.plane.id, target_namespace="planes")
