@@ -27,8 +27,8 @@ from internal.fleet.waves import Health, Stack, waits_for
 
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
 NOTHING_TO_SHARE: Final = (
-    "members share Tenants, which stacks without the system tenancy have none of: leave stackPods.shards out, or give the "
-    "operator --stack-system tenancy"
+    "members share Tenants and CosmosFullNodes, which these stacks have none of: leave stackPods.shards out, or give the "
+    "operator --stack-system tenancy or --stack-system cosmos"
 )
 LISTED_WITHIN = 1.0
 """Seconds until it is looked again whether the Lease was listed, which takes no request."""
