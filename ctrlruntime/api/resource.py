@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Never, Self, 
 import orjson
 from pydantic import Field, PydanticUserError, ValidationError, model_validator
 from pydantic.fields import FieldInfo
+from pydantic_core import InitErrorDetails, PydanticCustomError
 from typing_extensions import TypeVar
 
 from .kinds import GroupVersion, GroupVersionKind, Manifest, RESTMapping
@@ -233,19 +234,25 @@ class Resource(ApiModel, Generic[SpecT, StatusT]):
         """Read an object from its wire form, dict or JSON.
 
         A missing spec is read as an empty one and a missing status as one of defaults. Raises
-        pydantic.ValidationError, which names every field that is wrong, if the object is not valid
+        pydantic.ValidationError, which names the object and every field that is wrong, if it is not valid
         or of another kind.
         """
         if isinstance(manifest, bytes):
             try:
                 return cls.model_validate_json(manifest)
             except ValidationError as error:
+                try:
+                    manifest = cast("dict[str, Any]", orjson.loads(manifest))
+                except orjson.JSONDecodeError:
+                    raise error from None
                 if not any(item["loc"] == ("spec",) for item in error.errors(include_url=False)):
-                    raise
-            manifest = cast("dict[str, Any]", orjson.loads(manifest))
+                    raise _of_object(error, manifest) from None
         if manifest.get("spec") is None:
             manifest = {**manifest, "spec": {}}
-        return cls.model_validate(manifest)
+        try:
+            return cls.model_validate(manifest)
+        except ValidationError as error:
+            raise _of_object(error, manifest) from None
 
     def to_manifest(self, *, exclude_unset: bool = True) -> Manifest:
         """Return the object's wire form: see ApiModel for what is written.
@@ -372,3 +379,21 @@ def _words(name: str, value: Sequence[str]) -> tuple[str, ...]:
     if isinstance(value, str):
         raise TypeError(f"{name} is a list of words, not the string {value!r}")
     return tuple(value)
+
+
+def _of_object(error: ValidationError, manifest: Mapping[str, Any]) -> ValidationError:
+    """Return the same error with the name of the object: of a list it is not known which one it was."""
+    metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
+    found = metadata if isinstance(metadata, Mapping) else {}
+    names = [str(found[each]) for each in ("namespace", "name") if found.get(each)]
+    if not names:
+        return error
+    details = [
+        InitErrorDetails(
+            type=PydanticCustomError(item["type"], "{fault}", {"fault": item["msg"]}),  # type: ignore[arg-type]
+            loc=item["loc"],
+            input=item["input"],
+        )
+        for item in error.errors(include_url=False)
+    ]
+    return ValidationError.from_exception_data(f"{error.title} {'/'.join(names)}", details)

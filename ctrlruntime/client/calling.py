@@ -1,12 +1,14 @@
 """How a client makes a call: defaults, interceptors, the transport; and how answers are decoded."""
 
 import copy
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, Self, cast
 
 import msgspec
 import orjson
+from pydantic import ValidationError
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.api.resource import KindRef, Resource, gvk_of
@@ -19,9 +21,11 @@ from ctrlruntime.client.call import (
     Interceptor,
     Verb,
 )
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnknown
+from ctrlruntime.client.fence import READS
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import JSON, Response, Transport
+from ctrlruntime.intake import describe_value
 from ctrlruntime.intake.json_documents import is_deeper
 from ctrlruntime.intake.limits import OBJECT_DEPTH, LimitExceeded
 from ctrlruntime.intake.shallow import split_members, split_members_or_fail
@@ -159,7 +163,7 @@ class Caller:
 
     async def _send(self, call: Call) -> Response:
         try:
-            return await self.transport.request(
+            response = await self.transport.request(
                 METHODS[call.verb],
                 call.path,
                 params=call.params,
@@ -173,6 +177,32 @@ class Caller:
                 raise
             self.mapper.invalidate(call.mapping.gvk.group)
             raise error.of_kind(call.mapping) from None
+        if response.body[:1] != b"{" and response.body.lstrip()[:1] != b"{":
+            raise no_object(METHODS[call.verb], call.path, response.body)
+        return response
+
+
+def no_object(method: str, path: str, body: bytes) -> TransportError:
+    """Return the error of an answer that is no JSON object: of a write that may have been carried out, where it is one."""
+    kind = TransportError if method in READS else WriteOutcomeUnknown
+    return kind(
+        f"{method} {path}: the answer is {describe_value(body)} and no JSON object, so it is not that of a Kubernetes API: "
+        "look at the server's address, and at proxies on the way"
+    )
+
+
+@contextmanager
+def reading(call: Call) -> Generator[None]:
+    """Read the answer of a call. Raises TransportError, of a write WriteOutcomeUnknown, for what is no object."""
+    try:
+        yield
+    except (orjson.JSONDecodeError, msgspec.DecodeError, ValidationError) as error:
+        if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
+            raise
+        kind = TransportError if METHODS[call.verb] in READS else WriteOutcomeUnknown
+        raise kind(
+            f"{METHODS[call.verb]} {call.path}: the answer is not one of a Kubernetes API ({type(error).__name__}: {error})"
+        ) from error
 
 
 def as_json(body: bytes | msgspec.Raw, what: str = "the object") -> Manifest:
@@ -205,6 +235,8 @@ def decode(
         if not metadata_only:
             raise
         manifest = _metadata_alone(bytes(memoryview(body)), mapping.gvk.kind)
+    if not isinstance(manifest, dict):
+        raise msgspec.DecodeError(f"{describe_value(manifest)} in the place of an object")
     return decode_manifest(manifest, mapping if metadata_only else kind, mapping)
 
 

@@ -56,8 +56,9 @@ class APIError(Exception):
     @property
     def causes(self) -> tuple[StatusCause, ...]:
         return tuple(
-            StatusCause(c.get("field", ""), c.get("reason", ""), c.get("message", ""))
-            for c in self.details.get("causes") or ()
+            StatusCause(*(str(cause.get(each) or "") for each in ("field", "reason", "message")))
+            for cause in self.details.get("causes") or ()
+            if isinstance(cause, dict)
         )
 
     def has_cause(self, reason: str) -> bool:
@@ -290,15 +291,17 @@ _BY_CODE: dict[int, type[APIError]] = {
 def error_of_status(
     status: Mapping[str, Any], *, code: int | None = None, retry_after: float | None = None
 ) -> APIError:
-    """Return the error for a Status object, typed by its reason or else by its code."""
-    status_code = status.get("code")
+    """Return the error for a Status object, typed by its reason or else by its code; what is of another type is left out."""
+    status_code, reason, details = status.get("code"), status.get("reason"), status.get("details")
     number = status_code if isinstance(status_code, int) else (code or 500)
-    reason = status.get("reason") or ""
+    reason = reason if isinstance(reason, str) else ""
     cls = _BY_REASON.get(reason) or _BY_CODE.get(number, APIError)
-    details = status.get("details") or {}
-    if retry_after is None and details.get("retryAfterSeconds"):
-        retry_after = float(details["retryAfterSeconds"])
-    message = status.get("message") or f"the server answered {number}"
+    details = details if isinstance(details, dict) else {}
+    seconds = details.get("retryAfterSeconds")
+    if retry_after is None and isinstance(seconds, int | float) and seconds:
+        retry_after = float(seconds)
+    message = status.get("message")
+    message = message if message and isinstance(message, str) else f"the server answered {number}"
     return cls(message, code=number, reason=reason, details=details, retry_after=retry_after)
 
 

@@ -11,7 +11,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.answer_limits import AnswerTooLarge, PageLimit
-from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode
+from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, reading
 from ctrlruntime.client.errors import NotFound, error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
@@ -85,7 +85,9 @@ class Reader(Caller):
         Raises LimitExceeded for one that is nested too deep, of which the metadata alone can be read.
         """
         call = await self._call("get", kind, name, namespace=namespace, metadata_only=metadata_only)
-        return decode((await self._execute(call)).body, kind, call.mapping, metadata_only)
+        body = (await self._execute(call)).body
+        with reading(call):
+            return decode(body, kind, call.mapping, metadata_only)
 
     @overload
     async def list(
@@ -188,8 +190,9 @@ class Reader(Caller):
             call = replace(call, headers={"Accept": METADATA_ONLY_LIST})
         body = (await self._execute(call)).body
         size.count(body)
-        items = [decode(raw, kind, call.mapping, metadata_only) for raw in list_items(body)]
-        meta = list_meta(body)
+        with reading(call):
+            items = [decode(raw, kind, call.mapping, metadata_only) for raw in list_items(body)]
+            meta = list_meta(body)
         return ListPage(items, meta.resource_version, meta.continue_ or None)
 
     async def watch(

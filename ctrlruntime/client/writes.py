@@ -8,7 +8,7 @@ import orjson
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.call import FieldValidation, Propagation, Verb
-from ctrlruntime.client.calling import Caller, as_json, decode, version_of
+from ctrlruntime.client.calling import Caller, as_json, decode, reading, version_of
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import selector_params
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector
@@ -154,9 +154,10 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         response = await self._execute(call)
-        if version_only:
-            return version_of(response.body)
-        return decode(response.body, kind, call.mapping, metadata_only)
+        with reading(call):
+            if version_only:
+                return version_of(response.body)
+            return decode(response.body, kind, call.mapping, metadata_only)
 
     @overload
     async def patch_status(
@@ -382,11 +383,12 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         answer = (await self._execute(call)).body
-        if version_only:
-            return cast("Obj", version_of(answer))
-        if isinstance(obj, dict):
-            return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
-        return cast("Obj", type(obj).from_manifest(answer))
+        with reading(call):
+            if version_only:
+                return cast("Obj", version_of(answer))
+            if isinstance(obj, dict):
+                return cast("Obj", decode(answer, call.mapping, call.mapping, metadata_only))
+            return cast("Obj", type(obj).from_manifest(answer))
 
     def _dry_run_params(self, dry_run: bool | None) -> dict[str, str]:
         wanted = self.defaults.dry_run if dry_run is None else dry_run

@@ -11,6 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.clock import perf
 from ctrlruntime.controller.event_dispatch import LOW_PRIORITY
+from ctrlruntime.controller.hot_requests import ADVICE, MANY, WINDOW, HotRequests
 from ctrlruntime.controller.last_errors import LastErrors
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.object_timer import ObjectTimer
@@ -95,6 +96,7 @@ class Worker:
         self._timer = timer
         self._tracebacks = Tracebacks()
         self._errors = LastErrors(controller)
+        self._hot = HotRequests()
 
     def close(self) -> None:
         """Forget the errors of its requests."""
@@ -114,6 +116,9 @@ class Worker:
         slot = None if self._slot_of is None else current_slot.set(self._slot_of(item.request))
         self._metrics.active(+1)
         started = perf()
+        if self._hot.is_hot(item.request, started):
+            text = f"at least {MANY} times within {WINDOW:g} s"
+            run.logger.warning(ADVICE, often=text, reasons=sorted(item.reasons))
         outcome: Outcome = "error"
         try:
             if self._tracing.enabled:

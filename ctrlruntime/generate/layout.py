@@ -72,15 +72,7 @@ def rbac_layout(layout: RBACLayout) -> dict[str, str]:
         "role_binding": binding("manager-rolebinding", "manager-role", account),
     }
     if layout.aggregate is not None:
-        manifests["aggregated_role"] = {
-            # Without rules: a controller of the cluster owns the field, and a second apply would conflict.
-            "apiVersion": f"{RBAC}/v1",
-            "kind": "ClusterRole",
-            "metadata": {"name": "manager-aggregated-role"},
-            "aggregationRule": {
-                "clusterRoleSelectors": [{"matchLabels": {layout.aggregate: "true"}}]
-            },
-        }
+        manifests["aggregated_role"] = aggregated_role("manager-aggregated-role", layout.aggregate)
         manifests["aggregated_role_binding"] = binding(
             "manager-aggregated-rolebinding", "manager-aggregated-role", account
         )
@@ -138,6 +130,19 @@ def access_roles(kind: Kind) -> dict[str, Manifest]:
     return {
         f"{name}_{who}_role": _cluster_role(f"{name}-{who}-role", [rule(plural, verbs), *status])
         for who, verbs in wanted.items()
+    }
+
+
+def aggregated_role(name: str, label: str) -> Manifest:
+    """Return a ClusterRole with the rules of all that have the label.
+
+    Without rules of its own: a controller of the cluster owns the field, and a second apply would conflict.
+    """
+    return {
+        "apiVersion": f"{RBAC}/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {label: "true"}}]},
     }
 
 

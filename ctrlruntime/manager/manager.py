@@ -46,6 +46,7 @@ from ctrlruntime.manager.sharding import SHARD_VERBS, leader_options, make_shard
 from ctrlruntime.manager.signals import mark_graceful, stop_on_signals
 from ctrlruntime.manager.tracing import request_spans
 from ctrlruntime.manager.watchdog import GCTuner, LoopWatchdog
+from ctrlruntime.open_files import raise_open_files
 from ctrlruntime.sharding.ownership import current_slot
 from ctrlruntime.side_by_side import as_failure, first_to_end
 from ctrlruntime.tracing import Tracing
@@ -353,6 +354,7 @@ class Manager:
         """
         self._check_new()
         self._started = True
+        raise_open_files()
         handled = self.options.handle_signals
         with stop_on_signals(self.stop) if handled else contextlib.nullcontext():
             starting = asyncio.create_task(self._start_groups(), name="manager start")

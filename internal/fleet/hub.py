@@ -50,6 +50,15 @@ def parallel_label(target_namespace: str) -> str:
     return f"{PARALLEL_PREFIX}{target_namespace}"
 
 
+def instead_of_foreign(target_namespace: str) -> str:
+    """Return what to do instead of having a template use another namespace than its Tenant's, with `{name}`."""
+    return (
+        "a stack of scale mode has no option for that, as the hub lets none of them make Namespaces. Have the Tenant in that "
+        "namespace, which is made on both sides; on the data plane: kubectl create namespace {name}; on the hub: kubectl create "
+        f"namespace {{name}} && kubectl label namespace {{name}} {parallel_label(target_namespace)}=true"
+    )
+
+
 def explain(error: Exception, namespace: str, target_namespace: str) -> HubTrouble | None:
     """Return what is wrong with the hub, from an error of a write in a namespace; None: the object is."""
     if isinstance(error, TransportError | ServiceUnavailable | ServerTimeout):

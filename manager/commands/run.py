@@ -1,5 +1,6 @@
 """`manager run`: its options, and what they must agree in."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
 from ctrlruntime.webhook.tls import CertificateError
+from internal.fleet.hub import instead_of_foreign
 from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
 from manager.flags.cloud import cloud_options, take_cloud_options
 from manager.flags.cosmos import cosmos_options, take_cosmos_options
@@ -130,6 +132,8 @@ def run(**arguments: object) -> None:
     flags = {name: given.pop(name) for name in TENANCY_OPTIONS}
     tenancy = TenancyOptions(**flags, health_checks=checks)
     own = "".join(own_namespace())
+    if given["data_plane_kubeconfig"] is not None:
+        tenancy = replace(tenancy, instead_of_foreign=instead_of_foreign(own or "TARGET"))
     cloud = take_cloud_options(given, in_cluster=bool(own), health_checks=checks)
     cosmos = take_cosmos_options(given)
     options = RunOptions(

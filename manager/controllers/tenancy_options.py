@@ -40,6 +40,8 @@ class TenancyOptions:
     """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
     allow_foreign_namespaces: frozenset[str] = frozenset()
     """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
+    instead_of_foreign: str = ""
+    """What to do instead, with `{name}`, where no option allows foreign namespaces."""
     allow_kinds: frozenset[GroupKind] = frozenset()
     """Kinds that templates may name although the ClusterRole `edit` does not grant them."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
@@ -68,4 +70,5 @@ class TenancyOptions:
             kinds=self.allow_kinds,
             protected=self.protected_namespaces,
             default_account=self.default_account,
+            instead=self.instead_of_foreign,
         )

@@ -11,14 +11,17 @@ from apis.fleet.labels import ADMISSION_SECRET, ORPHAN_RECORD, PLANE_NAMESPACE
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
 from ctrlruntime.generate import roles, to_yaml
-from ctrlruntime.generate.layout import METRICS_AUTH, binding, kustomization
+from ctrlruntime.generate.layout import METRICS_AUTH, aggregated_role, binding, kustomization
 from ctrlruntime.generate.permissions import Rule
 from ctrlruntime.generate.webhook import serves_webhooks
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.fleet.labels import ADMISSION
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
+from internal.tenancy.shared.missing_permissions import AGGREGATE
 
+GRANTED = "fleet-stack-aggregated-role"
+"""The rules of all ClusterRoles that an administrator of the data plane labels for the stack."""
 ACCOUNT = "fleet-stack"
 """The account of the kubeconfig that its owner makes for the hub."""
 SECRET = GroupKind("", "Secret")
@@ -130,6 +133,8 @@ def data_plane_files(
             }
         ],
         "role": roles(rules, "fleet-stack-role"),
+        "aggregated_role": [aggregated_role(GRANTED, AGGREGATE)],
+        "aggregated_role_binding": [_bound(binding(f"{GRANTED}binding", GRANTED, ACCOUNT))],
         "role_binding": [
             _bound(binding("fleet-stack-rolebinding", "fleet-stack-role", ACCOUNT)),
             _bound(binding("fleet-stack-rolebinding", "fleet-stack-role", ACCOUNT, kind="Role")),

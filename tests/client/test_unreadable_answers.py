@@ -1,14 +1,22 @@
-"""An answer or a body that is nested too deep is a typed error of that object."""
+"""An answer that cannot be read is a typed error: too deep, no JSON, no object; one of a list is named."""
 
 from collections.abc import Callable
+from typing import Any
 
 import orjson
 import pytest
+from aiohttp import web
+from pydantic import ValidationError
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.calling import decode
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown, error_of_status
 from ctrlruntime.client.writes import _encoded
 from ctrlruntime.intake import LimitExceeded
+from tests.client.peer import Peer
+from tests.client.support import Widget
 
 MAPPING = RESTMapping(GroupVersionKind("example.com", "v1", "Widget"), "widgets", namespaced=True)
 SAID = "Widget a/bad is nested more than 200 levels deep: remove levels of mappings and lists"
@@ -57,3 +65,63 @@ def test_its_metadata_can_be_read_and_other_errors_stay_what_they_are() -> None:
         decode(b"{", MAPPING, MAPPING, metadata_only=False)
     with pytest.raises(TypeError):
         _encoded({"a": object()})
+
+
+GARBAGE = {
+    "page": b"<html>Sign in</html>",
+    "empty": b"",
+    "list": b"[1]",
+    "cut": b'{"metadata":{"name":"a"',
+    "items": b'{"metadata":{},"items":[1]}',
+}
+
+
+@pytest.mark.criterion("R-20")
+@pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
+@pytest.mark.parametrize("verb", ["get", "list", "create", "patch"])
+async def test_an_answer_that_is_no_object_is_a_transport_error(verb: str, answer: bytes) -> None:
+    """Of a write the outcome is unknown: it may have been carried out."""
+    if answer == GARBAGE["items"] and verb != "list":
+        return
+
+    async def answers(_: web.Request) -> web.Response:
+        return web.Response(body=answer, content_type="text/html")
+
+    async with Peer(answers) as peer, Client.connect(Config(host=peer.url)) as client:
+        metadata = {"name": "a", "namespace": "default"}
+        calls: dict[str, Callable[[], Any]] = {
+            "get": lambda: client.get(MAPPING, "a", namespace="default"),
+            "list": lambda: client.list(MAPPING),
+            "create": lambda: client.create(Widget.from_manifest({"metadata": metadata})),
+            "patch": lambda: client.patch(MAPPING, "a", {}, namespace="default"),
+        }
+        kind = TransportError if verb in ("get", "list") else WriteOutcomeUnknown
+        with pytest.raises(kind, match=r"(GET|POST|PATCH) /apis/.*of a Kubernetes API"):
+            await calls[verb]()
+
+
+@pytest.mark.criterion("R-20")
+@pytest.mark.parametrize("wrong", [[], {"a": 1}, "x", 7, None])
+def test_a_status_of_odd_types_is_an_error_all_the_same(wrong: object) -> None:
+    status = {"code": wrong, "reason": wrong, "message": wrong, "details": wrong}
+    for found in (status, {"details": {"retryAfterSeconds": wrong, "causes": [wrong]}}):
+        error = error_of_status(found)
+        assert str(error)
+        assert isinstance(error.causes, tuple)
+
+
+@pytest.mark.criterion("R-20")
+async def test_an_object_of_a_list_that_cannot_be_read_is_named() -> None:
+    items = [
+        {"metadata": {"name": name, "namespace": "shop"}, "spec": {"size": size}}
+        for name, size in (("good", 1), ("bad", "large"))
+    ]
+
+    async def answers(_: web.Request) -> web.Response:
+        return web.json_response({"metadata": {}, "items": items})
+
+    async with Peer(answers) as peer, Client.connect(Config(host=peer.url)) as client:
+        with pytest.raises(ValidationError, match=r"Widget shop/bad\s+spec.size") as caught:
+            await client.list(Widget)
+        assert caught.value.errors()[0]["type"] == "int_parsing"
+        assert len(await client.list(Widget.mapping())) == 2

@@ -71,6 +71,8 @@ class Privileges:
     """Names or shell patterns of namespaces that are never affected, besides `kube-*`."""
     default_account: str = ""
     """The service account, in the tenant's namespace, by which a tenant is written that names none; empty: the manager."""
+    instead: str = ""
+    """What to do instead of using foreign namespaces, with `{name}`, where no option allows them; empty: an option does."""
 
     def is_protected(self, namespace: str) -> bool:
         """Whether nothing may be written to the namespace, nor to its Namespace object."""
@@ -86,9 +88,7 @@ class Privileges:
             return
         if kind == NAMESPACE:
             if not self.foreign.any:
-                raise PrivilegeRefused(
-                    f"templates may not make Namespaces; {_allow('--allow-foreign-namespaces')}"
-                )
+                raise PrivilegeRefused(f"templates may not make Namespaces; {self._remedy('NAME')}")
             return
         if not namespaced:
             raise PrivilegeRefused(
@@ -122,7 +122,7 @@ class Privileges:
             return
         if self.foreign.own and (made is None or namespace in made):
             return
-        hint = _allow("--allow-foreign-namespaces")
+        hint = self._remedy(namespace)
         if self.foreign.own:
             hint = f"{hint}, or make the Namespace a resource of the same template"
         raise PrivilegeRefused(
@@ -144,9 +144,12 @@ class Privileges:
         self._check_protected(name)
         if not (self.foreign.own or self.foreign.lists(name)):
             raise PrivilegeRefused(
-                f"the Namespace {name!r} is not among the foreign namespaces; "
-                f"{_allow('--allow-foreign-namespaces')}"
+                f"the Namespace {name!r} is not among the foreign namespaces; {self._remedy(name)}"
             )
+
+    def _remedy(self, name: str) -> str:
+        """Return what allows a foreign namespace, or what to do where nothing does."""
+        return self.instead.format(name=name) or _allow("--allow-foreign-namespaces")
 
     def must_own(self, namespace: str, home: str) -> bool:
         """Whether the tenant may write there only while it owns the Namespace object."""

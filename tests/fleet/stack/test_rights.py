@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,17 @@ import yaml
 from apis.fleet.labels import APPROVE_ORPHANS, PARALLEL_PREFIX
 from apis.tenancy import Tenant
 from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists
+from ctrlruntime.client.errors import AlreadyExists, Forbidden
 from ctrlruntime.envtest.users import User, administrator
+from internal.fleet.hub import instead_of_foreign, parallel_label
 from internal.fleet.pods import WORKLOADS
+from internal.tenancy.shared.missing_permissions import Grant
+from internal.tenancy.shared.privileges import PrivilegeRefused
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import add_orphan_sweep
+from manager.controllers.tenancy_options import TenancyOptions
 from tests.docs.blocks import ROOT
 from tests.fleet.stack.harness import (
     CONFIG_MAP,
@@ -42,6 +48,14 @@ from tests.support.manager_harness import make_manager
 
 RBAC = "rbac.authorization.k8s.io"
 FOLDER = ROOT / "config" / "data-plane"
+PARTS = (
+    "namespace",
+    "service_account",
+    "role",
+    "role_binding",
+    "aggregated_role",
+    "aggregated_role_binding",
+)
 
 
 def subjects(*users: str) -> list[dict[str, str]]:
@@ -52,7 +66,7 @@ def subjects(*users: str) -> list[dict[str, str]]:
 async def install_data_plane(client: Client, *users: str) -> None:
     """Create what config/data-plane has besides the CRDs, bound to the user `manager` and others."""
     bound = {"subjects": subjects("manager", *users)}
-    for name in ("namespace", "service_account", "role", "role_binding"):
+    for name in PARTS:
         for made in yaml.safe_load_all((FOLDER / f"{name}.yaml").read_text()):
             await client.create(made | (bound if "subjects" in made else {}))
 
@@ -74,6 +88,42 @@ def shipped(who: str) -> list[Any]:
     """Return the rules of the stack's reader or writer on the hub, as config/operator ships them."""
     role = yaml.safe_load((ROOT / "config" / "operator" / f"stack_{who}_role.yaml").read_text())
     return list(role["rules"])
+
+
+@pytest.mark.criterion("R-F19")
+async def test_the_label_that_a_missing_right_advises_gives_it_to_the_stack(tmp_path: Path) -> None:
+    users = (administrator("admin"), User("manager"))
+    async with server(tmp_path, plane=True, users=users, authorization="RBAC") as plane:
+        await install_data_plane(plane.client)
+        stack = plane.environment.client("manager")
+        kind = BUILTIN[GroupVersionKind("", "v1", "LimitRange")]
+        with pytest.raises(Forbidden):
+            await stack.list(kind)
+        words = shlex.split(Grant("", kind.plural).advice.partition("To allow it: ")[2])
+        name, verbs, label = words[3], words[4].partition("=")[2], words[-1].partition("=")
+        rule = {"apiGroups": [""], "resources": [kind.plural], "verbs": verbs.split(",")}
+        metadata = {"name": name, "labels": {label[0]: label[2]}}
+        role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": metadata}
+        await plane.client.create({**role, "rules": [rule]})
+        assert await stack.list(kind) == []
+
+
+@pytest.mark.criterion("R-F19")
+@pytest.mark.parametrize("do", ["write there", "make it"])
+def test_another_namespace_is_refused_to_a_stack_with_what_to_do_instead(do: str) -> None:
+    """The commands are those of a parallel namespace, which FLEET-R22 has a Tenant use."""
+    privileges = TenancyOptions(instead_of_foreign=instead_of_foreign("east")).privileges
+    makes = do == "make it"
+    kind, name = GroupKind("", "Namespace"), "NAME" if makes else "shop"
+    check = {
+        True: lambda: privileges.check_kind(kind, namespaced=False),
+        False: lambda: privileges.check_place(name, "default"),
+    }[makes]
+    with pytest.raises(PrivilegeRefused) as refused:
+        check()
+    grant = f"kubectl label namespace {name} {parallel_label('east')}=true"
+    assert f"on the hub: kubectl create namespace {name} && {grant}" in str(refused.value)
+    assert "--allow-foreign" not in str(refused.value)
 
 
 @pytest.mark.criterion("FLEET-R25")
