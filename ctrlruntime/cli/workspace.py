@@ -11,7 +11,7 @@ import fcntl
 import os
 import shutil
 from collections.abc import Iterable, Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -84,6 +84,7 @@ class Workspace:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Make the folder of the record, and keep other commands out of it."""
+        self._check_inside(FOLDER)
         self._folder.mkdir(exist_ok=True)
         place = os.open(self._folder, os.O_RDONLY)
         try:
@@ -98,6 +99,7 @@ class Workspace:
 
     def record(self) -> Record | None:
         """Return what is recorded; None where there is no project yet. Raises ProjectError for what cannot be read."""
+        self._check_inside(f"{FOLDER}/{self._record.name}")
         found = _decode(self._record, Record, f"restore it: git checkout {FOLDER}/project.json")
         if found is None:
             return None
@@ -111,10 +113,7 @@ class Workspace:
         """Return the texts of those files that are there. Raises ProjectError for what is no file, or not in the project."""
         found = {}
         for path in paths:
-            if not _is_inside(path):
-                raise ProjectError(
-                    f"{FOLDER} names {path}, which is not in the project: restore it"
-                )
+            self._check_inside(path)
             with contextlib.suppress(FileNotFoundError):
                 found[path] = self._read(path)
         return found
@@ -122,6 +121,7 @@ class Workspace:
     def pending(self) -> Pending | None:
         """Return the changes that a command was killed at, or None. Raises ProjectError for what cannot be read."""
         remedy = "look at what it changes, then remove it"
+        self._check_inside(f"{FOLDER}/{self._pending.name}")
         found = _decode(self._pending, _StoredPending, remedy)
         if found is None:
             return None
@@ -161,6 +161,14 @@ class Workspace:
         self._write(change.path, change.after or "")
         return change
 
+    def _check_inside(self, path: str) -> None:
+        """Raise ProjectError for a path that leads out of the project, also by a link: the record comes with a repository."""
+        root = os.path.realpath(self.root)
+        if os.path.commonpath([root, os.path.realpath(self.root / path)]) != root:
+            raise ProjectError(
+                f"{FOLDER} names {path}, which is not in the project: restore it, or remove the link"
+            )
+
     def _read(self, path: str) -> str:
         try:
             text = _text((self.root / path).read_bytes()) or ""
@@ -180,7 +188,9 @@ class Workspace:
 
     def _replace(self, place: Path, data: bytes) -> None:
         """Write a file at once, with the mode that it had."""
-        self._new.write_bytes(data)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        with os.fdopen(os.open(self._new, flags, 0o666), "wb") as file:
+            file.write(data)
         with contextlib.suppress(FileNotFoundError):
             shutil.copymode(place, self._new)
         self._new.replace(place)
@@ -195,7 +205,7 @@ def _decode(path: Path, kind: type[T], remedy: str) -> T | None:
         return msgspec.json.decode(path.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProjectError(f"{path} cannot be read ({error}); {remedy}") from error
 
 
@@ -214,9 +224,3 @@ def _bytes(text: str | None) -> bytes | None:
 def _is_crlf(text: str) -> bool:
     """Return whether every line ends as on Windows: then those that are written do, too."""
     return text.count("\r\n") == text.count("\n") > 0
-
-
-def _is_inside(path: str) -> bool:
-    """Return whether a path stays in the project: the record comes with a repository."""
-    pure = PurePosixPath(path)
-    return not pure.is_absolute() and ".." not in pure.parts

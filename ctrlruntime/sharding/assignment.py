@@ -9,12 +9,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from ctrlruntime.sharding.slots import ALL_SLOTS, SLOTS, BadSlots, format_slots, parse_slots
 
+T = TypeVar("T")
 RECREATED: Final = 1000
 """How far the epoch of an object that was made anew is above the highest that members announce: they may have seen more."""
 
@@ -193,7 +194,7 @@ def encode(assignment: Assignment) -> str:
 def decode(text: str) -> Assignment:
     """Return what ``encode`` wrote. Raises BadAssignment."""
     try:
-        document = msgspec.json.decode(text, type=_Document)
+        document = decode_record(text, _Document)
         records = dict(_records(document.owners))
     except (msgspec.MsgspecError, BadSlots) as error:
         raise BadAssignment(f"it cannot be read ({error}){_REMEDY}") from error
@@ -202,6 +203,17 @@ def decode(text: str) -> Assignment:
             f"it has {len(records)} of {SLOTS} slots, epoch {document.epoch}{_REMEDY}"
         )
     return Assignment(document.epoch, tuple(records[slot] for slot in range(SLOTS)))
+
+
+def decode_record(text: str, kind: type[T]) -> T:
+    """Return what an annotation of a Lease records. Raises MsgspecError, also for what is nested too deep.
+
+    By msgspec alone, as epochs may be any integers: one that a hand wrote has to be exceeded.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (RecursionError, UnicodeError) as error:
+        raise msgspec.ValidationError(f"it is no record: {type(error).__name__}") from None
 
 
 def _records(stored: Iterable[_Stored]) -> Iterable[tuple[int, SlotRecord]]:

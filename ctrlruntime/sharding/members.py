@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from ctrlruntime.sharding.assignment import Announced
+from ctrlruntime.sharding.assignment import Announced, decode_record
 from ctrlruntime.sharding.slots import SLOTS, BadSlots, format_slots, parse_slots
 
 LABEL_VERSION: Final = 1
@@ -65,7 +65,7 @@ def announcement(
 def read_announcement(text: str) -> tuple[Announced, frozenset[int] | None, int, int]:
     """Return what ``announcement`` wrote, with the number of slots and the version of the label; nothing of a text that is none."""
     try:
-        stored = msgspec.json.decode(text, type=_Stored)
+        stored = decode_record(text, _Stored)
         held = parse_slots(stored.held) if stored.held else frozenset[int]()
         fixed = parse_slots(stored.fixed) if stored.fixed else None
     except (msgspec.MsgspecError, BadSlots):

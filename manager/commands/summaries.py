@@ -42,9 +42,31 @@ class Summary:
         }
 
 
+def unreadable(kind: str, namespace: str, name: str) -> Summary:
+    """Return the summary of an object whose status has other types than its kind's: its own trouble alone."""
+    message = "the status cannot be read: it has other types than the CRD of this version"
+    return Summary(
+        kind=kind,
+        namespace=namespace,
+        name=name,
+        state="Unreadable",
+        health=Health.UNKNOWN,
+        message=message,
+    )
+
+
 def summary_of(manifest: Mapping[str, Any]) -> Summary:
     """Return where an object of the product stands, by its phase and its conditions."""
-    metadata, status = manifest.get("metadata") or {}, manifest.get("status") or {}
+    metadata = manifest.get("metadata") or {}
+    try:
+        return _summary(metadata, manifest)
+    except (AttributeError, TypeError, ValueError):
+        named = (manifest.get("kind"), metadata.get("namespace"), metadata.get("name"))
+        return unreadable(*(str(each or "") for each in named))
+
+
+def _summary(metadata: Mapping[str, Any], manifest: Mapping[str, Any]) -> Summary:
+    status = manifest.get("status") or {}
     state = state_of(manifest)
     return Summary(
         kind=str(manifest.get("kind", "")),

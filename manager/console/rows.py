@@ -9,7 +9,7 @@ from typing import Any, Final
 from apis.cloud import GROUP as CLOUD
 from apis.tenancy import GROUP as TENANCY
 from ctrlruntime.cache.entry import Entry
-from manager.commands.summaries import Summary, summary_of
+from manager.commands.summaries import Summary, summary_of, unreadable
 
 TEMPLATE: Final = f"{TENANCY}/template"
 LONGEST: Final = 300
@@ -61,7 +61,15 @@ class Row:
 
 
 def row_of(entry: Entry) -> Row:
-    """Return the row of an object of the product."""
+    """Return the row of an object of the product; of a status with other types than the kind's, one that reports that."""
+    try:
+        return _row(entry)
+    except (AttributeError, TypeError, ValueError, OverflowError):
+        summary = unreadable(entry.kind, entry.namespace, entry.name)
+        return Row(summary=summary, created=entry.creation_timestamp)
+
+
+def _row(entry: Entry) -> Row:
     status: Mapping[str, Any] = entry.field("status") or {}
     metadata = {
         "name": entry.name,

@@ -13,6 +13,8 @@ from manager.console.rendering import RESOURCE_HEALTH
 from manager.console.rows import LONGEST, Row
 from manager.console.tenant_view import Node as Resource
 
+DEEPEST: Final = 20
+"""Levels of resources below one another; a tenant may have some hundred in a row."""
 MOST: Final = 60
 """Children of a node that are shown; of more, those that are not good come first."""
 
@@ -87,12 +89,16 @@ def few(nodes: Iterable[Node]) -> tuple[Node, ...]:
 
 
 def resource_nodes(resources: Sequence[Resource]) -> tuple[Node, ...]:
-    """Return the resources of a tenant, each below the one that it comes after."""
+    """Return the resources of a tenant, each below the one that it comes after; what would be deeper beside that."""
     children: dict[str, list[Resource]] = {}
     levels = {each.id: each.level for each in resources}
+    places: dict[str, tuple[str, int]] = {}
     for each in resources:
         before = [name for name in each.needs if levels.get(name, each.level) < each.level]
-        children.setdefault(max(before, key=lambda name: levels[name], default=""), []).append(each)
+        parent = max(before, key=lambda name: levels[name], default="")
+        above, depth = places.get(parent, ("", 0))
+        places[each.id] = (above, depth) if depth >= DEEPEST else (parent, depth + 1)
+        children.setdefault(places[each.id][0], []).append(each)
 
     def made(parent: str) -> tuple[Node, ...]:
         return few(_resource_node(each, made(each.id)) for each in children.get(parent, ()))

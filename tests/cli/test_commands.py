@@ -6,6 +6,7 @@ import ast
 import contextlib
 import json
 import os
+import shutil
 import re
 import subprocess
 import sys
@@ -227,11 +228,12 @@ def test_a_file_of_the_users_is_in_no_kinds_way(tmp_path: Path) -> None:
     ("old", "new", "message"),
     [
         ("{", "", "git checkout .ctrlruntime/project.json"),
+        ("{", '{"x":' + "[" * 9999 + "]" * 9999 + ",", "git checkout .ctrlruntime/project.json"),
         ('"format": 1', '"format": 2', "pip install -U 'ctrlruntime[cli]'"),
         ('"Makefile"', '"../Makefile"', "names ../Makefile"),
         (f'"scaffold": "{__version__}"', '"scaffold": "99.0"', "ctrlruntime[cli]==99.0"),
     ],
-    ids=["damaged", "another format", "outside", "newer"],
+    ids=["damaged", "deep", "another format", "outside", "newer"],
 )
 def test_a_record_of_another_kind_is_refused(
     tmp_path: Path, old: str, new: str, message: str
@@ -244,6 +246,42 @@ def test_a_record_of_another_kind_is_refused(
     assert result.exit_code == 1
     assert message in result.output
     assert tree(project) == files
+
+
+@pytest.mark.criterion("S-H2")
+@pytest.mark.parametrize(
+    "link",
+    [
+        "Makefile",
+        "shop",
+        ".ctrlruntime/new",
+        ".ctrlruntime/project.json",
+        ".ctrlruntime/pending.json",
+    ],
+)
+def test_no_link_of_a_repository_has_a_file_outside_of_it_written(
+    tmp_path: Path, link: str
+) -> None:
+    """The record, and changes that are to be finished, come with a repository that somebody else has made."""
+    project, outside = made(tmp_path / "shop", NEW), tmp_path / "outside"
+    record = json.loads((project / ".ctrlruntime" / "project.json").read_text())
+    path = link if link == "Makefile" else "shop/x"
+    change = {"path": path, "before": None, "after": "eA==", "conflicts": 0}
+    if not link.endswith(".json"):
+        pending = {"command": ["update"], "changes": [change], "record": record}
+        (project / ".ctrlruntime" / "pending.json").write_text(json.dumps(pending))
+    outside.mkdir()
+    target = outside / "x"
+    target.write_text("mine")
+    if (project / link).is_dir():
+        shutil.rmtree(project / link)
+    (project / link).unlink(missing_ok=True)
+    (project / link).symlink_to(outside if link == "shop" else target)
+    result = ctrlruntime(project, "update")
+    assert result.exit_code == 1
+    assert not isinstance(result.exception, OSError | RecursionError)
+    assert target.read_text() == "mine"
+    assert [*outside.iterdir()] == [target]
 
 
 @pytest.mark.criterion("D-6")

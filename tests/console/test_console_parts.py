@@ -18,7 +18,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.generate.crd import open_api_schema
 from ctrlruntime.json import Json
 from ctrlruntime.manager.queue_states import QueueState
-from manager.commands.summaries import Summary
+from manager.commands.summaries import Summary, summary_of
 from manager.console.charts import chart_of
 from manager.console.commands import commands_for
 from manager.console.history import LINES, SAMPLES, History, Line, summed
@@ -27,6 +27,8 @@ from manager.console.manifest_view import HIDDEN, LARGEST, manifest_text
 from manager.console.rendering import FOLDER, age
 from manager.console.rows import row_of
 from manager.console.samples import of_all
+from manager.console.tenant_view import Node as Resource_
+from manager.console.tree import DEEPEST, resource_nodes
 from manager.kinds import KINDS
 from tests.console.test_pages import WORD
 from tests.rules.test_hints_can_be_pasted import fault
@@ -226,3 +228,38 @@ def test_the_script_is_short_and_needs_no_framework() -> None:
     assert len(text.splitlines()) <= 500
     assert "import" not in text
     assert "innerHTML" not in text
+
+
+STATUSES: tuple[Json, ...] = (
+    [], "x", {"conditions": "x"}, {"conditions": ["x", None]}, {"run": "x"}, {"run": {"attempt": "x"}},
+    {"unmanaged": "many"}, {"pendingRemovals": ["x"]}, {"assignedVersion": "x"}, {"waiting": "x"},
+)  # fmt: skip
+
+
+@pytest.mark.criterion("S-F2")
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_status_of_other_types_is_the_trouble_of_its_row_alone(
+    kind: type[Resource[Any, Any]],
+) -> None:
+    gvk = kind.gvk()
+    for status in STATUSES:
+        head = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1}
+        manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": head}
+        manifest |= {"spec": {}, "status": status}
+        row = row_of(EntryDecoder(gvk).decode_manifest(manifest))
+        assert (row.summary.name, row.summary.is_good) == ("a", False)
+        assert not summary_of(manifest).is_good
+
+
+@pytest.mark.criterion("S-F2")
+def test_a_tenant_with_hundreds_of_resources_in_a_row_has_a_page() -> None:
+    def resource(number: int) -> Resource_:
+        needs = (f"r{number - 1}",) if number else ()
+        return Resource_(
+            id=f"r{number}", kind="ConfigMap", state="Ready", why="", level=number, needs=needs, waits_for=(),
+        )  # fmt: skip
+
+    nodes, depth = resource_nodes([resource(number) for number in range(480)]), 0
+    while nodes:
+        nodes, depth = nodes[0].children, depth + 1
+    assert depth == DEEPEST

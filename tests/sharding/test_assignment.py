@@ -158,6 +158,8 @@ NO_ASSIGNMENTS = (
     '{"epoch":1,"owners":[{"slots":"0-62"}]}',
     '{"epoch":1,"owners":[{"slots":"0-64"}]}',
     '{"epoch":0,"owners":[{"slots":"0-63"}]}',
+    '{"epoch":1,"x":' + "[" * 100_000 + "]" * 100_000 + "}",
+    '{"epoch":1,"owners":[{"slots":"\ud800"}]}',
 )
 
 

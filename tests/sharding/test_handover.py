@@ -205,6 +205,7 @@ def test_what_a_member_announces_is_read_as_the_same() -> None:
         ('{"epoch":3,"slots":64,"label":2}', 1),
         ('{"epoch":3,"slots":64,"label":1}', 2),
         ('{"epoch":3,"slots":32,"label":1}', 1),
+        ('{"x":' + "[" * 100_000 + "]" * 100_000 + "}", 1),
     ],
 )
 def test_members_that_mean_something_else_by_a_slot_get_none(text: str, rule: int) -> None:
