@@ -48,7 +48,8 @@ _METADATA: Final = tuple(
 """Services of clouds that hand out credentials outside of the link-local networks."""
 _THIS_HOST: Final = ip_network("0.0.0.0/8")
 _BROADCAST: Final = ip_address("255.255.255.255")
-_NAT64: Final = ip_network("64:ff9b::/96")
+_TRANSLATED: Final = tuple(map(ip_network, ("64:ff9b::/96", "64:ff9b:1::/48", "::ffff:0:0:0/96")))
+"""NAT64 (RFC 6052), its networks for local use (RFC 8215), and SIIT (RFC 2765)."""
 _COMPATIBLE: Final = ip_network("::/96")
 _REMEDY: Final = (
     "the address is one of this machine, of a link or of a cloud's metadata, which objects may not reach; "
@@ -158,7 +159,9 @@ def _meant(address: IPv4Address | IPv6Address) -> Iterator[IPv4Address | IPv6Add
             yield address.sixtofour
         if address.teredo is not None:
             yield address.teredo[1]
-        if address in _NAT64 or (address in _COMPATIBLE and int(address) > 1):
+        if any(address in each for each in _TRANSLATED) or (
+            address in _COMPATIBLE and int(address) > 1
+        ):
             yield IPv4Address(int(address) & 0xFFFFFFFF)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, Final, ParamSpec, TypeVar
 
 from apis.cloud import FleetRollout
 from apis.health import phase_health
@@ -12,10 +14,26 @@ from manager.console.estimate import Estimates, in_words
 
 ROLLOUTS: Final = ("TenantTemplate", "FleetRollout")
 """Kinds that have rollouts."""
+P = ParamSpec("P")
+T = TypeVar("T")
 MOVING: Final = frozenset({"Progressing", "RollingBack"})
 COUNTS: Final = ("total", "updated", "changing", "failed", "waiting", "rolledBack", "kept")
 
 
+def _or_none(read: Callable[P, T | None]) -> Callable[P, T | None]:
+    """Return a function that returns None for a status of other types; the object's row reports it as unreadable."""
+
+    @wraps(read)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> T | None:
+        try:
+            return read(*args, **kwargs)
+        except (AttributeError, TypeError, ValueError):
+            return None
+
+    return guarded
+
+
+@_or_none
 def progress_of(entry: Entry) -> tuple[str, int, int] | None:
     """Return target, members updated and all members of a rollout; None for a template without one."""
     status = entry.field("status") or {}
@@ -40,6 +58,7 @@ def rollout_key(entry: Entry) -> str:
     return f"{entry.kind}/{entry.namespace}/{entry.name}"
 
 
+@_or_none
 def rollout_row(entry: Entry, estimates: Estimates, now: float) -> dict[str, Any] | None:
     """Return a rollout; None for a template that has none."""
     status = entry.field("status") or {}

@@ -6,8 +6,8 @@ import ast
 import contextlib
 import json
 import os
-import shutil
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator

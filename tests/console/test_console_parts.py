@@ -14,6 +14,7 @@ import pytest
 
 from apis.health import RULES, Health
 from ctrlruntime.api import Resource
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.generate.crd import open_api_schema
 from ctrlruntime.json import Json
@@ -21,10 +22,12 @@ from ctrlruntime.manager.queue_states import QueueState
 from manager.commands.summaries import Summary, summary_of
 from manager.console.charts import chart_of
 from manager.console.commands import commands_for
+from manager.console.estimate import Estimates
 from manager.console.history import LINES, SAMPLES, History, Line, summed
 from manager.console.journal import MOST, Journal
 from manager.console.manifest_view import HIDDEN, LARGEST, manifest_text
 from manager.console.rendering import FOLDER, age
+from manager.console.rollout_view import progress_of, rollout_row
 from manager.console.rows import row_of
 from manager.console.samples import of_all
 from manager.console.tenant_view import Node as Resource_
@@ -230,6 +233,11 @@ def test_the_script_is_short_and_needs_no_framework() -> None:
     assert "innerHTML" not in text
 
 
+def decoded(manifest: Mapping[str, Json]) -> Entry:
+    gvk = GroupVersionKind.of(manifest)
+    return EntryDecoder(gvk).decode_manifest(dict(manifest))
+
+
 STATUSES: tuple[Json, ...] = (
     [], "x", {"conditions": "x"}, {"conditions": ["x", None]}, {"run": "x"}, {"run": {"attempt": "x"}},
     {"unmanaged": "many"}, {"pendingRemovals": ["x"]}, {"assignedVersion": "x"}, {"waiting": "x"},
@@ -246,8 +254,11 @@ def test_a_status_of_other_types_is_the_trouble_of_its_row_alone(
         head = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "1", "generation": 1}
         manifest = {"apiVersion": gvk.api_version, "kind": gvk.kind, "metadata": head}
         manifest |= {"spec": {}, "status": status}
-        row = row_of(EntryDecoder(gvk).decode_manifest(manifest))
+        row = row_of(decoded(manifest))
         assert (row.summary.name, row.summary.is_good) == ("a", False)
+        rollout = decoded({**manifest, "kind": "FleetRollout", "status": {"updated": status}})
+        assert progress_of(rollout) is None
+        assert rollout_row(rollout, Estimates(), 0.0) is None
         assert not summary_of(manifest).is_good
 
 

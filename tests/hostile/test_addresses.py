@@ -128,6 +128,8 @@ def test_stacks_reach_what_their_operator_may_and_no_pod_changes_without_it(netw
         ("::ffff:127.0.0.1", True),
         ("::ffff:169.254.169.254", True),
         ("64:ff9b::a9fe:a9fe", True),
+        ("64:ff9b:1::7f00:1", True),
+        ("::ffff:0:127.0.0.1", True),
         ("2002:7f00:1::", True),
         ("::7f00:1", True),
         ("10.0.0.7", False),
