@@ -1,0 +1,114 @@
+"""kopf's handlers on this runtime, for moving over: ``from ctrlruntime import kopf`` instead of ``import kopf``.
+
+What was handled is recorded in the status or in ConfigMaps, never in annotations. ``ctrlruntime kopf run FILE`` runs
+handlers; docs/coming-from-kopf.md has what differs.
+"""
+
+from ctrlruntime.kopf import on
+from ctrlruntime.kopf.bodies import (
+    Annotations,
+    Body,
+    Diff,
+    DiffItem,
+    DiffOperation,
+    Labels,
+    Logger,
+    Memo,
+    Meta,
+    Patch,
+    RawEvent,
+    Spec,
+    Status,
+)
+from ctrlruntime.kopf.errors import (
+    AdmissionError,
+    ErrorsMode,
+    HandlerRetriesError,
+    HandlerTimeoutError,
+    NotOffered,
+    PermanentError,
+    TemporaryError,
+)
+from ctrlruntime.kopf.filters import all_, any_, none_, not_
+from ctrlruntime.kopf.handling import execute, register, subhandler
+from ctrlruntime.kopf.hierarchies import (
+    adjust_namespace,
+    adopt,
+    append_owner_reference,
+    event,
+    exception,
+    harmonize_naming,
+    info,
+    label,
+    remove_owner_reference,
+    warn,
+)
+from ctrlruntime.kopf.indices import Index
+from ctrlruntime.kopf.kinds import KindNotServed
+from ctrlruntime.kopf.on import daemon, index, timer
+from ctrlruntime.kopf.operator import operator, running
+from ctrlruntime.kopf.registry import (
+    ABSENT,
+    PRESENT,
+    OperatorRegistry,
+    default_registry,
+    set_default_registry,
+)
+from ctrlruntime.kopf.settings import OperatorSettings, WebhookServer
+from ctrlruntime.kopf.tasks import DaemonStopped
+
+__all__ = [
+    "ABSENT",
+    "PRESENT",
+    "AdmissionError",
+    "Annotations",
+    "Body",
+    "DaemonStopped",
+    "Diff",
+    "DiffItem",
+    "DiffOperation",
+    "ErrorsMode",
+    "HandlerRetriesError",
+    "HandlerTimeoutError",
+    "Index",
+    "KindNotServed",
+    "Labels",
+    "Logger",
+    "Memo",
+    "Meta",
+    "NotOffered",
+    "OperatorRegistry",
+    "OperatorSettings",
+    "Patch",
+    "PermanentError",
+    "RawEvent",
+    "Spec",
+    "Status",
+    "TemporaryError",
+    "WebhookServer",
+    "adjust_namespace",
+    "adopt",
+    "all_",
+    "any_",
+    "append_owner_reference",
+    "daemon",
+    "default_registry",
+    "event",
+    "exception",
+    "execute",
+    "harmonize_naming",
+    "index",
+    "info",
+    "label",
+    "none_",
+    "not_",
+    "on",
+    "operator",
+    "register",
+    "remove_owner_reference",
+    "running",
+    "set_default_registry",
+    "subhandler",
+    "timer",
+    "warn",
+]

@@ -1,0 +1,48 @@
+"""Creation, update and deletion: handled once each, and recorded out of the annotations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ctrlruntime import kopf
+
+from .support import Bench
+
+pytestmark = pytest.mark.criterion("D-50")
+
+
+async def test_creation_update_and_deletion_are_handled_once_each(bench: Bench) -> None:
+    @kopf.on.create("kopfexamples")
+    def created(spec: kopf.Spec, name: str, **_: Any) -> Any:
+        bench.calls.append("created")
+        return {"message": f"{name} {spec['field']}"}
+
+    @kopf.on.update("kopfexamples")
+    async def updated(old: Any, new: Any, diff: kopf.Diff, **_: Any) -> None:
+        change = (old["spec"]["field"], new["spec"]["field"])
+        assert list(diff) == [("change", ("spec", "field"), *change)]
+        bench.calls.append(f"updated to {diff[0].new}")
+
+    @kopf.on.delete("kopfexamples")
+    def deleted(**_: Any) -> None:
+        bench.calls.append("deleted")
+
+    async with bench.operator():
+        await bench.create()
+        assert await bench.status(lambda status: "created" in status) == {
+            "created": {"message": "a value"}
+        }
+        found = await bench.read()
+        assert found is not None
+        assert set(found["metadata"]["annotations"]) == {"someannotation"}
+        await bench.patch({"spec": {"field": "other"}})
+        await bench.called("created", "updated to other")
+        assert bench.writes() == 3, "the finalizer, and a status for each cause"
+    await bench.patch({"spec": {"field": "third"}})
+    async with bench.operator():
+        await bench.called("created", "updated to other", "updated to third")
+        await bench.delete()
+        await bench.gone()
+        await bench.called("created", "updated to other", "updated to third", "deleted")
