@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache.events import CreateEvent, Event
 from ctrlruntime.client.errors import Conflict, NotFound
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.kopf.bodies import Body, Memo, Patch, essence_of, logger_of
@@ -65,15 +66,19 @@ class ObjectHandling:
     threads: Executor
     finalizer: str = FINALIZER
     seen: dict[Request, Seen] = field(default_factory=dict)
-    listed: set[str] | None = None
-    """UIDs of the objects that are there at the start and were not looked at yet."""
+    listed: set[str] = field(default_factory=set)
+    """UIDs of the objects that were there at the start and had no pass yet."""
     changed: Callable[[Request], None] = lambda _: None
+
+    def note(self, event: Event) -> bool:
+        """Note what is there at the start; a predicate that lets everything through."""
+        if isinstance(event, CreateEvent) and event.initial:
+            self.listed.add(event.new.uid)
+        return True
 
     async def reconcile(self, request: Request) -> Result | None:
         """Raise APIError where a write fails; what was done is not done again then."""
         cache, mapping = self.manager.cache, self.kind.mapping
-        if self.listed is None:
-            self.listed = {entry.uid for entry in cache.entries(mapping)}
         await self.indices.fill()
         entry = cache.entry(mapping, request.name, namespace=request.namespace or None)
         seen = self.seen.get(request)

@@ -210,6 +210,7 @@ class Operator:
         tasks = ObjectTasks(handling) if kind.of(*SPAWNING) else None
         if tasks is not None:
             handling.changed = tasks.notify
+        filters = (more_than_status_changed,) if _ignores_status(handlers) else ()
         workers = self.settings.batching.worker_limit or WORKERS
         gvk = served.mapping.gvk
         name = f"{served.mapping.plural}.{gvk.group}" if gvk.group else served.mapping.plural
@@ -217,7 +218,7 @@ class Operator:
             Builder(manager)
             .for_(
                 kind.mapping,
-                predicates=(more_than_status_changed,) if _ignores_status(handlers) else (),
+                predicates=(handling.note, *filters),
                 daemon=None if tasks is None else tasks.follow,
             )
             .named(name)

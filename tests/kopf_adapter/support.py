@@ -99,7 +99,7 @@ class Bench:
             assert sorted(self.calls) == wanted, f"called: {self.calls}"
             return True
 
-        await eventually_holds(question)
+        await eventually_holds(question, timeout=15)
 
     async def status(self, check: Callable[[Manifest], object], name: str = "a") -> Manifest:
         """Wait until the status passes a check, and return it without the record."""
@@ -112,7 +112,7 @@ class Bench:
             assert check(found), f"status: {found}"
             return True
 
-        await eventually_holds(question)
+        await eventually_holds(question, timeout=15)
         return found
 
     async def gone(self, name: str = "a") -> None:
