@@ -21,6 +21,7 @@ COMMANDS: Final[Mapping[str, tuple[str, str]]] = {
     "update": ("ctrlruntime.cli.scaffold:update", "Merge a newer scaffold into a project."),
     "dev": ("ctrlruntime.cli.dev:dev", "Run a project, and load its code again when it changes."),
     "generate": ("ctrlruntime.generate.cli:generate", "Make manifests from code."),
+    "kopf": ("ctrlruntime.kopf.command:kopf", "Run handlers that were written for kopf."),
 }
 """Of each command its "module:attribute" and its short help. A command of a new module is one line here."""
 

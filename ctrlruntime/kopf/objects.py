@@ -227,7 +227,8 @@ class ObjectHandling:
             is_recorded = False
         if is_recorded or patch:
             await save()
-        return None
+        changed = self._compares and cause.new != pending.essence
+        return Result(requeue_after=0.001) if changed else None  # it is an update of its own
 
     # -- writes ------------------------------------------------------------------------------
 

@@ -22,8 +22,8 @@ __all__ = ["ConfigMapRecords", "Pending", "Record", "Records", "StatusRecords"]
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 KOPF_ESSENCE: Final = "kopf.zalando.org/last-handled-configuration"
 LABEL: Final = "ctrlruntime.dev/kopf-records"
-PARTS: Final = 32
-"""ConfigMaps of records: 30 MiB of them at most."""
+PARTS: Final = 16
+"""ConfigMaps of records: 15 MiB of them at most."""
 
 
 @dataclass(slots=True)
@@ -122,6 +122,7 @@ class ConfigMapRecords:
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         self._client, self._name, self._namespace = client, name, namespace
         self._texts: dict[str, str] = {}
+        self._made: set[str] = set()
         self._waiting: dict[int, _Batch] = {}
         self._gone: dict[int, list[str]] = {}
         self._writing: dict[int, asyncio.Task[None]] = {}
@@ -131,6 +132,7 @@ class ConfigMapRecords:
         labels = {LABEL: self._name}
         for found in await self._client.list(CONFIG_MAP, self._namespace, labels=labels):
             self._texts |= found.get("data") or {}
+            self._made.add(found["metadata"]["name"])
 
     def read(self, body: Body) -> Record:
         uid = body["metadata"]["uid"]
@@ -168,10 +170,20 @@ class ConfigMapRecords:
         del self._writing[part]
 
     async def _patch(self, name: str, data: Mapping[str, str | None]) -> None:
-        try:
-            await self._client.patch(CONFIG_MAP, name, {"data": data}, namespace=self._namespace)
-        except NotFound:
-            await self._create(name, {key: text for key, text in data.items() if text})
+        if name in self._made:
+            try:
+                await self._client.patch(
+                    CONFIG_MAP, name, {"data": data}, namespace=self._namespace
+                )
+                return
+            except NotFound:  # another took it away
+                data = {
+                    uid: self._texts[uid]
+                    for uid in self._texts
+                    if name.endswith(f"-{_part_of(uid)}")
+                }
+        await self._create(name, {key: text for key, text in data.items() if text})
+        self._made.add(name)
 
     async def _create(self, name: str, data: Mapping[str, str]) -> None:
         metadata = {"name": name, "namespace": self._namespace, "labels": {LABEL: self._name}}
