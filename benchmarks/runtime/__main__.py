@@ -29,9 +29,9 @@ from benchmarks.frame import cpu_seconds, report_progress, resident_mib
 from benchmarks.runtime.bounds import exceeded
 from benchmarks.runtime.first_reconcile import CPU_SECONDS, SECONDS
 from benchmarks.runtime.imports import import_cpu_seconds
-from benchmarks.runtime.peer import kopf_command, kopf_environment
+from benchmarks.runtime.peer import adapter_command, kopf_command, kopf_environment
 from benchmarks.runtime.target import Target, target
-from benchmarks.runtime.widget import Widget, widget
+from benchmarks.runtime.widget import Widget, widget, widget_definition
 from benchmarks.runtime.witness import Witness
 from ctrlruntime.envtest.crds import install_crds
 from ctrlruntime.envtest.process import ChildProcess
@@ -39,6 +39,8 @@ from ctrlruntime.envtest.process import ChildProcess
 LOADERS = 16
 OURS = "ctrlruntime"
 BASE = "base"
+ADAPTER = "adapter"
+"""The handler of the peer kopf on ctrlruntime.kopf."""
 QUIET = 2.0
 """Nothing may change for so long before writes are counted."""
 
@@ -105,11 +107,12 @@ class Round:
         environment = base_code.environment(self.code)
         return await ChildProcess.start(command, log=log, cwd=self.code, env=environment)
 
-    async def kopf(self) -> ChildProcess:
+    async def kopf(self, *, adapter: bool) -> ChildProcess:
+        command = adapter_command if adapter else kopf_command
         return await ChildProcess.start(
-            kopf_command(self.namespace),
+            command(self.namespace),
             env=kopf_environment(self.target.kubeconfig, self.workers),
-            log=self.target.folder / "kopf.log",
+            log=self.target.folder / ("adapter.log" if adapter else "kopf.log"),
             ready=False,
         )
 
@@ -140,10 +143,10 @@ class Round:
         finally:
             await process.stop()
 
-    async def measure_peer(self, witness: Witness, figures: RunFigures) -> None:
+    async def measure_peer(self, witness: Witness, figures: RunFigures, *, adapter: bool) -> None:
         before = await self.target.counts()
         started = time.monotonic()
-        process = await self.kopf()
+        process = await self.kopf(adapter=adapter)
         try:
             await self._converge(process, witness, figures, started)
             await witness.quiet(2 * QUIET)
@@ -247,7 +250,7 @@ async def bench(
 
     On a cluster of other users' as well, their writes of ConfigMaps are counted with ours.
     """
-    await install_crds(at.client, (Widget,))
+    await install_crds(at.client, (widget_definition(),))
     stamp = f"{int(time.time()):x}"
     rounds: list[Round] = []
     found: dict[str, list[RunFigures]] = {}
@@ -256,7 +259,7 @@ async def bench(
         current = Round(at, f"bench-{who}-{stamp}-{turn}", count, workers, code)
         rounds.append(current)
         report_progress(f"{who}: {count} widgets")
-        figures = await measured(current, peer=who == peer)
+        figures = await measured(current, peer=who if who in (peer, ADAPTER) else "")
         found.setdefault(who, []).append(figures)
         report_progress(orjson.dumps(asdict(figures)).decode())
     for current in rounds:  # not before: what a garbage collector deletes would be counted
@@ -267,6 +270,7 @@ async def bench(
         line |= compared_to_base(line, asdict(summary(found[BASE])))
     if peer:
         line |= compared(line, asdict(summary(found[peer])), peer)
+        line |= adapted(asdict(summary(found[ADAPTER])), asdict(summary(found[peer])))
     return line
 
 
@@ -274,15 +278,15 @@ def order(peer: str, base: bool, turns: int) -> list[str]:
     """Who runs when: base and own code in turns, the first one changing; the peer at the end, once."""
     pair = [BASE, OURS] if base else [OURS]
     found = [who for turn in range(turns) for who in (pair[::-1] if turn % 2 else pair)]
-    return [*found, peer] if peer else found
+    return [*found, ADAPTER, peer] if peer else found
 
 
-async def measured(current: Round, *, peer: bool) -> RunFigures:
+async def measured(current: Round, *, peer: str) -> RunFigures:
     figures = RunFigures(current.count)
     await current.load()
     async with Witness(current.target.client, current.namespace) as witness:
         if peer:
-            await current.measure_peer(witness, figures)
+            await current.measure_peer(witness, figures, adapter=peer == ADAPTER)
         else:
             await current.measure(witness, figures)
     return figures
@@ -319,6 +323,15 @@ def compared(own: dict[str, Any], other: dict[str, Any], peer: str) -> dict[str,
     found: dict[str, Any] = {"peer": peer} | {f"peer_{key}": other[key] for key in keys}
     for key in ("seconds", "writes", "cpu_seconds"):
         found[f"{key}_ratio"] = round(other[key] / own[key], 2) if own[key] else 0.0
+    return found
+
+
+def adapted(adapter: dict[str, Any], peer: dict[str, Any]) -> dict[str, Any]:
+    """The figures of the peer's handler on the adapter, and what share of the peer's they are."""
+    keys = ("seconds", "writes", "cpu_seconds", "rss_mib")
+    found: dict[str, Any] = {f"{ADAPTER}_{key}": adapter[key] for key in keys}
+    for key in ("writes", "cpu_seconds"):
+        found[f"{ADAPTER}_{key}_to_peer"] = round(adapter[key] / peer[key], 3)
     return found
 
 

@@ -13,12 +13,19 @@ from ctrlruntime.envtest.assets import cache_folder
 
 KOPF = "1.45.2"
 OPERATOR = Path(__file__).with_name("kopf_operator.py")
+ADAPTER_OPERATOR = Path(__file__).with_name("adapter_operator.py")
 
 
 def kopf_command(namespace: str) -> list[str]:
     """Run the kopf operator in one namespace."""
     kopf = installed(f"kopf=={KOPF}") / "bin" / "kopf"
     return [str(kopf), "run", "--quiet", "--standalone", "--namespace", namespace, str(OPERATOR)]
+
+
+def adapter_command(namespace: str) -> list[str]:
+    """Run the same handler on `ctrlruntime.kopf`."""
+    program = [sys.executable, "-m", "ctrlruntime.kopf", "run", "--quiet", "--name", "bench"]
+    return [*program, "--namespace", namespace, str(ADAPTER_OPERATOR)]
 
 
 def kopf_environment(kubeconfig: Path, workers: int) -> dict[str, str]:

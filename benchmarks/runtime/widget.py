@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ctrlruntime.api import ApiModel, Resource
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.generate.crd import crd_of
 
 
 class WidgetSpec(ApiModel):
@@ -24,6 +25,15 @@ class Widget(
     scope="Namespaced",
 ):
     """Something small that wants a ConfigMap."""
+
+
+def widget_definition() -> Manifest:
+    """The CRD, with the field that `ctrlruntime.kopf` records in."""
+    crd = crd_of((Widget,))
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    record = {"type": "object", "properties": {"record": {"type": "string"}}}
+    schema["properties"]["status"]["properties"]["kopf"] = record
+    return crd
 
 
 PREFIX = "widget-"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import base_code as base
-from benchmarks.runtime.__main__ import BASE, OURS, RunFigures, order, summary
+from benchmarks.runtime.__main__ import ADAPTER, BASE, OURS, RunFigures, order, summary
 from benchmarks.runtime.bounds import exceeded
 
 pytestmark = pytest.mark.criterion("PF-2")
@@ -24,6 +24,8 @@ GOOD = {"n": 10, "writes": 20, "conflicts": 0, "restart_writes": 0, "rss_mib": 8
         ("restart_writes", 1),
         ("rss_mib", 80.1),
         ("cpu_ratio_to_base", 0.61),
+        ("adapter_writes_to_peer", 0.671),
+        ("adapter_cpu_seconds_to_peer", 0.601),
         ("import_cpu_seconds", 0.41),
         ("first_reconcile_cpu_seconds", 1.01),
     ],
@@ -36,7 +38,7 @@ def test_each_figure_over_its_bound_is_named(figure: str, value: float) -> None:
 
 def test_base_and_own_code_run_in_turns_and_the_peer_at_the_end() -> None:
     assert order("", base=False, turns=1) == [OURS]
-    assert order("kopf", base=True, turns=2) == [BASE, OURS, OURS, BASE, "kopf"]
+    assert order("kopf", base=True, turns=2) == [BASE, OURS, OURS, BASE, ADAPTER, "kopf"]
 
 
 def test_of_several_turns_the_least_time_and_the_most_of_all_else_count() -> None:
