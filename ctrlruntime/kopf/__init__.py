@@ -112,3 +112,28 @@ __all__ = [
     "timer",
     "warn",
 ]
+
+_ELSEWHERE = {
+    "EVERYTHING": "name each kind: handlers here are for one",
+    "AnnotationsProgressStorage": "take it away: nothing is recorded in annotations",
+    "AnnotationsDiffBaseStorage": "take it away: nothing is recorded in annotations",
+    "StatusProgressStorage": "settings.persistence.records = 'status'",
+    "StatusDiffBaseStorage": "settings.persistence.records = 'status'",
+    "SmartProgressStorage": "take it away: the place is chosen for each kind",
+    "MultiProgressStorage": "take it away: the place is chosen for each kind",
+    "ConnectionInfo": "take the login handler away, or pass kopf.operator(config=...)",
+    "login_via_client": "take the login handler away",
+    "login_via_pykube": "take the login handler away",
+    "login_with_kubeconfig": "take the login handler away",
+    "login_with_service_account": "take the login handler away",
+    "run": "asyncio.run(kopf.operator()), or: ctrlruntime kopf run FILE",
+    "configure": "logging.basicConfig",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Raise NotOffered for what kopf has and this package has not; it names what serves instead."""
+    if name in _ELSEWHERE or (name.startswith("Webhook") and name != "WebhookServer"):
+        instead = _ELSEWHERE.get(name, "kopf.WebhookServer(host=..., certfile=..., pkeyfile=...)")
+        raise NotOffered(f"kopf.{name} is not offered here; instead: {instead}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

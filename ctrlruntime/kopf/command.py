@@ -41,6 +41,7 @@ def kopf() -> None:
 @click.option("--peering", "-P", hidden=True)
 @click.option("--priority", "-p", hidden=True)
 def run(
+    *,
     paths: Sequence[Path],
     modules: Sequence[str],
     namespaces: Sequence[str],

@@ -7,6 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, Final, Protocol
 
 import orjson
@@ -16,6 +17,7 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.clock import wall
 from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.predicates import more_than_status_changed
+from ctrlruntime.kopf.admission import Review, path_of, serving, write_configurations
 from ctrlruntime.kopf.bodies import Body, Logger, Memo
 from ctrlruntime.kopf.errors import PermanentError
 from ctrlruntime.kopf.handling import Attempts, Invocation, attempt
@@ -114,6 +116,7 @@ async def running(
         manager = await made.manager(config, options)
         try:
             async with manager.running():
+                await made.install_webhooks(manager)
                 yield manager
         finally:
             await made.activities("cleanup", must_succeed=False)
@@ -131,6 +134,7 @@ class Operator:
         self.registry, self.settings, self.memo = registry, settings, memo
         self.threads = threads
         self.indices = Indices(threads)
+        self.reviews: list[Review] = []
 
     async def activities(self, reason: str, *, must_succeed: bool = True) -> dict[str, Any]:
         """Call the handlers of the operator itself, again after errors; return what they return, by ID.
@@ -159,6 +163,7 @@ class Operator:
 
     async def manager(self, config: Config, options: ManagerOptions) -> Manager:
         """Return a manager with a controller for each kind that has handlers."""
+        options = replace(options, webhook=serving(options.webhook, self.settings.admission))
         manager = Manager(config, options)
         try:
             client = manager.cluster.live_client
@@ -199,6 +204,10 @@ class Operator:
         handling = ObjectHandling(
             kind, manager, self.indices, self.memo, self.threads, self.settings.persistence.finalizer
         )  # fmt: skip
+        for handler in kind.of(*ADMISSION):
+            review = Review(handler, handling, path_of(handler, kind.mapping))
+            manager.webhooks.handle(review.path, review)
+            self.reviews.append(review)
         if all(handler.reason in ADMISSION for handler in handlers):
             return
         if indexing := kind.of("index"):
@@ -225,6 +234,14 @@ class Operator:
             .options(ControllerOptions(max_concurrent_reconciles=workers))
             .build(handling.reconcile)
         )
+
+    async def install_webhooks(self, manager: Manager) -> None:
+        """Write the webhook configurations, if the settings name some. Raises APIError."""
+        admission, options = self.settings.admission, manager.options
+        if admission.managed and self.reviews:
+            await write_configurations(
+                manager.cluster.live_client, self.reviews, admission, options.webhook, _namespace(options)
+            )  # fmt: skip
 
     async def _probe(self, _: ServerRequest) -> ServerResponse:
         results = await self.activities("probe", must_succeed=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Literal
 
-from ctrlruntime.kopf.errors import NotOffered
 from ctrlruntime.kopf.objects import FINALIZER
 
 __all__ = ["OperatorSettings", "WebhookServer"]
@@ -66,7 +66,7 @@ class Peering:
     standalone: bool = True
 
 
-class _Inert:
+class _Inert(SimpleNamespace):
     """Settings that have no effect here: attributes that are set are kept, and not used."""
 
 
@@ -86,10 +86,3 @@ class OperatorSettings:
     background: _Inert = field(default_factory=_Inert)
     queueing: _Inert = field(default_factory=_Inert)
     scanning: _Inert = field(default_factory=_Inert)
-
-
-def not_offered_server(*_: object, **__: object) -> WebhookServer:
-    """Raise NotOffered for kopf's tunnels and servers of local clusters."""
-    raise NotOffered(
-        "webhooks are served by kopf.WebhookServer(host=..., port=..., certfile=..., pkeyfile=..., cafile=...)"
-    )

@@ -15,10 +15,12 @@ import pytest
 
 from ctrlruntime import kopf
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.client.errors import APIError
 from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest.eventually import eventually_holds
+from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 
-from .support import Bench
+from .support import KIND, Bench
 
 pytestmark = pytest.mark.criterion("D-52")
 
@@ -268,7 +270,7 @@ FILTERS: dict[str, tuple[dict[str, Any], bool]] = {
     "label present": ({"labels": {"somelabel": kopf.PRESENT}}, True),
     "label absent": ({"labels": {"nonexistent": kopf.ABSENT}}, True),
     "label absent, but there": ({"labels": {"somelabel": kopf.ABSENT}}, False),
-    "label by function": ({"labels": {"somelabel": lambda value, spec, **_: value in ("somevalue",)}}, True),
+    "label by function": ({"labels": {"somelabel": lambda value, spec, **_: (value, spec["field"]) == ("somevalue", "value")}}, True),
     "annotation": ({"annotations": {"someannotation": "somevalue"}}, True),
     "annotation present": ({"annotations": {"someannotation": kopf.PRESENT}}, True),
     "annotation absent": ({"annotations": {"nonexistent": kopf.ABSENT}}, True),
@@ -398,8 +400,7 @@ async def test_14_daemons_accompany_objects(bench: Bench) -> None:
     async def background_async(stopped: kopf.DaemonStopped, **_: Any) -> None:
         bench.calls.append("async")
         try:
-            while True:
-                await asyncio.sleep(5)
+            await asyncio.Event().wait()
         except asyncio.CancelledError:
             bench.calls.append("async cancelled")
             raise
@@ -449,7 +450,7 @@ async def test_16_indices_are_filled_before_the_first_handler(bench: Bench) -> N
 
     @kopf.index("pods")
     async def by_label(labels: kopf.Labels, name: str, **_: Any) -> Any:
-        return {item: name for item in labels.items()}
+        return dict.fromkeys(labels.items(), name)
 
     @kopf.on.create("kex")
     def created(is_running: kopf.Index[tuple[str, str], bool], by_label: Any, **_: Any) -> Any:
@@ -521,3 +522,68 @@ async def test_99_all_at_once(bench: Bench) -> None:
         await bench.delete()
         await bench.gone()
         await bench.called(*expected, "None -> [1, 2]", "deleted")
+
+
+async def test_17_admission_handlers_allow_deny_and_change(bench: Bench) -> None:
+    async with LocalWebhooks(bench.environment) as hooks:
+
+        @kopf.on.startup()
+        def config(settings: kopf.OperatorSettings, **_: Any) -> None:
+            settings.admission.managed = "auto.kopf.dev"
+
+        @kopf.on.validate("kex")
+        def authhook(userinfo: Any, operation: str, warnings: list[str], **_: Any) -> None:
+            bench.calls.append(f"{operation} by {userinfo['username']}")
+
+        @kopf.on.validate("kex")
+        def validate1(spec: kopf.Spec, dryrun: bool, **_: Any) -> None:
+            if not dryrun and spec.get("field") == "wrong":
+                raise kopf.AdmissionError("Meh! I don't like it. Change the field.")
+
+        @kopf.on.validate("kex", field="spec.field", value="not-allowed")
+        async def validate2(**_: Any) -> None:
+            raise kopf.AdmissionError("I'm too lazy anyway. Go away!", code=455)
+
+        @kopf.on.validate("kex", subresource="*")
+        def validate3(
+            subresource: str | None, spec: kopf.Spec, status: kopf.Status, **_: Any
+        ) -> None:
+            if subresource == "status" and status.get("field") != spec.get("field"):
+                raise kopf.AdmissionError("status.field MUST be equal to spec.field!")
+
+        @kopf.on.mutate("kex", labels={"somelabel": "somevalue"})
+        def mutate1(patch: kopf.Patch, **_: Any) -> None:
+            patch.spec["injected"] = 123
+            patch.spec["items"] = None
+
+        async with bench.operator(webhook=hooks.options):
+            for kind in ("Validating", "Mutating"):
+                name = GroupVersionKind(
+                    "admissionregistration.k8s.io", "v1", f"{kind}WebhookConfiguration"
+                )
+                found = await bench.client.get(name, "auto.kopf.dev")
+                await hooks.install(found | {"metadata": {"name": "auto.kopf.dev"}})
+            made = await bench.create()
+            assert made["spec"] == {"field": "value", "injected": 123}
+            assert bench.calls == ["CREATE by admin"]
+            with pytest.raises(APIError, match="I don't like it"):
+                await bench.patch({"spec": {"field": "wrong"}})
+            with pytest.raises(APIError, match="too lazy") as denied:
+                await bench.patch({"spec": {"field": "not-allowed"}})
+            assert denied.value.code == 455
+            with pytest.raises(APIError, match="MUST be equal"):
+                await bench.client.patch_status(
+                    KIND, "a", {"status": {"field": "x"}}, namespace="default"
+                )
+            await bench.client.patch_status(
+                KIND, "a", {"status": {"field": "value"}}, namespace="default"
+            )
+
+
+def test_what_is_not_offered_says_what_serves_instead() -> None:
+    with pytest.raises(kopf.NotOffered, match="take the login handler away"):
+        _ = kopf.ConnectionInfo
+    with pytest.raises(kopf.NotOffered, match="WebhookServer"):
+        _ = kopf.WebhookK3dServer
+    with pytest.raises(kopf.NotOffered, match="for one kind each"):
+        kopf.on.event()

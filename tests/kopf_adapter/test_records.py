@@ -156,7 +156,7 @@ async def test_what_kopf_has_handled_is_not_handled_again(bench: Bench) -> None:
         bench.calls.append(f"{diff[0].field} {diff[0].old} -> {diff[0].new}")
 
     left = example("left")
-    essence = {"spec": {"field": "before", "items": ["item1", "item2"]}}
+    essence: dict[str, Any] = {"spec": {"field": "before", "items": ["item1", "item2"]}}
     essence["metadata"] = {name: dict(left["metadata"][name]) for name in ("labels", "annotations")}
     left["metadata"]["annotations"]["kopf.zalando.org/last-handled-configuration"] = orjson.dumps(
         essence
