@@ -91,6 +91,8 @@ def _fields(node: ast.ClassDef) -> Iterator[tuple[str, str, str, str]]:
 def _module_of(package: ModuleType, name: str) -> str:
     """Return the module whose source has the name, by the imports of the package."""
     value = getattr(package, name)
+    if inspect.ismodule(value) and hasattr(value, "__all__"):
+        return value.__name__
     if inspect.isclass(value) or inspect.isfunction(value):
         return value.__module__
     for node in ast.walk(_tree(package)):
@@ -108,7 +110,12 @@ def _tree(module: ModuleType) -> ast.Module:
 
 
 def _described(package: ModuleType, name: str) -> Iterator[str]:
-    """Yield the lines of one name, from the source that has it."""
+    """Yield the lines of one name, from the source that has it; of a module those of what it exports."""
+    value = getattr(package, name)
+    if inspect.ismodule(value) and hasattr(value, "__all__"):
+        for each in sorted(value.__all__):
+            yield from (f"{name}.{line}" for line in _described(value, each))
+        return
     origin = importlib.import_module(_module_of(package, name))
     if not origin.__name__.startswith(LIBRARY):
         yield f"{name} = {origin.__name__}.{name}"
