@@ -381,7 +381,7 @@ def _words(name: str, value: Sequence[str]) -> tuple[str, ...]:
     return tuple(value)
 
 
-def _of_object(error: ValidationError, manifest: Mapping[str, Any]) -> ValidationError:
+def _of_object(error: ValidationError, manifest: object) -> ValidationError:
     """Return the same error with the name of the object: of a list it is not known which one it was."""
     metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     found = metadata if isinstance(metadata, Mapping) else {}
@@ -390,7 +390,7 @@ def _of_object(error: ValidationError, manifest: Mapping[str, Any]) -> Validatio
         return error
     details = [
         InitErrorDetails(
-            type=PydanticCustomError(item["type"], "{fault}", {"fault": item["msg"]}),  # type: ignore[arg-type]
+            type=PydanticCustomError(item["type"], "{fault}", {"fault": item["msg"]}),
             loc=item["loc"],
             input=item["input"],
         )

@@ -329,7 +329,9 @@ class Builder(Generic[RequestT]):
         if self._slot_of is None or (shards := self._manager.shards) is None:
             return None
         whole = self._primary.kind if self._primary is not None and self._cached_whole else None
-        roots = self._roots or (lambda: requests_of(self._manager.cache, whole))
+        roots: Callable[[], Iterable[Any]] = self._roots or (
+            lambda: requests_of(self._manager.cache, whole)
+        )
         return SlotGate(shards, self._slot_of, roots if own else tuple)
 
     def _of_every_member(self, name: str, settings: Settings) -> Settings:

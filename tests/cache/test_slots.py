@@ -169,7 +169,8 @@ async def test_what_is_remembered_of_an_object_goes_with_its_slot(
     await place.cache.take_slots(slots(0, 1))
     for entry in informer.store:
         key: Any = Request(entry.name, namespace=NAMESPACE)
-        kept.put(key if memory is PerObject[int] else entry.uid, 1)
+        uid: Any = entry.uid
+        kept.put(key if memory is PerObject[int] else uid, 1)
     assert len(kept) == 2
     await place.cache.drop_slots(slots(0))
     assert len(kept) == 1

@@ -79,8 +79,8 @@ async def test_a_pod_without_the_record_gets_it_in_place(
     )
     await harness.idle()
     assert await place.uids() == before
-    patch = {"stringData": {FILE: NodeKey.make().text}}
-    await place.client.patch(SECRET, "hub-0-node-key", patch, namespace=place.namespace)
+    key = {"stringData": {FILE: NodeKey.make().text}}
+    await place.client.patch(SECRET, "hub-0-node-key", key, namespace=place.namespace)
     await notes(place, "PodReplaced")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -92,7 +92,7 @@ def shipped(who: str) -> list[Any]:
 
 @pytest.mark.criterion("R-F19")
 async def test_the_label_that_a_missing_right_advises_gives_it_to_the_stack(tmp_path: Path) -> None:
-    users = (administrator("admin"), User("manager"))
+    users = (administrator("admin"), User(name="manager"))
     async with server(tmp_path, plane=True, users=users, authorization="RBAC") as plane:
         await install_data_plane(plane.client)
         stack = plane.environment.client("manager")
@@ -115,7 +115,7 @@ def test_another_namespace_is_refused_to_a_stack_with_what_to_do_instead(do: str
     privileges = TenancyOptions(instead_of_foreign=instead_of_foreign("east")).privileges
     makes = do == "make it"
     kind, name = GroupKind("", "Namespace"), "NAME" if makes else "shop"
-    check = {
+    check: Callable[[], object] = {
         True: lambda: privileges.check_kind(kind, namespaced=False),
         False: lambda: privileges.check_place(name, "default"),
     }[makes]
