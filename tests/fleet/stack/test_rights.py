@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +116,11 @@ def test_another_namespace_is_refused_to_a_stack_with_what_to_do_instead(do: str
     privileges = TenancyOptions(instead_of_foreign=instead_of_foreign("east")).privileges
     makes = do == "make it"
     kind, name = GroupKind("", "Namespace"), "NAME" if makes else "shop"
-    check: Callable[[], object] = {
-        True: lambda: privileges.check_kind(kind, namespaced=False),
-        False: lambda: privileges.check_place(name, "default"),
-    }[makes]
+    check = (
+        partial(privileges.check_kind, kind, namespaced=False)
+        if makes
+        else partial(privileges.check_place, name, "default")
+    )
     with pytest.raises(PrivilegeRefused) as refused:
         check()
     grant = f"kubectl label namespace {name} {parallel_label('east')}=true"
