@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from apis.cloud import GROUP, Instance
 from ctrlruntime.client.answer_limits import OWN, AnswerSize
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.line_splitter import LineSplitter
@@ -87,9 +88,22 @@ async def find_run(
         if each.status.run is not None and run_id in ("", each.status.run.run_id)
     ]
     if not found:
+        if not (kind or run_id):
+            await _check_instance(client, instance, namespace)
         what = f"no run {run_id}" if run_id else f"no run of {kind}" if kind else "no run"
         raise NoLog(f"{instance} has {what}; `manager instance describe {instance}` shows its runs")
     return max(found, key=lambda log: (log.is_live, log.run.created_at or _NEVER))
+
+
+async def _check_instance(client: Client, instance: str, namespace: str) -> None:
+    """Raise NoLog if there is no such Instance."""
+    try:
+        await client.get(Instance, instance, namespace=namespace)
+    except NotFound as error:
+        raise NoLog(
+            f"there is no Instance {instance!r} in namespace {namespace!r}; `kubectl get instances.{GROUP} -n {namespace}`"
+            " lists those that there are"
+        ) from error
 
 
 async def log_lines(

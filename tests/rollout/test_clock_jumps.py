@@ -26,7 +26,7 @@ DEADLINE = 10 * SECOND
 
 
 @dataclass
-class World:
+class Clocks:
     """A wall clock that jumps beside one that only passes, and one member that is changing."""
 
     wall: datetime = START
@@ -55,48 +55,48 @@ class World:
 @pytest.mark.parametrize("jump", [DEADLINE + SECOND, 2 * HOUR, 9000 * HOUR], ids=str)
 @pytest.mark.parametrize("late", [0, 3], ids=["change at once", "change after the pass"])
 def test_c_20_a_jump_does_not_count_against_a_version(jump: timedelta, late: float) -> None:
-    world = World()
-    world.passes(100)
-    world.decide()
-    world.passes(late)
-    world.change()
-    world.passes(4, jump=jump)
-    assert not world.decide().halted
-    world.passes(4)
-    found = world.decide()
+    clocks = Clocks()
+    clocks.passes(100)
+    clocks.decide()
+    clocks.passes(late)
+    clocks.change()
+    clocks.passes(4, jump=jump)
+    assert not clocks.decide().halted
+    clocks.passes(4)
+    found = clocks.decide()
     assert (found.halted, found.changing) == ("", 1)
-    world.passes(3)
-    assert world.decide().failed == ("m",), "the deadline that was observed is over"
+    clocks.passes(3)
+    assert clocks.decide().failed == ("m",), "the deadline that was observed is over"
 
 
 def test_c_20_a_jump_back_ends_and_a_failure_stays_one() -> None:
-    world = World()
-    world.change()
-    world.passes(11)
-    assert world.decide().failed == ("m",)
+    clocks = Clocks()
+    clocks.change()
+    clocks.passes(11)
+    assert clocks.decide().failed == ("m",)
     for jump in (HOUR, -HOUR):
-        world.passes(0, jump=jump)
-        assert world.decide().failed == ("m",)
+        clocks.passes(0, jump=jump)
+        assert clocks.decide().failed == ("m",)
 
 
 def test_c_20_a_change_after_the_jump_has_its_own_deadline() -> None:
-    world = World()
-    world.passes(1, jump=HOUR)
-    world.decide()
-    world.change()
-    world.passes(11)
-    assert world.decide().failed == ("m",)
+    clocks = Clocks()
+    clocks.passes(1, jump=HOUR)
+    clocks.decide()
+    clocks.change()
+    clocks.passes(11)
+    assert clocks.decide().failed == ("m",)
 
 
 def test_c_20_the_next_look_is_at_the_observed_deadline() -> None:
-    world = World()
-    world.change()
-    world.passes(4, jump=HOUR)
-    assert world.decide().look_again == START + HOUR + DEADLINE
+    clocks = Clocks()
+    clocks.change()
+    clocks.passes(4, jump=HOUR)
+    assert clocks.decide().look_again == START + HOUR + DEADLINE
 
 
 def test_c_20_a_slewed_clock_does_not_jump() -> None:
-    world = World()
+    clocks = Clocks()
     for _ in range(100):
-        world.passes(60, jump=timedelta(seconds=5))
-        assert world.observed.jumps() == ()
+        clocks.passes(60, jump=timedelta(seconds=5))
+        assert clocks.observed.jumps() == ()

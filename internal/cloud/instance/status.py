@@ -28,6 +28,7 @@ from internal.cloud.instance.order import Child, outputs
 from internal.cloud.labels import ALLOW_VERSION
 from internal.cloud.subresource import ObjectStrategy
 from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.summary import ADVICE
 from internal.cloud.taskdriver.unavailable import PROVIDER_FAILED, failure_of
 
 READY: Final = "Ready"
@@ -246,6 +247,7 @@ def _sentence(child: Child, gating: Sequence[Child], place: str) -> str:
     name = child.kind
     match Phase.PENDING if child.silent else child.status.phase:
         case Phase.FAILED:
+            said = said.partition(ADVICE)[0].rstrip(". ")  # of an Instance there are other ways
             return (
                 f"{name} failed: {said}. Mend the cause, then change the spec or ask for another "
                 f"attempt with `manager instance retry {place}`."

@@ -367,7 +367,7 @@ def note(
 ) -> list[TaskCondition]:
     """Record steps that come before there is a run. `message` takes the place of the usual words.
 
-    They name a further attempt: events with equal words are one with a count, and these have no run to be told apart by.
+    They name a further attempt: events with equal words are one with a count, and these name no run yet.
     """
     further = f", attempt {attempt}" if attempt > 1 else ""
     made = [

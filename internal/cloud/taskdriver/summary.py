@@ -32,6 +32,10 @@ HELD: Final = "Held"
 """Condition of an object that is being deleted while nothing may be torn down."""
 
 
+ADVICE: Final = "Nothing more is tried: "
+"""What begins the last sentence of the message of an object that failed: what to do about that object."""
+
+
 def summarize(s: Situation, status: TaskStatus) -> None:
     """Fill in what follows from the rest of the status, in place."""
     status.observed_generation = s.generation
@@ -161,7 +165,7 @@ def _advice(s: Situation, run: TaskRun) -> str:
     if s.definition.once:
         change = "change the spec of the Instance, or "
     repair = f"to go on, {change}" if s.is_cancelled(run) else f"mend the cause, then {change}"
-    return f"Nothing more is tried: {repair}give the annotation {RETRY} another value."
+    return f"{ADVICE}{repair}give the annotation {RETRY} another value."
 
 
 def _superseded(s: Situation, status: TaskStatus) -> str:

@@ -31,6 +31,8 @@ class Elsewhere:
     """By task that is failing: the reason for which a person has to decide."""
     refused: dict[str, Exception] = field(default_factory=dict)
     """By task: what a request to start a run raises."""
+    pending: dict[str, str] = field(default_factory=dict)
+    """By task: what keeps its runs from beginning."""
     held: set[str] = field(default_factory=set)
     """Tasks whose runs go on until they are told to end."""
     started: list[RunRequest] = field(default_factory=list)
@@ -78,7 +80,10 @@ class Elsewhere:
             self.owners[request.run_id] = request.input.owner
             running = Run(run_id=request.run_id, state=RunState.RUNNING)
             self.runs[request.run_id] = running
-            if request.input.task not in self.held:
+            if why := self.pending.get(request.input.task):
+                waits = Run(run_id=request.run_id, state=RunState.CREATED, message=why)
+                self.runs[request.run_id] = waits
+            elif request.input.task not in self.held:
                 self.runs[request.run_id] = self._ended(request.input.task, request.run_id)
             self._changed(request.input.owner)
         return self.runs[request.run_id]

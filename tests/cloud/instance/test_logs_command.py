@@ -233,3 +233,11 @@ async def test_the_log_of_a_job_is_that_of_its_pod(tmp_path: Path) -> None:
                 seen.append(line)
                 kubelet.ended.set()
         assert seen == ["first", "second", "last"]
+
+
+@pytest.mark.criterion("C-13")
+async def test_c_13_a_name_that_no_instance_has_is_not_an_instance_without_runs(
+    terminal: Terminal,
+) -> None:
+    refused = await terminal.refused("instance", "logs", "nope")
+    assert "there is no Instance 'nope' in namespace 'default'" in refused

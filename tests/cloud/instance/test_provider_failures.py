@@ -48,3 +48,27 @@ async def test_c_3_a_refused_start_is_on_the_instance(
     assert found.status.message in await eventually(notes)
     e2e_harness.elsewhere.refused.clear()
     await e2e_harness.phase("Ready")
+
+
+@pytest.mark.criterion("C-13")
+async def test_c_13_the_message_of_a_failed_instance_gives_its_advice_once(
+    e2e_harness: E2EHarness,
+) -> None:
+    e2e_harness.elsewhere.failing["terraform"] = "no quota"
+    await e2e_harness.apply(instance())
+    message = (await e2e_harness.phase("Failed")).status.message
+    assert message.startswith(
+        "InstanceTerraform failed: Task rejected its inputs: no quota. Mend the cause"
+    )
+    assert message.lower().count("mend the cause") == 1
+
+
+@pytest.mark.criterion("C-13")
+async def test_c_13_what_keeps_a_run_from_beginning_is_on_the_instance_and_in_its_end(
+    e2e_harness: E2EHarness,
+) -> None:
+    outside = e2e_harness.elsewhere
+    outside.pending["terraform"] = "its image cannot be pulled: 401"
+    await e2e_harness.apply(instance())
+    found = await e2e_harness.until("Instance", lambda seen: "401" in seen.status.message)
+    assert found.status.message.startswith("InstanceTerraform has not begun as terraform-")

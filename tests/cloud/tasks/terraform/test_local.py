@@ -17,7 +17,7 @@ from apis.cloud import PlanApproval, TaskOperation
 from internal.cloud.runs import EarlierPlan
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.task import DRIFT
-from internal.cloud.tasks.terraform.local.binary import local_settings
+from internal.cloud.tasks.terraform.local.binary import Ended, local_settings
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.tasks.workbench import Workbench
 
@@ -401,3 +401,18 @@ async def test_a_repair_whose_plan_cannot_be_read_is_not_applied(terraform: Loca
         await terraform.run(
             bigger(2), operation=TaskOperation.REPAIR, protected=False, STAND_IN="show"
         )
+
+
+@pytest.mark.criterion("C-13")
+def test_c_13_the_message_of_a_failed_command_is_its_error() -> None:
+    said = [
+        "Initializing the backend...",
+        "",
+        "\u2577",
+        "\u2502 Error: Failed to query",
+        "\u2502 ",
+        "\u2502 no route.",
+        "\u2575",
+    ]
+    assert Ended(1, said).error == "Error: Failed to query no route."
+    assert Ended(1, ["no such command"]).error == "no such command"

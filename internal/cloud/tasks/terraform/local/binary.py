@@ -120,6 +120,13 @@ class Ended:
     """The last lines of both streams, without those that `line` received."""
 
     @property
+    def error(self) -> str:
+        """Return what the command reported as an error, in one line, without what it printed before; else `said`."""
+        lines = [line.strip("\u2577\u2502\u2575 ") for line in self.said.splitlines()]
+        first = next((n for n, line in enumerate(lines) if line.startswith("Error:")), 0)
+        return " ".join(line for line in lines[first:] if line)
+
+    @property
     def said(self) -> str:
         """Return the last lines that are not empty, or else how the command ended."""
         text = "\n".join(line for line in self.last if line.strip())

@@ -171,7 +171,7 @@ class LocalEngine:
         lines: list[bytes] = []
         ended = await self._binary.run("state", "pull", line=lines.append)
         if ended.code != 0:
-            raise TaskError(f"{self._name} state pull failed: {ended.said[-_MOST:]}")
+            raise TaskError(f"{self._name} state pull failed: {ended.error[:_MOST]}")
         return state_facts(b"".join(lines))
 
     @staticmethod
@@ -200,7 +200,7 @@ class LocalEngine:
         self._say("preparing modules and providers")
         ended = await self._binary.run("init", "-input=false", "-no-color")
         if ended.code != 0:
-            raise TaskError(f"{self._name} init failed: {ended.said[-_MOST:]}")
+            raise TaskError(f"{self._name} init failed: {ended.error[:_MOST]}")
         if given.unlock:
             self._say(f"giving back the orphaned lock {given.unlock} of the state")
             # One that is gone or is another one by now stays: the plan reports it.
@@ -254,7 +254,7 @@ class LocalEngine:
         lines: list[bytes] = []
         ended = await self._binary.run("show", "-json", "-no-color", _PLAN, line=lines.append)
         if ended.code != 0:
-            raise TaskError(f"{self._name} show failed: {ended.said[-_MOST:]}")
+            raise TaskError(f"{self._name} show failed: {ended.error[:_MOST]}")
         try:
             document = orjson.loads(b"".join(lines))
         except orjson.JSONDecodeError as error:
@@ -292,7 +292,7 @@ class LocalEngine:
         lines: list[bytes] = []
         ended = await self._binary.run("output", "-json", "-no-color", line=lines.append)
         if ended.code != 0:
-            raise TaskError(f"{self._name} output failed: {ended.said[-_MOST:]}")
+            raise TaskError(f"{self._name} output failed: {ended.error[:_MOST]}")
         return split(_found(orjson.loads(b"".join(lines))), wanted.outputs, wanted.sensitive)
 
     @property
@@ -349,7 +349,7 @@ class _Progress:
             self._keep(LOCK_HOLDER, "")
 
     def trouble(self, ended: Ended) -> str:
-        return "\n".join(self._errors)[:_MOST] or ended.said[-_MOST:]
+        return "\n".join(self._errors)[:_MOST] or ended.error[:_MOST]
 
 
 def _address(event: Event) -> str:
