@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -18,6 +19,8 @@ from ctrlruntime.cache.listwatch import WatchRequest
 from ctrlruntime.client.kubeconfig import ConfigError, Kubeconfig
 from ctrlruntime.client.reads import list_items
 from ctrlruntime.resources import revision
+from ctrlruntime.sharding.assignment import Assignment, BadAssignment, decode
+from ctrlruntime.sharding.members import read_announcement
 from ctrlruntime.webhook import Application
 from internal.cloud.release_assignment import parse_assignment
 from internal.tenancy.rendering import Renderer
@@ -119,10 +122,18 @@ async def watched(spec: bytes) -> None:
     assert names == ["bad", "one", "bad", "bad"]
 
 
+def _slots(text: str) -> Assignment | None:
+    with suppress(BadAssignment):
+        return decode(text)
+    return None
+
+
 RECORDS: dict[str, Callable[[str], object]] = {
     "a row": parse_row,
     "a change": parse_change,
     "an assignment": parse_assignment,
+    "slots of a member": lambda text: read_announcement(text)[0].epoch or None,
+    "slots of all members": _slots,
 }
 """What the manager reads of its own annotations, which people may write too."""
 

@@ -41,7 +41,17 @@ async def test_g_t8_the_position_outlives_a_rotated_password_any_settings_and_a_
 
 
 @pytest.mark.parametrize(
-    "text", ["", "cluster", "cluster/1", "cluster/x/1", "cluster/1/-1", "/1/1"]
+    "text",
+    [
+        "",
+        "cluster",
+        "cluster/1",
+        "cluster/x/1",
+        "cluster/1/-1",
+        "/1/1",
+        f"a/1/{'9' * 5000}",
+        "a/٣/٣",
+    ],
 )
 def test_g_t8_a_position_that_cannot_be_read_counts_for_nothing(text: str) -> None:
     assert Position.parse(text) is None

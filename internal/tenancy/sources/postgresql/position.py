@@ -6,6 +6,7 @@ server of the reading before would look as if rows were gone.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -16,6 +17,9 @@ SELECT s.system_identifier::text AS system, c.timeline_id::int AS timeline,
      ELSE pg_catalog.pg_current_wal_insert_lsn() END - '0/0'::pg_catalog.pg_lsn)::bigint AS octets
 FROM pg_catalog.pg_control_system() s, pg_catalog.pg_control_checkpoint() c
 """
+
+
+_NUMBER: Final = re.compile("[0-9]{1,20}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,7 @@ class Position:
         """Return the position that `str` wrote; None for anything else."""
         system, _, place = text.partition("/")
         timeline, _, octets = place.partition("/")
-        if not system or not (timeline.isdecimal() and octets.isdecimal()):
+        if not system or not (_NUMBER.fullmatch(timeline) and _NUMBER.fullmatch(octets)):
             return None
         return cls(system, int(timeline), int(octets))
 
