@@ -213,6 +213,6 @@ class ObjectLogger(logging.LoggerAdapter[logging.Logger]):
 _LOGGER: Final = logging.getLogger("kopf.objects")
 
 
-def logger_of(namespace: str | None, name: str) -> ObjectLogger:
+def logger_of(name: str, *, namespace: str | None) -> ObjectLogger:
     """Return the logger of an object: ``kopf.objects`` with its name."""
     return ObjectLogger(_LOGGER, {"object": f"{namespace}/{name}" if namespace else name})

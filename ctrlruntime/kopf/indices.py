@@ -86,7 +86,7 @@ class Indices:
             self._filled = True
 
     async def update(self, handlers: list[Handler], cause: Cause) -> None:
-        """Index one object anew. One whose handler fails keeps no value, and is tried again as `errors` says."""
+        """Index one object anew. One whose handler fails keeps no value, and is tried again later."""
         uid = cause.body["metadata"]["uid"]
         for handler in handlers:
             view, state = self.views[handler.id], self._states.get((handler.id, uid))

@@ -80,6 +80,7 @@ class ObjectHandling:
         """Raise APIError where a write fails; what was done is not done again then."""
         cache, mapping = self.manager.cache, self.kind.mapping
         await self.indices.fill()
+        await self.kind.records.load()
         entry = cache.entry(mapping, request.name, namespace=request.namespace or None)
         seen = self.seen.get(request)
         if seen is not None and (entry is None or entry.uid != seen.entry.uid):
@@ -149,6 +150,7 @@ class ObjectHandling:
             if any(matches(handler, ending) for handler in holders):
                 body = await self._set_finalizer(body, held=True)
                 cause.body = body
+                cause.kwargs |= parts_of(body)
         elif held and not is_going and not holders:
             body = await self._set_finalizer(body, held=False)
         if self._compares and record.handled and record.essence is None:
@@ -165,7 +167,7 @@ class ObjectHandling:
         pending = record.pending
         if is_going:
             reason = "delete"
-        elif pending is not None and pending.reason != "delete":
+        elif pending is not None and pending.reason in ("create", "update"):
             reason = pending.reason
         elif not record.handled and self.kind.of("create", "update", "field"):
             reason = "create"
@@ -213,18 +215,13 @@ class ObjectHandling:
             return Result(requeue_after=max(wait, 0.001))
         seen.initial = False
         if cause.reason == "delete":
-            await self._let_go(body, patch)
+            seen.record, seen.unwritten = current, Patch(patch) if patch else None
+            await self._let_go(body, patch)  # where it fails, the next pass runs nothing again
             return None
         essence = pending.essence if self._compares else None
         done = Record(handled=True, essence=essence)
-        if is_recorded and (record.pending, record.handled, record.essence) != (
-            None,
-            True,
-            essence,
-        ):
-            current = done
-        else:
-            is_recorded = False
+        is_recorded = is_recorded and record != done
+        current = done
         if is_recorded or patch:
             await save()
         changed = self._compares and cause.new != pending.essence
@@ -276,9 +273,7 @@ class ObjectHandling:
             try:
                 await self._set_finalizer(body, held=False)
                 return
-            except (
-                Conflict
-            ):  # another writer was faster: with a new pass the handler would run again
+            except Conflict:  # another writer was faster; a new pass would run the handler again
                 meta = body["metadata"]
                 try:
                     found = await self.manager.cluster.live_client.get(
@@ -297,7 +292,7 @@ class ObjectHandling:
             "patch": Patch(),
             "memo": memo,
             "resource": self.kind.mapping,
-            "logger": logger_of(meta.get("namespace"), meta["name"]),
+            "logger": logger_of(meta["name"], namespace=meta.get("namespace")),
             **parts_of(body),
             **self.indices.views,
         }

@@ -172,7 +172,7 @@ class Operator:
             by_kind: dict[ServedKind, list[Handler]] = {}
             for handler in of_kinds:
                 by_kind.setdefault(found[_selector(handler)], []).append(handler)
-            in_config_maps = ConfigMapRecords(client, options.name, _namespace(options))
+            in_config_maps = ConfigMapRecords(client, options.name, namespace=_namespace(options))
             for served, handlers in by_kind.items():
                 records = await self._records(client, served, handlers, in_config_maps)
                 await self._add(manager, served, handlers, records)
@@ -192,7 +192,6 @@ class Operator:
         where = self.settings.persistence.records
         if where == "status" or (where == "auto" and await keeps_records(client, served.mapping)):
             return StatusRecords()
-        await others.load()
         return others
 
     async def _add(

@@ -87,6 +87,9 @@ def from_kopf(body: Body) -> Record:
 class Records(Protocol):
     """Where records are kept."""
 
+    async def load(self) -> None:
+        """Read what an earlier process left, once: by whoever leads, when it begins. Raises APIError."""
+
     def read(self, body: Body) -> Record: ...
 
     async def save(self, body: Body, record: Record, patch: Patch) -> None:
@@ -98,6 +101,9 @@ class Records(Protocol):
 
 class StatusRecords:
     """In the field ``status.kopf.record`` of the object: written together with what handlers report."""
+
+    async def load(self) -> None:
+        """Do nothing: it comes with the object."""
 
     def read(self, body: Body) -> Record:
         record = Record.decode(resolve(body, ("status", "kopf", "record")), body["metadata"]["uid"])
@@ -119,20 +125,26 @@ class _Batch:
 class ConfigMapRecords:
     """In ConfigMaps of the operator, by UID. What many objects record at the same time is one write."""
 
-    def __init__(self, client: Client, name: str, namespace: str) -> None:
+    def __init__(self, client: Client, name: str, *, namespace: str) -> None:
         self._client, self._name, self._namespace = client, name, namespace
         self._texts: dict[str, str] = {}
         self._made: set[str] = set()
+        self._loaded, self._loading = False, asyncio.Lock()
         self._waiting: dict[int, _Batch] = {}
         self._gone: dict[int, list[str]] = {}
         self._writing: dict[int, asyncio.Task[None]] = {}
 
     async def load(self) -> None:
-        """Read what an earlier process left. Raises APIError."""
-        labels = {LABEL: self._name}
-        for found in await self._client.list(CONFIG_MAP, self._namespace, labels=labels):
-            self._texts |= found.get("data") or {}
-            self._made.add(found["metadata"]["name"])
+        if self._loaded:
+            return
+        async with self._loading:
+            if self._loaded:
+                return
+            labels = {LABEL: self._name}
+            for found in await self._client.list(CONFIG_MAP, self._namespace, labels=labels):
+                self._texts |= found.get("data") or {}
+                self._made.add(found["metadata"]["name"])
+            self._loaded = True
 
     def read(self, body: Body) -> Record:
         uid = body["metadata"]["uid"]

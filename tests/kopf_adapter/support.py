@@ -91,7 +91,7 @@ class Bench:
         except NotFound:
             return None
 
-    async def called(self, *names: str) -> None:
+    async def check_calls(self, *names: str) -> None:
         """Wait until exactly these calls were made, in any order."""
         wanted = sorted(names)
 
@@ -101,7 +101,7 @@ class Bench:
 
         await eventually_holds(question, timeout=15)
 
-    async def status(self, check: Callable[[Manifest], object], name: str = "a") -> Manifest:
+    async def check_status(self, check: Callable[[Manifest], object], name: str = "a") -> Manifest:
         """Wait until the status passes a check, and return it without the record."""
         found: Manifest = {}
 
@@ -115,7 +115,7 @@ class Bench:
         await eventually_holds(question, timeout=15)
         return found
 
-    async def gone(self, name: str = "a") -> None:
+    async def check_gone(self, name: str = "a") -> None:
         await eventually_gone(self.client, KIND, name, namespace="default")
 
     def writes(self, resource: str | None = None) -> int:

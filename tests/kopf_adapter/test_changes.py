@@ -31,18 +31,18 @@ async def test_creation_update_and_deletion_are_handled_once_each(bench: Bench) 
 
     async with bench.operator():
         await bench.create()
-        assert await bench.status(lambda status: "created" in status) == {
+        assert await bench.check_status(lambda status: "created" in status) == {
             "created": {"message": "a value"}
         }
         found = await bench.read()
         assert found is not None
         assert set(found["metadata"]["annotations"]) == {"someannotation"}
         await bench.patch({"spec": {"field": "other"}})
-        await bench.called("created", "updated to other")
+        await bench.check_calls("created", "updated to other")
         assert bench.writes() == 3, "the finalizer, and a status for each cause"
     await bench.patch({"spec": {"field": "third"}})
     async with bench.operator():
-        await bench.called("created", "updated to other", "updated to third")
+        await bench.check_calls("created", "updated to other", "updated to third")
         await bench.delete()
-        await bench.gone()
-        await bench.called("created", "updated to other", "updated to third", "deleted")
+        await bench.check_gone()
+        await bench.check_calls("created", "updated to other", "updated to third", "deleted")

@@ -34,7 +34,7 @@ async def test_01_minimal_a_result_is_stored_in_the_status(bench: Bench) -> None
 
     async with bench.operator():
         await bench.create()
-        await bench.status(lambda status: status == {"create_fn": {"message": "hello world"}})
+        await bench.check_status(lambda status: status == {"create_fn": {"message": "hello world"}})
 
 
 async def test_02_children_are_adopted(bench: Bench) -> None:
@@ -56,7 +56,7 @@ async def test_02_children_are_adopted(bench: Bench) -> None:
     async with bench.operator():
         made = await bench.create()
         uid = made["metadata"]["uid"]
-        await bench.status(lambda status: status == {"create_fn": {"children": [uid]}})
+        await bench.check_status(lambda status: status == {"create_fn": {"children": [uid]}})
 
 
 async def test_03_exceptions_are_retried_as_they_say(
@@ -108,10 +108,10 @@ async def test_03_exceptions_are_retried_as_they_say(
     with caplog.at_level(logging.ERROR):
         async with bench.operator():
             await bench.create()
-            await bench.called(*expected)
+            await bench.check_calls(*expected)
             await eventually_holds(lambda: "timed_out' failed permanently" in caplog.text)
             await bench.patch({"spec": {"field": "other"}})
-            await bench.called(*expected, "updated")
+            await bench.check_calls(*expected, "updated")
 
 
 async def test_04_events_are_recorded(bench: Bench) -> None:
@@ -171,21 +171,21 @@ async def test_05_handlers_of_all_causes(bench: Bench) -> None:
     async with bench.operator():
         await bench.create()
         expected = ["created1", "created2", "None -> value"]
-        await bench.called(*expected)
+        await bench.check_calls(*expected)
         await bench.patch({"spec": {"field": "other"}})
         expected += ["updated", "value -> other"]
-        await bench.called(*expected)
+        await bench.check_calls(*expected)
         await bench.patch({"spec": {"more": 1}})
         expected += ["updated"]
-        await bench.called(*expected)
+        await bench.check_calls(*expected)
     writes = bench.writes()
     async with bench.operator():
         expected += ["resumed1", "resumed2"]
-        await bench.called(*expected)
+        await bench.check_calls(*expected)
         assert bench.writes() == writes, "a restart writes nothing"
         await bench.delete()
-        await bench.gone()
-        await bench.called(*expected, "deleted1", "deleted2")
+        await bench.check_gone()
+        await bench.check_calls(*expected, "deleted1", "deleted2")
 
 
 async def test_07_subhandlers_run_once_each(bench: Bench) -> None:
@@ -203,8 +203,8 @@ async def test_07_subhandlers_run_once_each(bench: Bench) -> None:
 
     async with bench.operator():
         await bench.create()
-        await bench.status(lambda status: "create_fn/item2" in status)
-        await bench.called("main 0", "item1 0", "item2 0", "main 1", "item2 1")
+        await bench.check_status(lambda status: "create_fn/item2" in status)
+        await bench.check_calls("main 0", "item1 0", "item2 0", "main 1", "item2 1")
 
 
 async def test_08_event_handlers_see_what_happens(bench: Bench) -> None:
@@ -218,13 +218,13 @@ async def test_08_event_handlers_see_what_happens(bench: Bench) -> None:
 
     await bench.create("before")
     async with bench.operator():
-        await bench.called("None before")
+        await bench.check_calls("None before")
         await bench.create()
-        await bench.called("None before", "ADDED a")
+        await bench.check_calls("None before", "ADDED a")
         await bench.patch({"spec": {"field": "other"}})
-        await bench.called("None before", "ADDED a", "MODIFIED a")
+        await bench.check_calls("None before", "ADDED a", "MODIFIED a")
         await bench.delete()
-        await bench.called("None before", "ADDED a", "MODIFIED a", "DELETED a")
+        await bench.check_calls("None before", "ADDED a", "MODIFIED a", "DELETED a")
     assert bench.writes() == 0
 
 
@@ -249,7 +249,7 @@ async def test_10_builtins_have_handlers_too_and_the_records_are_in_configmaps(
 
     async with bench.operator():
         await bench.client.create(pod("p"))
-        await bench.called("seen p")
+        await bench.check_calls("seen p")
         await tasks["p"]
         assert bench.writes() == bench.writes("configmaps")
 
@@ -308,9 +308,9 @@ async def test_11_filters_select_handlers(bench: Bench) -> None:
     expected = [name for name, (_, is_called) in FILTERS.items() if is_called]
     async with bench.operator():
         await bench.create()
-        await bench.called(*expected, "daemon")
+        await bench.check_calls(*expected, "daemon")
         await bench.patch({"spec": {"field": "changed"}})
-        await bench.called(*expected, "daemon", "value to changed", "daemon stopped")
+        await bench.check_calls(*expected, "daemon", "value to changed", "daemon stopped")
 
 
 async def test_12_embedded_in_a_thread_of_another_program(bench: Bench) -> None:
@@ -332,12 +332,12 @@ async def test_12_embedded_in_a_thread_of_another_program(bench: Bench) -> None:
     thread = asyncio.create_task(asyncio.to_thread(kopf_thread))
     assert await asyncio.to_thread(ready.wait, 30)
     await bench.create()
-    await bench.called("Hello, a!")
+    await bench.check_calls("Hello, a!")
     await bench.delete()
-    await bench.gone()
+    await bench.check_gone()
     stop.set()
     await thread
-    await bench.called("Hello, a!", "Good bye, a!")
+    await bench.check_calls("Hello, a!", "Good bye, a!")
 
 
 async def test_13_hooks_of_the_operator(bench: Bench) -> None:
@@ -366,7 +366,7 @@ async def test_13_hooks_of_the_operator(bench: Bench) -> None:
     async with bench.operator():
         assert bench.calls == started
         await bench.client.create(pod("p"))
-        await bench.called(*started, "p")
+        await bench.check_calls(*started, "p")
     assert bench.calls[-1] == "cleanup"
     with pytest.raises(kopf.NotOffered, match="take the handler away"):
         kopf.on.login()
@@ -407,13 +407,13 @@ async def test_14_daemons_accompany_objects(bench: Bench) -> None:
 
     async with bench.operator():
         await bench.create()
-        await bench.called("sync", "async")
-        await bench.status(lambda status: status == {"message": "Failed 2 times."})
+        await bench.check_calls("sync", "async")
+        await bench.check_status(lambda status: status == {"message": "Failed 2 times."})
         await bench.patch({"metadata": {"annotations": {"someannotation": None}}})
-        await bench.called("sync", "async", "async cancelled")
+        await bench.check_calls("sync", "async", "async cancelled")
         await bench.delete()
-        await bench.gone()
-        await bench.called("sync", "async", "async cancelled", "sync stopped")
+        await bench.check_gone()
+        await bench.check_calls("sync", "async", "async cancelled", "sync stopped")
 
 
 async def test_15_timers_ping_objects(bench: Bench) -> None:
@@ -436,7 +436,7 @@ async def test_15_timers_ping_objects(bench: Bench) -> None:
         await eventually_holds(lambda: len(pings) >= 2)
         assert pings[0] - created >= 0.5
         assert 0.1 <= pings[1] - pings[0] < 5
-        await bench.status(lambda status: status == {"async_ping": {"pinged": True}})
+        await bench.check_status(lambda status: status == {"async_ping": {"pinged": True}})
         changed = monotonic()
         await bench.patch({"spec": {"field": "other"}})
         await eventually_holds(lambda: "other" in bench.calls)
@@ -469,12 +469,14 @@ async def test_16_indices_are_filled_before_the_first_handler(bench: Bench) -> N
         await bench.client.patch_status(POD, name, status, namespace="default")
     await bench.create()
     async with bench.operator():
-        await bench.status(lambda status: status.get("created") == {"pods": 20, "labelled": ["p1"]})
+        await bench.check_status(
+            lambda status: status.get("created") == {"pods": 20, "labelled": ["p1"]}
+        )
         expected = sorted(set(names) - {"p3"})
-        await bench.status(lambda status: status.get("running") == expected)
+        await bench.check_status(lambda status: status.get("running") == expected)
         await bench.client.delete(POD, "p1", namespace="default")
         expected.remove("p1")
-        await bench.status(lambda status: status.get("running") == expected)
+        await bench.check_status(lambda status: status.get("running") == expected)
 
 
 async def test_99_all_at_once(bench: Bench) -> None:
@@ -514,14 +516,14 @@ async def test_99_all_at_once(bench: Bench) -> None:
     async with bench.operator():
         await bench.create()
         expected = ["create_2 0", "create_2 1", "pod"]
-        await bench.called(*expected)
+        await bench.check_calls(*expected)
         results = {"create_1": {"job1-status": 100}, "create_2": {"job2-status": 100}}
-        await bench.status(lambda status: status == results)
+        await bench.check_status(lambda status: status == results)
         await bench.patch({"spec": {"lst": [1, 2]}})
-        await bench.called(*expected, "None -> [1, 2]")
+        await bench.check_calls(*expected, "None -> [1, 2]")
         await bench.delete()
-        await bench.gone()
-        await bench.called(*expected, "None -> [1, 2]", "deleted")
+        await bench.check_gone()
+        await bench.check_calls(*expected, "None -> [1, 2]", "deleted")
 
 
 async def test_17_admission_handlers_allow_deny_and_change(bench: Bench) -> None:

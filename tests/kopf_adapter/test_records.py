@@ -115,13 +115,13 @@ async def test_records_of_many_objects_are_few_writes_and_go_with_them(
         await bench.create(name)
     async with bench.operator():
         for name in names:
-            await bench.status(lambda status: status == {"created": "done"}, name)
+            await bench.check_status(lambda status: status == {"created": "done"}, name)
     writes = bench.writes()
     assert bench.writes("kopfexamples.kopf.dev/status") == 60
     assert writes <= 60 + (0 if where == "status" else 50)
     async with bench.operator():
         await bench.create("last")
-        await bench.status(lambda status: status == {"created": "done"}, "last")
+        await bench.check_status(lambda status: status == {"created": "done"}, "last")
     assert bench.writes() == writes + (1 if where == "status" else 2), "none for the others"
 
 
@@ -138,11 +138,19 @@ async def test_a_write_that_fails_is_repeated_and_the_handler_is_not(
     def second(**_: Any) -> None:
         bench.calls.append("second")
 
+    @kopf.on.delete("kopfexamples")
+    def deleted(**_: Any) -> None:
+        bench.calls.append("deleted")
+
     bench.environment.proxy.add(Fail(code=500), WRITES, nth=1, times=3)
     async with bench.operator():
         await bench.create()
-        await bench.status(lambda status: status == {"created": "done"})
-        await bench.called("created", "second")
+        await bench.check_status(lambda status: status == {"created": "done"})
+        await bench.check_calls("created", "second")
+        bench.environment.proxy.add(Fail(code=500), WRITES, nth=1, times=2)
+        await bench.delete()
+        await bench.check_gone()
+        await bench.check_calls("created", "second", "deleted")
 
 
 @pytest.mark.criterion("D-50")
@@ -164,9 +172,9 @@ async def test_what_kopf_has_handled_is_not_handled_again(bench: Bench) -> None:
     left["metadata"]["finalizers"] = ["kopf.zalando.org/KopfFinalizerMarker"]
     await bench.client.create(left)
     async with bench.operator():
-        await bench.called("('spec', 'field') before -> value")
+        await bench.check_calls("('spec', 'field') before -> value")
         await bench.delete("left")
-        await bench.gone("left")
+        await bench.check_gone("left")
 
 
 @pytest.mark.criterion("D-50")
@@ -187,6 +195,6 @@ async def test_a_change_while_creation_is_retried_is_an_update(bench: Bench) -> 
 
     async with bench.operator():
         await bench.create()
-        await bench.called("early value")
+        await bench.check_calls("early value")
         await bench.patch({"spec": {"field": "other"}})
-        await bench.called("early value", "late", "updated other")
+        await bench.check_calls("early value", "late", "updated other")
