@@ -135,9 +135,9 @@ class HangHealing:
         for pod in pods:
             if trouble := keeps_ending(pod):
                 text = f"{pod.name} {trouble}. {_advice(pod, trouble)}"
-                self.notes.trouble(entry, Reason.CRASH_LOOP, pod.uid, text)
+                self.notes.trouble(entry, Reason.CRASH_LOOP, pod.name, text)
             else:
-                self.notes.well(entry, Reason.CRASH_LOOP, pod.uid)
+                self.notes.well(entry, Reason.CRASH_LOOP, pod.name)
 
 
 def _advice(pod: Entry, trouble: str) -> str:
