@@ -174,7 +174,7 @@ async def test_a_set_of_one_has_a_disruption_budget_only_if_it_is_wanted(
     await place.apply(place.node_set(replicas=1))
     await place.settled()
     await harness.idle()
-    await least(place, None)
+    assert await place.names(BUDGET) == []
     await place.edit(disruptionBudget={"maxUnavailable": 0})
     await least(place, 1)
 
