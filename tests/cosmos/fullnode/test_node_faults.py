@@ -81,7 +81,7 @@ async def test_a_pod_without_the_record_gets_it_in_place(
     assert await place.uids() == before
     key = {"stringData": {FILE: NodeKey.make().text}}
     await place.client.patch(SECRET, "hub-0-node-key", key, namespace=place.namespace)
-    await notes(place, "PodReplaced")
+    assert await notes(place, "PodReplaced") == ["Pod hub-0 is made anew: its node key changed."]
 
 
 @pytest.mark.criterion("N-A11")
