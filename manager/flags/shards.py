@@ -57,7 +57,9 @@ def check_shards(options: RunOptions) -> None:
         raise click.UsageError(
             f"{given} divides the work of controllers: leave --role admission out"
         )
-    if options.slots is not None and (options.data_plane_kubeconfig or options.role):
+    if options.slots is not None and (
+        options.data_plane_kubeconfig is not None or options.role is Role.WORKERS
+    ):
         raise click.UsageError(
             "--slots is not there for stacks: give --shards, and the leader assigns slots"
         )

@@ -21,6 +21,7 @@ from manager.commands.summaries import Summary
 from manager.commands.top_members import NO_OWNER, read_members
 from manager.options import RunOptions
 
+STACK = ["--data-plane-kubeconfig", "plane", "--target-namespace", "east"]
 ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
 
 
@@ -33,7 +34,8 @@ ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
         (["--slots", "0-31"], "--slots needs --leader-elect"),
         (["--shards"], "--shards needs --leader-elect"),
         (["--shards", "--slots", "1", *ELECT], "give --slots or --shards"),
-        (["--shards", "--role", "admission", *ELECT], "--shards is not there for the stacks"),
+        (["--shards", "--role", "admission", *ELECT], "leave --role admission out"),
+        (["--slots", "1", *STACK, *ELECT], "--slots is not there for stacks"),
         (["--shards", "--system", "cloud", *ELECT], "Instances are one manager's work"),
         (["--shards", "--shard-name", "A_1", *ELECT], "DNS label"),
     ],
