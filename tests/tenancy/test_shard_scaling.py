@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 @pytest.mark.criterion("SH-32")
 async def test_each_replica_is_a_member_with_its_share_of_the_slots(tmp_path: Path) -> None:
-    """Seconds: three processes start, and new members wait for others for 2 s."""
+    """Waits for the shares of one member, of three and of two, at most 90 s each."""
     around = Environment("embedded-process", nodes=True, run_local=True, folder=tmp_path)
     async with around as environment:
         await environment.install_crds(*KINDS)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from apis.fleet.labels import DATA_PLANE, PLANE_NAMESPACE
+from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding import SLOT_LABEL, slot_of
 from manager.commands.plane_objects import ON_HUB
@@ -19,11 +21,13 @@ from tests.fleet.stack.harness import (
     change,
     config_map,
     deployment,
+    eventually,
     fleet,
     ready,
     server,
     tenant,
 )
+from tests.fleet.stack.test_plane_exclusive import is_ready
 from tests.fleet.stack.test_processes import stack
 from tests.fleet.stack.test_rights import grant, hub_and_plane, shipped
 from tests.manager_cli.program import Program
@@ -34,11 +38,12 @@ MEMBERS = ("one", "two")
 TENANTS = [f"t{number}" for number in range(8)]
 
 
-async def start(hub: Server, plane: Server, user: str) -> Program:
+async def start(hub: Server, plane: Server, user: str, health: int = 0) -> Program:
     """Start a member with the arguments that the operator gives it; it reaches the data plane as a user of its name."""
     election = ("--leader-elect", f"--leader-election-namespace={PLANE_NAMESPACE}")
     flags = ("--role=workers", *election, "--shards", f"--shard-name={user}")
-    return await stack(hub, plane, user, *flags, "--unrestricted-hub-secrets")
+    more = ("--unrestricted-hub-secrets", f"--health-probe-bind-address=127.0.0.1:{health}")
+    return await stack(hub, plane, user, *flags, *more)
 
 
 async def allow(hub: Server) -> None:
@@ -70,10 +75,13 @@ async def test_members_take_over_from_controllers_and_no_other_stack_joins_them(
                 await plane.client.create(_tenant(name, "v"))
             for name in TENANTS:
                 await ready(plane, name)
-            members = [await start(hub, plane, each) for each in MEMBERS]
+            ports = [free_port() for _ in MEMBERS]
+            members = [await start(hub, plane, *each) for each in zip(MEMBERS, ports, strict=True)]
             async with members[0], members[1]:
                 for each in members:
                     await each.prints("leads once")
+                for port in ports:  # the operator takes the controllers away then
+                    await eventually(partial(is_ready, port))
                 assert [_wrote(plane, each) for each in MEMBERS] == [set(), set()]
                 alone.send(signal.SIGTERM)
                 for each in members:
