@@ -24,7 +24,7 @@ def slot_of_request(request: Hashable) -> int:
     return slot_of(request.name, namespace=request.namespace)
 
 
-def requests_of(cache: Cache, kind: KindRef | None) -> list[Request]:
+def requests_of(cache: Cache, kind: KindRef | None) -> list[Any]:
     """Return the requests of all objects of a kind that the cache has; none of no kind."""
     if kind is None:
         return []
