@@ -19,6 +19,7 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
+from ctrlruntime.sharding import ShardingOptions
 from internal.cosmos.labels import CREATED_BY, FIELD_MANAGER
 from manager.controllers.cosmos import add_cosmos
 from manager.controllers.cosmos_options import CosmosOptions
@@ -65,14 +66,26 @@ class CosmosFleet:
         return replace(OPTIONS, clock=self.clock)
 
     @contextlib.asynccontextmanager
-    async def running(self, plane: Server | None = None) -> AsyncIterator[Manager]:
-        """Run the stack of a data plane on this loop."""
+    async def running(
+        self, plane: Server | None = None, member: str = ""
+    ) -> AsyncIterator[Manager]:
+        """Run the stack of a data plane on this loop, or one `member` of it."""
         plane = plane or self.plane
         name = f"plane-{self.planes.index(plane)}"
         with (self.folder / f"{name}.log").open("a") as log:
             manager = Manager(
                 plane.environment.config("manager"),
-                ManagerOptions(name="manager", metrics_bind_address="0", health_bind_address="0"),
+                ManagerOptions(
+                    name="manager",
+                    metrics_bind_address="0",
+                    health_bind_address="0",
+                    leader_election=bool(member),
+                    leader_election_id="stack",
+                    leader_election_namespace=self.namespace,
+                    sharding=ShardingOptions(group="stack", member=member, settle=0.0)
+                    if member
+                    else None,
+                ),
                 logger=make_logger(format="console", stream=log),
             )
             stack = StackOptions(
@@ -80,7 +93,7 @@ class CosmosFleet:
             )
             hub = await add_hub(manager, self.hub.environment.config(self.hub_user), stack)
             add_cosmos(manager, self.options, hub)
-            async with manager.running():
+            async with manager.running(leading=not member):
                 yield manager
 
     def node_set(self, name: str = "chain", **fields: object) -> dict[str, Any]:

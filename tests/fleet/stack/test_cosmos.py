@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import AsyncIterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -276,3 +278,38 @@ async def test_objects_of_a_set_that_is_gone_are_swept_after_the_delay(
             return await servers.left(hub)
 
         await eventually(swept, lambda seen: seen == {})
+
+
+@pytest.mark.criterion("SH-28")
+async def test_members_of_a_stack_share_its_sets_and_one_goes_on_with_those_of_another(
+    servers: CosmosFleet,
+) -> None:
+    names = [f"chain{number}" for number in range(4)]
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        one = await first.enter_async_context(servers.running(member="one"))
+        two = await stack.enter_async_context(servers.running(member="two"))
+        for each in (one, two):
+            await eventually(partial(held_by, each), lambda slots: len(slots) == 32)
+        for name in names:
+            await servers.plane.client.create(servers.node_set(name))
+        for name in names:
+            await servers.complete(name=name)
+        before = await servers.left(servers.hub)
+        since = servers.hub.mark()
+        for name in names:
+            change = {"spec": {"chain": {"config": {"maxInboundPeers": 7}}}}
+            await servers.plane.client.patch(
+                CosmosFullNode, name, change, namespace=servers.namespace
+            )
+        await first.aclose()
+        for name in names:
+            await servers.complete(name=name)
+        assert await servers.left(servers.hub) == before
+        deleted = [row for row in writes(servers.hub, since) if row.verb == "delete"]
+        assert {row.resource for row in deleted} == {"pods"}
+        assert sum(row.count for row in deleted) == 2 * len(names), "each node once"
+
+
+async def held_by(manager: Manager) -> frozenset[int]:
+    return frozenset() if manager.shards is None else manager.shards.held
