@@ -383,7 +383,7 @@ def _words(name: str, value: Sequence[str]) -> tuple[str, ...]:
 
 def _of_object(error: ValidationError, manifest: object) -> ValidationError:
     """Return the same error with the name of the object: of a list it is not known which one it was."""
-    metadata = manifest.get("metadata")
+    metadata = manifest.get("metadata") if isinstance(manifest, Mapping) else None
     found = metadata if isinstance(metadata, Mapping) else {}
     names = [str(found[each]) for each in ("namespace", "name") if found.get(each)]
     if not names:
