@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, Self, cast
 
 from ctrlruntime.api.kinds import RESTMapping
@@ -256,12 +257,11 @@ class Builder(Generic[RequestT]):
         """Divide the objects among the processes of ``ManagerOptions(sharding=...)``; without it, no effect.
 
         The primary kind and what it owns are cached by the slots that this process holds: what a reconciler creates needs
-        ``slot_labels(request)``, objects of the primary kind get their label from the leader. Watched kinds are cached whole,
-        and lead to requests of these slots alone. Runs in each process. ``slot``: that of a request of a type of one's own.
-        ``cached_whole``: so is the primary kind, without labels; ``roots`` are queued as slots come, by default its objects.
+        ``slot_labels(request)``, the leader labels the rest. Watched kinds are cached whole. Runs in each process.
+        ``slot``: that of a request of one's own type. ``cached_whole``: so is the primary kind; ``roots`` are queued as slots come.
         """
-        self._slot_of, self._roots = slot or slot_of_request, roots
-        self._cached_whole = cached_whole
+        self._slot_of = slot or slot_of_request
+        self._roots, self._cached_whole = roots, cached_whole
         return self
 
     def named(self, name: str) -> Self:
@@ -329,10 +329,8 @@ class Builder(Generic[RequestT]):
         if self._slot_of is None or (shards := self._manager.shards) is None:
             return None
         whole = self._primary.kind if self._primary is not None and self._cached_whole else None
-        roots: Callable[[], Iterable[Any]] = self._roots or (
-            lambda: requests_of(self._manager.cache, whole)
-        )
-        return SlotGate(shards, self._slot_of, roots if own else tuple)
+        cached = partial(requests_of, self._manager.cache, whole)
+        return SlotGate(shards, self._slot_of, (self._roots or cached) if own else tuple)
 
     def _of_every_member(self, name: str, settings: Settings) -> Settings:
         if self._options.needs_leader_election:

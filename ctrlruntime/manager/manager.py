@@ -345,12 +345,11 @@ class Manager:
     async def start(self) -> None:
         """Run until cancelled or stopped, or until a runnable fails, whose error it raises.
 
-        At the end no further reconcile is started; those in progress have
-        ``graceful_shutdown_timeout`` seconds before they are cancelled. The Lease is held until
-        everything has ended, and then released.
+        At the end no further reconcile is started; those in progress have ``graceful_shutdown_timeout``
+        seconds before they are cancelled. The Lease is held until everything has ended, and then released.
 
-        Raises LeaderElectionLost when the lease is lost, GracePeriodExceeded (with the first error
-        as its cause) when runnables do not end in time, RuntimeError when called twice.
+        Raises LeaderElectionLost when the lease is lost, GracePeriodExceeded (with the first error as its cause)
+        when runnables do not end in time, RuntimeError when called twice.
         """
         self._check_new()
         self._started = True
@@ -376,11 +375,10 @@ class Manager:
     async def running(self, *, leading: bool = True) -> AsyncIterator[Self]:
         """Run the manager for the length of a block, and stop it at its end as :meth:`start` does.
 
-        The block is entered once the caches have synced and this process leads, or with
-        ``leading=False`` once everything runs that needs no leadership. What :meth:`start` raises is
-        raised here: before the block, or instead of the block's cancellation when the manager fails
-        within it. Raises an ExceptionGroup when the block fails as well, and StoppedWhileStarting when
-        the manager is stopped before the block is entered; RuntimeError when it was started already.
+        The block is entered once the caches have synced and this process leads, or with ``leading=False`` once
+        everything runs that needs no leadership. What :meth:`start` raises is raised here: before the block, or instead
+        of the block's cancellation when the manager fails within it. Raises an ExceptionGroup when the block fails as
+        well, and StoppedWhileStarting when it is stopped before the block is entered; RuntimeError if it was started already.
         """
         self._check_new()
         async with run_in_background(self, self.elected if leading else self.prepared):

@@ -21,17 +21,16 @@ from tests.support.waiting import eventually
 
 @pytest.mark.criterion("SH-32")
 async def test_each_replica_is_a_member_with_its_share_of_the_slots(tmp_path: Path) -> None:
-    """Waits for the shares of one member, of three and of two, at most 90 s each."""
     around = Environment("embedded-process", nodes=True, run_local=True, folder=tmp_path)
     async with around as environment:
         await environment.install_crds(*KINDS)
         client = environment.client("envtest")
         await client.create(_deployment(environment.kubeconfig("envtest")))
-        await eventually(lambda: _shares(client), [64].__eq__, timeout=90)
+        assert await eventually(lambda: _shares(client), [64].__eq__, timeout=90)
         for replicas, shares in ((3, [21, 21, 22]), (2, [32, 32])):
             patch = {"spec": {"replicas": replicas}}
             await client.patch(DEPLOYMENT, "members", patch, namespace="default")
-            await eventually(lambda: _shares(client), shares.__eq__, timeout=90)
+            assert await eventually(lambda: _shares(client), shares.__eq__, timeout=90)
 
 
 async def _shares(client: Client) -> list[int]:

@@ -116,3 +116,17 @@ def _text(value: object) -> str | None:
 
 def _unread(gvk: GroupVersionKind) -> str:
     return f"readyWhen: of a {gvk.kind} only the metadata is watched; it is ready once it exists"
+
+
+def as_object(entry: Entry) -> Mapping[str, Any]:
+    """Return the parts of an object that readiness looks at."""
+    return {
+        "apiVersion": entry.api_version,
+        "kind": entry.kind,
+        "metadata": {
+            "generation": entry.generation,
+            "deletionTimestamp": entry.deletion_timestamp,
+        },
+        "spec": entry.field("spec") or {},
+        "status": entry.field("status") or {},
+    }

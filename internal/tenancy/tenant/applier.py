@@ -32,7 +32,7 @@ from ctrlruntime.resources.readiness import EXISTENCE, READY, Phase, Readiness, 
 from internal.tenancy.objects.builder import Build, BuiltResource, not_served
 from internal.tenancy.objects.children import ChildKinds
 from internal.tenancy.objects.ignore_fields import preserve
-from internal.tenancy.objects.ready_when import narrow
+from internal.tenancy.objects.ready_when import as_object, narrow
 from internal.tenancy.objects.recreation import HOW_TO_RECREATE, keeps_pods, takes_along
 from internal.tenancy.objects.target_clusters import TargetCluster, TargetClusters
 from internal.tenancy.shared.labels import heirs
@@ -167,13 +167,10 @@ class _Pass:
 
     def types_to_write(self) -> set[GroupKind]:
         """Return the slow types of which this pass has something new."""
-        slow = self._walker.pools.slow_types()
-        if not slow:
-            return slow
-        found = set()
-        for item in self._build.resources:
+        slow, found = self._walker.pools.slow_types(), set[GroupKind]()
+        for item in self._build.resources if slow else ():
             kind = None if item.desired is None else item.desired.mapping.gvk.group_kind
-            if item.desired is not None and kind in slow and kind not in found:
+            if item.desired is not None and kind in slow - found:
                 with suppress(OutsideCache):  # not written either
                     found |= set() if self._is_as_rendered(item, item.desired) else {kind}
         return found
@@ -599,17 +596,3 @@ def _assess(resource: TResource, entry: Entry, kind: GroupKind) -> Readiness:
     if kind in EXISTENCE and entry.deletion_timestamp is None and not resource.ready_when:
         return READY
     return narrow(assess(as_object(entry)), resource.ready_when, entry)
-
-
-def as_object(entry: Entry) -> Mapping[str, Any]:
-    """Return the parts of an object that readiness looks at."""
-    return {
-        "apiVersion": entry.api_version,
-        "kind": entry.kind,
-        "metadata": {
-            "generation": entry.generation,
-            "deletionTimestamp": entry.deletion_timestamp,
-        },
-        "spec": entry.field("spec") or {},
-        "status": entry.field("status") or {},
-    }

@@ -18,6 +18,7 @@ from ctrlruntime.client.errors import APIError
 from ctrlruntime.resources import OWNER_UID, Action, Desired, Owner
 from ctrlruntime.resources.readiness import Phase, assess
 from internal.tenancy.objects.builder import build_hook, hooks_of
+from internal.tenancy.objects.ready_when import as_object
 from internal.tenancy.objects.target_clusters import KindMappings, TargetClusters, any_mapping
 from internal.tenancy.objects.values import SensitiveValues
 from internal.tenancy.objects.variables import VariablesError, variables_of
@@ -26,7 +27,6 @@ from internal.tenancy.shared.labels import SKIP_HOOKS
 from internal.tenancy.shared.missing_permissions import impersonated
 from internal.tenancy.shared.outcome import HOOK_FAILED, HOOK_RUNNING, refusal
 from internal.tenancy.shared.privileges import Privileges
-from internal.tenancy.tenant.applier import as_object
 
 JOB: Final = GroupVersionKind("batch", "v1", "Job")
 SHORTEST_TTL: Final = 300
