@@ -138,8 +138,7 @@ async def test_04_events_are_recorded(bench: Bench) -> None:
             ("Warning", "Warn", "Some message"),
             ("Warning", "Exc", "Some exception: Exception text."),
         }
-        await eventually_holds(lambda: _equals(found, expected))
-        assert await found() == expected
+        assert await eventually_holds(lambda: _equals(found, expected))
 
 
 async def _equals(read: Callable[[], Any], expected: object) -> bool:
