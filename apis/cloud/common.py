@@ -176,6 +176,8 @@ class TaskRun(ApiModel):
     """How it ended."""
     message: str = ""
     """What it said last."""
+    lost: bool = False
+    """Whether its Pod or node was lost: its inputs are not the cause."""
     message_at: MicroTime | None = None
     """When the message of a run under way was recorded. Not every one is."""
     logs: str = ""

@@ -57,6 +57,8 @@ class ChildSummary(ApiModel):
     """What it reports."""
     run_id: str = Field(default="", alias="runID")
     """Its run under way, or else its last one."""
+    run_lost: bool = False
+    """Whether the Pod or node of that run was lost: no version is the cause."""
 
 
 class AssignedChange(ApiModel):

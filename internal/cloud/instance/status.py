@@ -366,6 +366,7 @@ def _summary(child: Child) -> ChildSummary:
         ready=child.ready,
         message=message,
         run_id="" if run is None else run.run_id,
+        run_lost=run is not None and run.lost,
     )
 
 

@@ -283,11 +283,11 @@ def _was_ready(written: Instance) -> bool:
 
 
 def _is_unversioned(status: InstanceStatus) -> bool:
-    """Whether something failed, or is at work, and is the same in every version."""
+    """Whether something failed, or is at work, and is the same in every version, or was lost with its node."""
     for phases in ({Phase.FAILED, Phase.RETRYING}, {Phase.RUNNING, Phase.WAITING}):
-        found = {each.kind for each in status.children if each.phase in phases}
+        found = [each for each in status.children if each.phase in phases]
         if found:
-            return found <= UNVERSIONED
+            return all(each.kind in UNVERSIONED or each.run_lost for each in found)
     return False
 
 

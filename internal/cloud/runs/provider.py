@@ -129,6 +129,8 @@ class Run:
     """The last words of the task; for a failure, the cause."""
     retryable: bool = True
     """Of a failure: whether another attempt may succeed."""
+    lost: bool = False
+    """Of a failure: whether its Pod or node was lost, so that its inputs are not the cause."""
     outputs: Mapping[str, str] = field(default_factory=dict)
     secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
     """Outputs that must not be seen; the driver keeps them in a Secret."""

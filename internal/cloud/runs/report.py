@@ -121,6 +121,7 @@ class Ending:
     state: RunState
     message: str = ""
     retryable: bool = True
+    lost: bool = False
     outputs: Mapping[str, str] = field(default_factory=dict)
     secret_outputs: Mapping[str, str] = field(default_factory=dict, repr=False)
     record: Mapping[str, str] = field(default_factory=dict)

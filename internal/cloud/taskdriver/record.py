@@ -165,6 +165,8 @@ class End:
 
     outcome: TaskOutcome
     message: str = ""
+    lost: bool = False
+    """Whether its Pod or node was lost."""
     logs: str = ""
     started_at: datetime | None = None
     finished_at: datetime
@@ -218,6 +220,7 @@ def finish(status: TaskStatus, end: End, now: datetime) -> list[TaskCondition]:
     steps = [_step(run, state, now) for state in _between(run.state, TaskState.DONE)]
     steps = [step for step in steps if step.type in through]
     run.state, run.outcome, run.message = TaskState.DONE, end.outcome, end.message
+    run.lost = end.lost
     run.logs = end.logs or run.logs
     run.started_at = end.started_at or run.started_at
     run.finished_at = min(end.finished_at, now)
@@ -255,6 +258,7 @@ def how_it_ended(seen: Run, run: TaskRun, now: datetime) -> End:
     return End(
         outcome=outcome,
         message=message,
+        lost=seen.lost,
         logs=seen.logs,
         started_at=seen.started_at,
         finished_at=seen.finished_at or now,

@@ -53,6 +53,7 @@ def failed(
     *,
     ready: Phase = Phase.READY,
     reason: str = "Failed",
+    run_lost: bool = False,
 ) -> Instance:
     """An instance that was ready in its version with generation 3 and the inputs "one", and failed since."""
     given = ReleaseAssignment(
@@ -66,7 +67,7 @@ def failed(
     before.assigned_version = at
     lost: dict[str, Any] = {"phase": "Failed", "version": "5.2.0"}
     lost["conditions"] = [new_condition("Ready", False, reason, "no").to_wire()]
-    lost["children"] = [{"kind": kind, "name": "a", "phase": "Failed"}]
+    lost["children"] = [{"kind": kind, "name": "a", "phase": "Failed", "runLost": run_lost}]
     after = InstanceStatus.model_validate(lost)
     after.assigned_version = with_progress(given.as_status(), before, after, 3, LATER, inputs)
     manifest = {
@@ -88,8 +89,9 @@ def failed(
         (failed(generation=2), True),
         (failed(kind="InstanceTerraform"), True),
         (failed(kind="InstanceInvariants"), False),
+        (failed(run_lost=True), True),
     ],
-    ids=["version", "unknown", "shared bundle", "edit", "infrastructure", "invariants"],
+    ids=["version", "unknown", "shared bundle", "edit", "infrastructure", "invariants", "node"],
 )
 def test_g_c4_only_what_the_rollout_changed_counts(lost: Instance, excused: bool) -> None:
     assert _is_excused(lost, STORED) is excused

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -84,7 +85,7 @@ RUNNING = {"running": {"startedAt": "2026-01-01T00:00:02Z"}}
 )  # fmt: skip
 def test_failures_are_distinguished(shape: Manifest, state: RunState, message: str) -> None:
     run = told(job(FAILED), shape)
-    assert (run.state, run.retryable) == (state, True)
+    assert (run.state, run.retryable, run.lost) == (state, True, False)
     assert message in run.message
 
 
@@ -103,10 +104,21 @@ def test_what_keeps_it_from_running_is_said_while_it_waits(shape: Manifest, mess
     assert (run.state, run.message) == (RunState.CREATED, message)
 
 
-def test_a_pod_whose_end_was_not_seen_is_a_failure_that_may_go_away() -> None:
-    run = told(job(FAILED))
-    assert (run.state, run.retryable) == (RunState.FAILED, True)
-    assert "how it ended is unknown" in run.message
+@pytest.mark.criterion("G-C4")
+@pytest.mark.parametrize(
+    ("pods", "message"),
+    [
+        ((), "how it ended is unknown"),
+        ((pod("Failed", reason="NodeLost"),), "its Pod was ended (NodeLost)"),
+    ],
+)
+def test_a_pod_that_was_lost_with_its_node_is_a_failure_that_may_go_away(
+    pods: Sequence[Manifest], message: str
+) -> None:
+    """Its inputs are not the cause: no rollout goes back for it."""
+    run = told(job(FAILED), *pods)
+    assert (run.state, run.retryable, run.lost) == (RunState.FAILED, True, True)
+    assert message in run.message
 
 
 def test_a_success_whose_words_are_lost_is_none() -> None:

@@ -32,6 +32,8 @@ _STUCK: Final = {
     "CreateContainerError": "its container cannot be made",
     "RunContainerError": "its container cannot be run",
 }
+_NODE_LOST: Final = frozenset({"NodeLost", "NodeShutdown", "Shutdown", "Terminated"})
+"""Reasons of Pods that were ended with their node."""
 
 
 def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
@@ -59,6 +61,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
         state=ending.state,
         message=ending.message,
         retryable=ending.retryable,
+        lost=ending.lost,
         outputs=ending.outputs or kept_by(b"" if pod is None else _last_words(pod)),
         secret_outputs=ending.secret_outputs,
         record=ending.record,
@@ -107,7 +110,7 @@ def _ending(job: Manifest, pod: Manifest | None, unseal: Unseal) -> Ending:
         message = (
             "its Pod is gone, and how it ended is unknown: it was deleted, or its node is lost"
         )
-        return Ending(state=RunState.FAILED, message=message)
+        return Ending(state=RunState.FAILED, message=message, lost=True)
     return _failure(pod, unseal)
 
 
@@ -140,7 +143,8 @@ def _failure(pod: Manifest, unseal: Unseal) -> Ending:
         return Ending(state=RunState.TIMED_OUT, message=f"took longer than {seconds} s{doing}")
     if status.get("reason"):
         message = f"its Pod was ended ({status['reason']}): {status.get('message', '')}{doing}"
-        return Ending(state=RunState.FAILED, message=message)
+        lost = status["reason"] in _NODE_LOST
+        return Ending(state=RunState.FAILED, message=message, lost=lost)
     if ended is None:
         return Ending(state=RunState.FAILED, message="its Pod failed before its container ran")
     if ended.get("reason") == "OOMKilled":
