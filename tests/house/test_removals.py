@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PRODUCT = ("internal", "manager")
+PRODUCT = ("internal", "manager", "ctrlruntime/lifecycle")
 DELETES = frozenset({"delete", "delete_collection"})
 ELSEWHERE = {
     "internal/cloud/instance/lease_end.py": {"lease.delete"},
@@ -89,6 +89,7 @@ def test_the_exceptions_are_still_there() -> None:
         "remove = client.delete",
         "await self.control.release(mapping, entry, owner, labels={}, annotations={})",
         "jobs.append(partial(control.delete, POD, entry))",
+        "await control.delete(mapping, entry, owner, answer)",
     ],
 )
 def test_a_delete_without_a_permit_is_found(source: str) -> None:
