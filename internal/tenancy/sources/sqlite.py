@@ -140,7 +140,7 @@ class SQLiteSource:
         settings = self._settings
         if settings.root is None:
             raise NotAllowed(
-                "SQLite sources are not allowed; start the manager with --allow-sqlite"
+                "SQLite sources are not allowed; name their folder with --allow-sqlite"
             )
         try:
             root = settings.root.resolve(strict=True)
