@@ -1,4 +1,4 @@
-"""What a parent holds back: its condition, its approval, and the record of what went, in its status.
+"""What a parent holds back: its condition, its approval, and the record of what went, in its status or lost with it.
 
 A parent is the object whose members a gate counts: a set of nodes, an Instance, a FleetConfig. Its
 annotation ``<group>/allow-delete`` approves the set whose digest the condition DeletionsHeld shows.
@@ -9,12 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 from typing import Any, Final
 
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
-from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.gate import Approval, BudgetRecord, Hold, ParentState, RecordChanged
@@ -22,6 +24,8 @@ from ctrlruntime.gate import Approval, BudgetRecord, Hold, ParentState, RecordCh
 HELD: Final = "DeletionsHeld"
 """Condition of a parent: True while deletions wait for an approval."""
 _DIGEST: Final = re.compile(r"[0-9a-f]{16}", re.ASCII)
+UNKNOWN_SINCE: Final = "removalsUnknownSince"
+"""Field of a status: when it was found without its record of removals."""
 _LONGEST: Final = 40
 """Characters of an annotation that a message repeats."""
 
@@ -186,3 +190,61 @@ class StatusRecords:
             raise RecordChanged from error
         if not there:
             raise RecordChanged
+
+
+# -- a record that is lost -----------------------------------------------------------------------------
+
+
+def has_no_record(entry: Entry) -> bool:
+    """Whether the status is empty or of another life of the object: new, wiped, or restored from a backup. Pure."""
+    observed: int | None = (entry.field("status") or {}).get("observedGeneration")
+    return observed is None or observed > entry.generation
+
+
+def lost_record(annotations: Mapping[str, str], group: str, now: datetime) -> BudgetRecord:
+    """Return what stands for a record that is lost: the approval that is there may have been used. Pure."""
+    approvals = approvals_of(annotations, group)
+    return BudgetRecord(used={each.digest: ceil(now.timestamp()) for each in approvals})
+
+
+def unknown_removals(since: datetime | None, now: datetime, window: timedelta) -> str:
+    """Return why nothing goes without an approval after a loss at `since`; empty once a window has passed. Pure."""
+    if since is None or since + window <= now:
+        return ""
+    return f"what went before {since:%Y-%m-%dT%H:%M:%SZ} is unknown, as the status was lost"
+
+
+@dataclass(frozen=True, slots=True)
+class LostRecords:
+    """Reports in `status.removalsUnknownSince` that a parent has members, and no record of what it lost before.
+
+    A budget counts within a window: without its record all of the window counts as spent.
+    """
+
+    patcher: ObjectPatcher
+    mapping: RESTMapping
+    clock: Callable[[], datetime]
+    used: Callable[[Mapping[str, int]], Manifest]
+    """Returns the fields of a status that hold used approvals."""
+
+    async def report(self, entry: Entry, has_members: Callable[[], bool]) -> bool:
+        """Begin the status of a parent that has none, before it gets its first member. Return whether to read it again.
+
+        So a status that is missing where members are was lost: no crash leaves that behind. Raises the client's
+        errors, and Conflict if the object was changed since it was read.
+        """
+        if not has_no_record(entry):
+            return False
+        fields: Manifest = {"observedGeneration": 0}
+        if has_members():
+            now = self.clock()
+            fields[UNKNOWN_SINCE] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            fields |= self.used(lost_record(entry.annotations, entry.gvk.group, now).used)
+        return await self.patcher.patch_status(
+            self.mapping,
+            entry.name,
+            fields,
+            namespace=entry.namespace,
+            uid=entry.uid,
+            resource_version=entry.resource_version,
+        )

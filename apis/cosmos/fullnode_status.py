@@ -132,6 +132,9 @@ class CosmosFullNodeStatus(ApiModel):
     """Whose approvals are needed, and who gave those that counted."""
     removals: Removals | None = None
     """Disks that were permitted to go lately."""
+    removals_unknown_since: Time | None = None
+    """When this status was found wiped, or restored from a backup, although members were there: until the window has passed
+    nothing goes without an approval."""
     conditions: Conditions = Field(default_factory=list)
     """Ready, Progressing, ClaimsAsSpecified, BuilderChangeHeld, CRDsAvailable; DisksFull while disks are nearly
     full and nothing makes them larger; RolloutHalted with

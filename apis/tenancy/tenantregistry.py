@@ -387,6 +387,9 @@ class TenantRegistryStatus(ApiModel):
     """Removals without an approval that count for the deletion guard. Older ones go with the next removal."""
     value_removals: list[RemovedRows] = Field(default_factory=list)
     """Rows whose changed values removed objects of their tenants, which count in the same way."""
+    removals_unknown_since: Time | None = None
+    """When this status was found wiped, or restored from a backup, although members were there: until the window has passed
+    nothing goes without an approval."""
     used_approvals: dict[str, int] = Field(default_factory=dict)
     """When each approval was used, by digest, in seconds since 1970: an approval counts once."""
     approved_removals: Annotated[list[str], ListSet()] = Field(default_factory=list)

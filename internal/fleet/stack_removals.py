@@ -18,7 +18,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import BudgetRecord, Cause, Evidence, Gate, ParentState, Removal, Victim
 from internal.fleet.plane_check import NAMESPACE
 from internal.fleet.targets import TRUE, Mode, is_former
-from internal.removal_holds import HELD, Parent, approvals_of, held_condition
+from internal.removal_holds import HELD, Parent, approvals_of, held_condition, lost_record
 
 WAITS: Final = f"waits for an approval; the condition {HELD} has the command"
 REASON: Final = "another FleetConfig removes stacks of data planes that are labelled still"
@@ -47,7 +47,7 @@ def is_permitted(config: FleetConfig, namespace: Entry) -> bool:
 def decide(
     config: FleetConfig, namespaces: Iterable[Entry], mode: Mode, now: datetime
 ) -> StackRemovals:
-    """Decide on all stacks that go by the mode. One may go, unless it is what is left of a set that was held."""
+    """Decide on all stacks that go by the mode. One may go, unless it is what is left of a set that was held, or the status does not show that."""
     before = config.status.removals
     removals = [
         Removal(
@@ -63,12 +63,14 @@ def decide(
     ]
     known = find_condition(config.status.conditions, HELD)
     was_held = known is not None and known.status == "True"
+    annotations = config.metadata.annotations or {}
     record = BudgetRecord.of(None if before is None else before.model_dump())
+    if is_lost := not config.status.observed_generation:
+        record = lost_record(annotations, GROUP, now)
     going = {each.uid for each in removals}
     record = replace(record, approved={u: at for u, at in record.approved.items() if u in going})
-    annotations = config.metadata.annotations or {}
     state = ParentState(
-        protection=REASON if len(removals) > 1 or was_held else "",
+        protection=REASON if len(removals) > 1 or was_held or is_lost else "",
         approvals=approvals_of(annotations, GROUP),
         record=record,
     )

@@ -67,6 +67,7 @@ from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.claims import ClaimControl, StorageClasses
+from internal.removal_holds import LostRecords
 from manager.controllers.approvals import add_approvals, approval_key
 from manager.controllers.change_freezes import add_change_freezes
 from manager.controllers.cosmos_cache import add_cache
@@ -323,6 +324,12 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
         definitions=Definitions(parts.manager.live_client),
         patcher=parts.patcher,
         clock=parts.options.clock.now,
+        lost=LostRecords(
+            parts.patcher,
+            CosmosFullNode.mapping(),
+            parts.options.clock.now,
+            lambda used: {"removals": {"used": used}} if used else {},
+        ),
         orphan_requests=_orphan_requests(parts),
     )
 

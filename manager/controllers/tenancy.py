@@ -28,6 +28,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control, LabelledControl, Owner
 from ctrlruntime.rollout import ChangeHolds, ObservedClock
 from internal.operations.freezes import SystemFreezes
+from internal.removal_holds import LostRecords
 from internal.tenancy.objects.body_review import BodyReview
 from internal.tenancy.objects.children import OWNER_INDEX
 from internal.tenancy.objects.generated_values import GeneratedValues
@@ -350,6 +351,12 @@ def _registry_reconciler(
             clocks=parts.clocks,
             status_period=parts.options.status_period,
             slots=None if slots is None else SlotConditions(stores.tenants, slots),
+        ),
+        lost=LostRecords(
+            writers.patcher,
+            TenantRegistry.mapping(),
+            parts.options.clock,
+            lambda used: {"usedApprovals": used} if used else {},
         ),
     )
 

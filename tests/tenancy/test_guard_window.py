@@ -9,13 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apis.tenancy import RemovedRows, Tenant, TenantRegistry
+from apis.tenancy import GROUP, RemovedRows, Tenant, TenantRegistry
+from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.proxy import Fail, Match
+from internal.removal_holds import has_no_record, lost_record, unknown_removals
 from internal.tenancy.rows.row import read
+from internal.tenancy.shared.policies import ALLOW_DELETE
 from internal.tenancy.sync.deletion_guard import Guard, GuardReason
 from internal.tenancy.sync.plan import plan
 from internal.tenancy.sync.plan_inputs import Template
-from internal.tenancy.sync.removal_window import MOST_ENTRIES, MOST_UIDS, recent, record
+from internal.tenancy.sync.removal_window import (
+    MOST_ENTRIES,
+    MOST_UIDS,
+    RecentRemovals,
+    recent,
+    record,
+)
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
 from tests.tenancy.test_plan import fleet as fleet_of
@@ -213,14 +222,19 @@ def test_h_a4_an_approval_counts_what_is_held_and_is_not_counted_itself() -> Non
 
 
 @pytest.mark.criterion("G-T3")
-async def test_g_t3_a_status_that_is_wiped_opens_no_new_window(tmp_path: Path) -> None:
-    """As a restore without status does it, or a person: what the manager removed still counts."""
+@pytest.mark.parametrize("manager", ["runs", "runs, then restarts", "is down"])
+async def test_g_t3_a_status_that_is_wiped_opens_no_new_window(
+    tmp_path: Path, manager: str
+) -> None:
+    """As a restore without status does it, or a person: what was removed still counts, also where it is unknown."""
     async with TenancyHarness.start(tmp_path) as harness:
         fleet = await ten(harness)
         for uid in ("u0", "u1"):
             fleet.delete_row(uid)
             await fleet.gone(Tenant, f"{uid}-app")
         await harness.idle()
+        if manager == "is down":
+            await harness.stop_manager()
         status = (await fleet.get(TenantRegistry.mapping(), "registry"))["status"]
         await harness.client.patch_status(
             TenantRegistry,
@@ -228,9 +242,52 @@ async def test_g_t3_a_status_that_is_wiped_opens_no_new_window(tmp_path: Path) -
             {"status": dict.fromkeys(status)},
             namespace=fleet.namespace,
         )
+        if manager == "runs, then restarts":
+            await fleet.until(TenantRegistry, "registry", "Ready", "True")
+            await harness.restart_manager()
+        if manager == "is down":
+            await harness.start_manager()
+            await fleet.until(TenantRegistry, "registry", "Ready", "True")
+            await harness.restart_manager()
         fleet.delete_row("u2")
         held = await fleet.until(
             TenantRegistry, "registry", "DeletionsHeld", "True", "TooManyDeletions"
         )
-        assert "2 were removed before" in held.message
+        unknown = "1 of 8 rows are gone or inactive, and what went before 20"
+        assert (
+            unknown if manager == "is down" else "2 were removed before, 2 may go"
+        ) in held.message
+        assert "It is decided again at 20" in held.message
         assert "u2-app" in await fleet.tenants()
+        if manager == "is down":
+            await fleet.approve("Held: u2-app")
+            await fleet.gone(Tenant, "u2-app")
+
+
+@pytest.mark.criterion("G-T3")
+def test_g_t3_a_lost_record_counts_as_a_spent_window_and_its_approval_as_used() -> None:
+    entry = EntryDecoder(TenantRegistry.gvk()).decode_manifest(
+        {
+            "metadata": {
+                "name": "registry",
+                "namespace": "shop",
+                "generation": 2,
+                "annotations": {ALLOW_DELETE: "0123456789abcdef"},
+            },
+            "spec": {},
+            "status": {"observedGeneration": 3},
+        }
+    )
+    assert has_no_record(entry), "a status of another life of the object"
+    assert lost_record(entry.annotations, GROUP, START).used == {
+        "0123456789abcdef": int(START.timestamp())
+    }
+    unknown = RecentRemovals(unknown=unknown_removals(START, START, DAY), since=START)
+    assert not unknown_removals(START, START + DAY, DAY)
+    existing = fleet_of([f"u{number}" for number in range(10)], WEB)
+    rows = reading(*(f"u{number}" for number in range(9)))
+    held = plan(rows, [WEB], existing, Guard(window=DAY, recent=unknown)).held
+    assert held is not None
+    assert held.again == START + DAY
+    free = plan(rows, [WEB], existing, Guard(window=DAY, percent=100, recent=unknown))
+    assert [item.uid for item in free.deletes] == ["u9"]

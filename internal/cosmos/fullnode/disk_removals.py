@@ -24,7 +24,7 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.pvc_builder import has_claim
 from internal.cosmos.labels import pod_name
-from internal.removal_holds import Parent, StatusRecords, approvals_of
+from internal.removal_holds import Parent, StatusRecords, approvals_of, unknown_removals
 
 RENUMBERED: Final = "nodes were renumbered, and the old ones keep their disks"
 """Why disks of nodes wait that did not go because there are fewer."""
@@ -70,7 +70,11 @@ class DiskRemovals:
 
     def _parent(self) -> ParentState:
         spec = self.node_set.spec
-        protection = ""
+        window = spec.deletions.budget.window
+        since = self.node_set.status.removals_unknown_since
+        protection = unknown_removals(since, self.clock(), window)
+        if spec.deletions.max_percent >= 100:
+            protection = ""
         if spec.deletion_protection is not False:
             if is_renumbered(self.node_set, self.claims):
                 protection = RENUMBERED

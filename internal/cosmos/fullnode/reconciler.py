@@ -101,11 +101,15 @@ class FullNodeReconciler:
             return None
         hub = self.reads.hub
         if hub is not None and not hub.is_usable():
+            if await self.removal.report_loss(entry, disks_known=False):
+                entry = self.reads.node_sets.get(request.name, namespace=request.namespace) or entry
             return await self._wait_for_hub(entry, hub.trouble())
         if entry.deletion_timestamp is not None:
             return await self._finish(request, entry)
         if await self.removal.protect(entry):
             return None  # the answer is in the cache and brings us back
+        if await self.removal.report_loss(entry):
+            entry = self.reads.node_sets.get(request.name, namespace=request.namespace) or entry
         try:
             node_set = read(entry)
         except UnrecoverableError as error:

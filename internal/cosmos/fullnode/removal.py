@@ -21,6 +21,7 @@ from ctrlruntime.resources import Definitions, Owner
 from internal.cosmos.fullnode.disk_removals import hold_of_deletion
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.labels import APPROVE_DELETION, FINALIZER
+from internal.removal_holds import LostRecords
 
 
 class Finish(StrEnum):
@@ -48,6 +49,8 @@ class Removal:
     patcher: ObjectPatcher
     clock: Callable[[], datetime]
     """The time that approvals go by."""
+    lost: LostRecords
+    """Sets whose status was lost, with what it records of disks."""
     orphan_requests: OrphanRequests | None = None
     """Which sets are deleted with `--cascade=orphan`, where the objects are in another cluster; None: in the same."""
 
@@ -62,6 +65,16 @@ class Removal:
             return False
         await self.patcher.add_finalizer(CosmosFullNode.mapping(), entry, FINALIZER)
         return True
+
+    async def report_loss(self, entry: Entry, *, disks_known: bool = True) -> bool:
+        """Report that the record of deleted disks is lost with the status. Return whether to read the set again.
+
+        `disks_known`: False where disks are in another cluster that does not answer: there may be some.
+        """
+        if FINALIZER not in entry.finalizers:
+            return False
+        owner = Owner.of(entry)
+        return await self.lost.report(entry, lambda: not disks_known or bool(self.disks.of(owner)))
 
     async def finish(self, entry: Entry, owner: Owner, *, frozen: bool = False) -> Finish | Hold:
         """Let a deleted set go, unless a freeze or its protection holds it, or objects of the hub are left.

@@ -2,6 +2,7 @@
 
 from collections.abc import Hashable
 from dataclasses import dataclass, field
+from functools import partial
 
 from pydantic import ValidationError
 
@@ -10,6 +11,8 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
+from internal.removal_holds import LostRecords
+from internal.tenancy.objects.children import OWNER_INDEX
 from internal.tenancy.registry.planner import RegistryPlanner
 from internal.tenancy.registry.query_schedule import QuerySchedule
 from internal.tenancy.registry.removal import RegistryRemoval
@@ -45,6 +48,8 @@ class RegistryReconciler:
     tenants: TenantWriter
     removal: RegistryRemoval
     reports: RegistryReports
+    lost: LostRecords
+    """Registries whose status was lost, with what it records of removals."""
     _states: dict[Request, RegistryState] = field(default_factory=dict, init=False)
 
     def replan(self, request: Request) -> None:
@@ -74,6 +79,11 @@ class RegistryReconciler:
         if entry.deletion_timestamp is not None:
             self.rows.write_backs.forget(request)
             return await self.removal.tear_down(entry)
+        state = self._state(request)
+        if state.recorded is None and await self.lost.report(
+            entry, partial(self._has_tenants, entry)
+        ):
+            entry = self.stores.registry(request) or entry
         try:
             registry = entry.typed(TenantRegistry)
         except ValidationError as error:
@@ -82,7 +92,6 @@ class RegistryReconciler:
         mapping = TenantRegistry.mapping()
         if not await self.writers.patcher.add_finalizer(mapping, entry, FINALIZER):
             return None
-        state = self._state(request)
         if state.recorded is not None:
             registry = state.recorded.restored(registry)
         await self.rows.schedule.query_if_due(request, registry, entry, state)
@@ -130,6 +139,10 @@ class RegistryReconciler:
         skipped = [f"template {name!r} is not rolled out: {why}" for name, why in invalid.items()]
         state.synced.troubles = [*planned.troubles, *unrecorded, *unsaved, *skipped, *refused]
         await self.tenants.secrets.clean(owner, planned.whole)
+
+    def _has_tenants(self, entry: Entry) -> bool:
+        found = self.stores.tenants.by_index(OWNER_INDEX, owner_of(entry).key)
+        return next(iter(found), None) is not None
 
     def _state(self, request: Request) -> RegistryState:
         return self._states.setdefault(request, RegistryState())

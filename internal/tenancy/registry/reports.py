@@ -132,12 +132,14 @@ class RegistryReports:
         removals = group(REMOVALS, request.namespace, request.name)
         registry = entry.typed(TenantRegistry)
         before = registry.status
+        if state.recorded is not None:
+            registry = state.recorded.restored(registry)
         self._announce_write_back(registry, state)
         if self.slots is not None:
             total = self.tally.counts(own).total
             state.synced.slots = self.slots.of(Owner.of(entry).key, total)
         status = registry_status(
-            before,
+            registry.status,
             state.synced,
             counts,
             unmanaged=self.tally.counts(others).total,

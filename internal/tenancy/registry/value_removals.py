@@ -125,7 +125,7 @@ def _held(
         losing = [item for item in fresh if item.template == template and name in item.entries]
         of_rows = having[template, name] + recent.rows
         allowed = max(guard.rows, of_rows * guard.percent // 100)
-        if len(losing) + recent.rows <= allowed:
+        if recent.leaves_room(len(losing), allowed=allowed, of_rows=of_rows):
             continue
         over.add((template, name))
         if worst is None or len(losing) > worst.rows:
@@ -137,6 +137,7 @@ def _held(
                 of_rows=of_rows,
                 allowed_rows=allowed,
                 recent_rows=recent.rows,
+                unknown=recent.unknown,
                 again=None if recent.since is None else recent.since + guard.window,
                 resource=f"{name!r} of template {template!r}",
             )

@@ -70,6 +70,8 @@ class Held:
     """Rows without a usable uid."""
     recent_rows: int = 0
     """Rows removed within the window before."""
+    unknown: str = ""
+    """Why it is unknown what else was removed within the window."""
     again: datetime | None = None
     """When the first of those no longer counts."""
     resource: str = ""
@@ -144,6 +146,8 @@ class Held:
                 gone = f"{self.rows} of {self.of_rows} rows are gone or inactive"
                 if self.resource:
                     gone = f"Changed values of {self.rows} of {self.of_rows} rows would remove {self.resource}"
+                if self.unknown:
+                    return f"{gone}, and {self.unknown}"
                 if not self.recent_rows:
                     return f"{gone}, {self.allowed_rows} may go at once"
                 return (
@@ -207,6 +211,7 @@ def guarded(
             allowed_rows=allowed,
             unidentified=reading.unidentified,
             recent_rows=before.rows,
+            unknown=before.unknown,
             again=None if before.since is None else before.since + guard.window,
         )
         names = frozenset(tenant.name for tenant in found)
@@ -217,7 +222,8 @@ def guarded(
         return held(GuardReason.EMPTY_RESULT, asked)
     asked = [tenant for tenant in asked if tenant.name not in decided]
     fresh = [tenant for tenant in asked if tenant.uid not in before.uids]
-    if fresh and len({tenant.uid for tenant in fresh}) + before.rows > allowed:
+    rows = len({tenant.uid for tenant in fresh})
+    if fresh and not before.leaves_room(rows, allowed=allowed, of_rows=of_rows):
         return held(GuardReason.TOO_MANY_DELETIONS, fresh)
     absent = [tenant for tenant in asked if tenant.uid not in reading.inactive]
     if reading.unidentified and absent:

@@ -8,12 +8,13 @@ Pure: the clock is passed in.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Self
 
 from apis.tenancy import RemovedRows, TenantRegistry
+from internal.removal_holds import unknown_removals
 
 SLOTS = 48
 """Entries that a window has at most."""
@@ -30,11 +31,17 @@ class RecentRemovals:
     unnamed: int = 0
     since: datetime | None = None
     """The time of the oldest of them."""
+    unknown: str = ""
+    """Why it is unknown what else was removed; then nothing more fits."""
 
     @property
     def rows(self) -> int:
         """How many rows."""
         return len(self.uids) + self.unnamed
+
+    def leaves_room(self, rows: int, *, allowed: int, of_rows: int) -> bool:
+        """Whether so many more rows may be removed, of which `allowed` may within the window."""
+        return rows + self.rows <= allowed and (not self.unknown or allowed >= of_rows)
 
 
 def recent(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> RecentRemovals:
@@ -51,13 +58,21 @@ def recent(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> 
 
 def recent_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
     """Return what a registry's status records of the window of its guard that ends now."""
-    return recent(registry.status.removed_rows, now, registry.spec.deletion_guard.period)
+    return _recent_of(registry, registry.status.removed_rows, now)
 
 
 def recent_values_of(registry: TenantRegistry, now: datetime) -> RecentRemovals:
     """Return the rows that lost objects by changed values within that window."""
-    window = registry.spec.deletion_guard.period
-    return recent(registry.status.value_removals, now, window)
+    return _recent_of(registry, registry.status.value_removals, now)
+
+
+def _recent_of(
+    registry: TenantRegistry, entries: Sequence[RemovedRows], now: datetime
+) -> RecentRemovals:
+    window, since = registry.spec.deletion_guard.period, registry.status.removals_unknown_since
+    found = recent(entries, now, window)
+    unknown = unknown_removals(since, now, window)
+    return replace(found, unknown=unknown, since=since) if unknown else found
 
 
 @dataclass(frozen=True, slots=True)

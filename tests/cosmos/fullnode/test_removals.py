@@ -165,6 +165,34 @@ async def test_replicas_1_by_a_typo_takes_no_disk(server_place: Place) -> None:
     assert await claims(place) == before, "what was approved is another set"
 
 
+@pytest.mark.criterion("G-T3")
+@pytest.mark.parametrize("manager", ["runs", "is down"])
+async def test_g_t3_a_set_whose_status_was_wiped_gives_no_disk_without_an_approval(
+    server_place: Place, manager: str
+) -> None:
+    """A disk went within the day, and the record of it with the status."""
+    place = server_place
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    await place.edit(replicas=3)
+    await without(place, *disks([3]))
+    await only(place, range(3))
+    if manager == "is down":
+        await place.harness.stop_manager()
+    found = await place.object(CosmosFullNode.mapping(), NAME)
+    assert found is not None
+    wiped = {"status": dict.fromkeys(found["status"])}
+    await place.client.patch_status(CosmosFullNode, NAME, wiped, namespace=place.namespace)
+    if manager == "is down":
+        await place.harness.start_manager()
+    await place.until(lambda each: each.status.removals_unknown_since is not None)
+    await place.edit(replicas=2)
+    shown = await held(place, *disks([2]))
+    assert "is unknown, as the status was lost" in message(shown)
+    await approve(place, digest(shown))
+    await without(place, *disks([2]))
+
+
 @pytest.mark.parametrize("way", ["approved", "lifted"])
 async def test_a_deleted_set_keeps_its_disks_until(server_place: Place, way: str) -> None:
     place = server_place

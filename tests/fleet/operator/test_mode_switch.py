@@ -54,6 +54,7 @@ async def approve(hub: Hub) -> str:
 
 
 @pytest.mark.criterion("G-F6")
+@pytest.mark.criterion("G-T3")
 @pytest.mark.parametrize("backend", BACKENDS)
 async def test_a_switch_of_the_mode_removes_no_stacks_until_exactly_they_are_approved(
     backend: str, request: pytest.FixtureRequest
@@ -94,4 +95,10 @@ async def test_a_switch_of_the_mode_removes_no_stacks_until_exactly_they_are_app
             await hub.configure(**NORMAL)  # the approval has counted once
             await eventually(partial(held, hub, west), hub.config)
             assert (await hub.config()).metadata.annotations == {APPROVE: used}
+            assert await hub.objects(west) == OBJECTS
+        # Neither what was held nor which approval was used is known without the status.
+        found = (await hub.config()).status.to_wire()
+        await hub.client.patch_status(FleetConfig, "fleet", {"status": dict.fromkeys(found)})
+        async with hub.operator():
+            await eventually(partial(held, hub, west), hub.config)
             assert await hub.objects(west) == OBJECTS
