@@ -128,7 +128,8 @@ async def test_04_events_are_recorded(bench: Bench) -> None:
     async def found() -> set[tuple[str, str, str]]:
         kind = GroupVersionKind("events.k8s.io", "v1", "Event")
         items = await bench.client.list(kind, "default")
-        return {(each["type"], each["reason"], each["note"]) for each in items}
+        own = [each for each in items if each["regarding"]["kind"] == "KopfExample"]
+        return {(each["type"], each["reason"], each["note"]) for each in own}
 
     async with bench.operator():
         await bench.create()
