@@ -350,13 +350,13 @@ def _registry_reconciler(
             recorder=recorder,
             clocks=parts.clocks,
             status_period=parts.options.status_period,
+            lost=LostRecords(
+                writers.patcher,
+                TenantRegistry.mapping(),
+                parts.options.clock,
+                lambda used: {"usedApprovals": used} if used else {},
+            ),
             slots=None if slots is None else SlotConditions(stores.tenants, slots),
-        ),
-        lost=LostRecords(
-            writers.patcher,
-            TenantRegistry.mapping(),
-            parts.options.clock,
-            lambda used: {"usedApprovals": used} if used else {},
         ),
     )
 

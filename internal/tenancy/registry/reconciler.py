@@ -11,7 +11,6 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
-from internal.removal_holds import LostRecords
 from internal.tenancy.objects.children import OWNER_INDEX
 from internal.tenancy.registry.planner import RegistryPlanner
 from internal.tenancy.registry.query_schedule import QuerySchedule
@@ -48,8 +47,6 @@ class RegistryReconciler:
     tenants: TenantWriter
     removal: RegistryRemoval
     reports: RegistryReports
-    lost: LostRecords
-    """Registries whose status was lost, with what it records of removals."""
     _states: dict[Request, RegistryState] = field(default_factory=dict, init=False)
 
     def replan(self, request: Request) -> None:
@@ -80,7 +77,7 @@ class RegistryReconciler:
             self.rows.write_backs.forget(request)
             return await self.removal.tear_down(entry)
         state = self._state(request)
-        if state.recorded is None and await self.lost.report(
+        if state.recorded is None and await self.reports.lost.report(
             entry, partial(self._has_tenants, entry)
         ):
             entry = self.stores.registry(request) or entry

@@ -15,6 +15,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate.budget import still_used
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
+from internal.removal_holds import LostRecords
 from internal.tenancy.registry.state import RegistryState
 from internal.tenancy.registry.status import (
     REPLACEMENT_FAILED,
@@ -53,6 +54,8 @@ class RegistryReports:
     clocks: Clocks
     status_period: float
     """Seconds between two writes of one status, at least."""
+    lost: LostRecords
+    """Registries whose status was lost, with what it records of removals."""
     slots: SlotConditions | None = None
     """None where one manager works on all tenants."""
 
