@@ -23,6 +23,7 @@ from internal.tenancy.shared.labels import FINALIZER
 from internal.tenancy.shared.policies import ALLOW_DELETE
 from internal.tenancy.sources.write_back import WriteBacks
 from internal.tenancy.sync.neighbours import owner_of
+from internal.tenancy.sync.removal_window import Recorded
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +78,8 @@ class RegistryReconciler:
             self.rows.write_backs.forget(request)
             return await self.removal.tear_down(entry)
         state = self._state(request)
+        if state.recorded is not None and state.recorded.uid != entry.uid:
+            state.recorded = None  # made again, as by a restore: nothing was recorded of this one
         if state.recorded is None and await self.reports.lost.report(
             entry, partial(self._has_tenants, entry)
         ):
@@ -89,8 +92,9 @@ class RegistryReconciler:
         mapping = TenantRegistry.mapping()
         if not await self.writers.patcher.add_finalizer(mapping, entry, FINALIZER):
             return None
-        if state.recorded is not None:
-            registry = state.recorded.restored(registry)
+        if state.recorded is None:
+            state.recorded = Recorded.of(registry)  # it counts if the status is lost from now on
+        registry = state.recorded.restored(registry)
         await self.rows.schedule.query_if_due(request, registry, entry, state)
         await self._sync_if_due(request, registry, entry, state)
         self.rows.write_backs.offer(request, registry, state.synced.reading)

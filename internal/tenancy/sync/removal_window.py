@@ -83,6 +83,7 @@ class Recorded:
     removed_rows: tuple[RemovedRows, ...]
     value_removals: tuple[RemovedRows, ...]
     used_approvals: Mapping[str, int]
+    unknown_since: datetime | None = None
 
     @classmethod
     def of(cls, registry: TenantRegistry) -> Self:
@@ -93,6 +94,7 @@ class Recorded:
             tuple(status.removed_rows),
             tuple(status.value_removals),
             dict(status.used_approvals),
+            status.removals_unknown_since,
         )
 
     def restored(self, registry: TenantRegistry) -> TenantRegistry:
@@ -104,6 +106,7 @@ class Recorded:
             "removed_rows": _joined(status.removed_rows, self.removed_rows),
             "value_removals": _joined(status.value_removals, self.value_removals),
             "used_approvals": {**self.used_approvals, **status.used_approvals},
+            "removals_unknown_since": status.removals_unknown_since or self.unknown_since,
         }
         return registry.model_copy(update={"status": status.model_copy(update=update)})
 
