@@ -233,6 +233,15 @@ def test_a_row_that_comes_into_doubt_before_its_new_uid_has_a_tenant_is_waited_f
     assert waits(plan(rows, [OLD], existing, OPEN)) == {"u1-old": ["z-old"]}
 
 
+@pytest.mark.criterion("SIM-F7")
+def test_a_row_in_doubt_that_has_the_host_too_is_waited_for_beside_the_renamed_one() -> None:
+    existing = fleet(row("u1", url="https://one.example", text="a"), hosted("u2", "two"))
+    renamed = row("z", url="https://one.example", text="b")
+    rows = [renamed, hosted("x", "one", "maybe"), hosted("u2", "two")]
+    found = read(rows, spec(text="text"))
+    assert waits(plan(found, [OLD], existing, OPEN)) == {"u1-old": ["x-old", "z-old"]}
+
+
 def test_h_a3_a_tenant_is_paired_with_a_bounded_number_of_equal_rows() -> None:
     count = 4 * MOST_PAIRED
     before = [f"{number:04}" for number in range(count)]

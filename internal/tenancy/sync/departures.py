@@ -365,7 +365,13 @@ class _Decision:
             for item in self.templates:
                 name = _name(row.uid, item.name)
                 if name and (row.uid, item.name) not in self.pairs_made:
-                    yield Candidate(name=name, uid=row.uid, template=item, variables=row.variables)
+                    yield Candidate(
+                        name=name,
+                        uid=row.uid,
+                        template=item,
+                        variables=row.variables,
+                        doubtful=True,
+                    )
 
     def _of_rows_in_doubt(self, lost: Iterable[ExistingTenant]) -> Iterable[Candidate]:
         for tenant in lost:

@@ -44,6 +44,8 @@ class Candidate:
     template: Template
     variables: Mapping[str, str]
     tenant: ExistingTenant | None = None
+    doubtful: bool = False
+    """Whether its row is in doubt: it is waited for, and makes no other row less certain."""
 
     @property
     def state(self) -> TenantState | None:
@@ -191,7 +193,8 @@ class _Pairing:
             for item in self._by_host.get(tenant.variables.get(HOST, ""), ())
             if item.uid != tenant.uid
         ]
-        if len({item.uid for item in host}) == 1:
+        certain = [item for item in host if not item.doubtful] or host
+        if len({item.uid for item in certain}) == 1:
             return {item.name for item in host if _of_template(item, leaver)}
         return set() if tenant.replaced_by else self._with_the_same_values(leaver)
 
