@@ -28,6 +28,7 @@ from ctrlruntime.rollout import ChangeHolds
 from internal.approvals.counted import CountedEntries
 from internal.approvals.key import ApprovalKey
 from internal.cosmos.approvals import RULES as APPROVALS
+from ctrlruntime.sharding.report import SlotsOwned
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
@@ -209,19 +210,18 @@ def add_node_sets(
 
 
 def add_slot_owners(parts: CosmosParts) -> None:
-    """Have the leader report sets that no manager works on; nothing for a manager that works alone."""
+    """Have the leader report sets that no manager works on. A manager that works alone corrects what was reported."""
     manager, shards = parts.manager, parts.manager.shards
-    if shards is None:
-        return
     wakeups = RequestSource("slots without an owner")
     owners = SlotOwners(
         parts.node_sets.informer.store,
-        lambda: shards.owned,
+        lambda: SlotsOwned() if shards is None else shards.owned,
         parts.statuses,
         parts.options.clock.now,
         partial(wakeups.enqueue, reason="its slot lost its owner, or has one again"),
     )
-    manager.add(owners)
+    if shards is not None:
+        manager.add(owners)
     (
         Builder(manager)
         .named("cosmosfullnode-slots")

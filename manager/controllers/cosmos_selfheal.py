@@ -13,6 +13,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.controller.slot_gate import requests_of
 from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from internal.cosmos.cache.cosmos_cache import CosmosCache
 from internal.cosmos.selfheal.disks import DiskHealing
@@ -24,6 +25,7 @@ from internal.cosmos.selfheal.reconciler import SelfHealReconciler
 from internal.cosmos.workload.claims import StorageClasses
 from manager.controllers.cosmos_parts import CosmosParts
 from manager.controllers.error_status import UnprotectedOnly
+from manager.controllers.slot_memory import forget_with_slots
 
 NAME = "cosmosselfheal"
 """The controller's name: it has no kind of its own."""
@@ -40,6 +42,7 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
     wake = partial(wakeups.enqueue, reason="what its nodes or disks say")
     cache.subscribe(wake)
     cache.subscribe_disks(wake)
+    reconciler = _reconciler(parts, cache)
     (
         Builder(manager)
         .sharded(cached_whole=True)
@@ -52,8 +55,10 @@ def add_selfhealing(parts: CosmosParts, cache: CosmosCache) -> None:
         .permission("", "pods", "list", "watch", "delete")
         .permission("", "persistentvolumeclaims", "list", "watch")
         .options(ControllerOptions(max_concurrent_reconciles=CONCURRENCY))
-        .build(UnprotectedOnly(_reconciler(parts, cache), manager.options.protected))
+        .build(UnprotectedOnly(reconciler, manager.options.protected))
     )
+    kept = partial(requests_of, manager.cache, CosmosFullNode)
+    forget_with_slots(manager, kept, reconciler.forget)
 
 
 def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:

@@ -65,7 +65,9 @@ class DisruptionBudgetControl:
         """One pass; `pods`: of the nodes that exist. Raises the client's errors."""
         desired = build_disruption_budgets(node_set, nodes)
         if desired and not self.budgets.of(owner):
-            if await self._other(owner, findings, pods):
+            if not pods:  # only they show which budgets of others select them
+                desired = []
+            elif await self._other(owner, findings, pods):
                 desired = []
                 findings.waits.append(LOOK_AGAIN.total_seconds())
         else:

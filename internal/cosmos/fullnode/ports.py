@@ -67,9 +67,9 @@ def moved(overrides: Mapping[str, Any], places: Places) -> dict[str, int]:
             address: Any = overrides
             for key in path:
                 address = address.get(key) if isinstance(address, Mapping) else None
-            if address is None or (address == "" and name != RPC_PORT):
+            if address is None or (name != RPC_PORT and _has_no_port(address)):
                 continue
-            if not isinstance(address, str) or not _PORT.search(address):
+            if not isinstance(address, str) or not 0 < port_of(address, 0) < 1 << 16:
                 raise ValueError(
                     f"{'.'.join(path)} is {address!r}, and has to be an address with a port, "
                     "such as tcp://0.0.0.0:26657"
@@ -81,6 +81,11 @@ def moved(overrides: Mapping[str, Any], places: Places) -> dict[str, int]:
                 )
             found[name] = port_of(address, 0)
     return found
+
+
+def _has_no_port(address: object) -> bool:
+    """Whether a node listens nowhere by it, or at a socket beside other containers of its Pod, as signers do."""
+    return isinstance(address, str) and (not address or address.startswith("unix://"))
 
 
 @lru_cache(maxsize=1024)

@@ -111,8 +111,11 @@ class DiskHealing:
         for each in seen:
             name = claim_name(entry.name, each.ordinal)
             claim = claims.get(name)
-            # The container that reports the usage starts only once all init containers have ended well.
-            usage = DiskUsage(1, 0) if each.pod in stuck else each.usage
+            usage = each.usage
+            # The container that reports the usage starts only once all init containers have ended well. Where it does
+            # report one, another file system may be full: a larger disk would not help, and grow again and again.
+            if usage is None and each.at is not None and each.pod in stuck:
+                usage = DiskUsage(1, 0)
             if usage is None or claim is None or claim.deletion_timestamp is not None:
                 continue
             capacity = ((claim.field("status") or {}).get("capacity") or {}).get("storage")

@@ -43,14 +43,18 @@ class Nodes(Protocol):
     def invalidate(self, namespace: str, name: str, pods: Iterable[str]) -> None: ...
 
 
-def silent_since(pod: Entry, seen: Observation) -> datetime | None:
+def silent_since(pod: Entry, seen: Observation, beside: datetime) -> datetime | None:
     """Return since when a node that answered since its container started has not; None: it answers, or never did.
 
+    `beside`: when the container beside it was polled that answered. Where a network was cut, or this process stood
+    still, that may be the first answer since: it counts once the node, polled later than that, has failed too.
     An earlier manager may have had its answers: then the Pod was ready since, and counts from this manager's first
     failure.
     """
     started = container_started(pod, NODE)
     if started is None or seen.silent_since is None or pod.deletion_timestamp is not None:
+        return None
+    if seen.at is None or seen.at <= beside:
         return None
     if seen.answered_at is not None:
         return seen.answered_at if seen.answered_at > started else None
@@ -113,12 +117,12 @@ class HangHealing:
         """Return the Pods whose node hangs, and since when."""
         now, by_uid = self.now(), {each.uid: each for each in seen}
         beside = {
-            each.pod
+            each.pod: each.at
             for each in self.nodes.disks(entry.namespace, entry.name)
             if each.usage is not None and each.at is not None and now - each.at < FRESH
         }
         found = {
-            pod.name: silent_since(pod, by_uid[pod.uid])
+            pod.name: silent_since(pod, by_uid[pod.uid], beside[pod.name])
             for pod in pods
             if pod.uid in by_uid and pod.name in beside
         }

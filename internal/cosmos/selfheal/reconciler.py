@@ -39,8 +39,7 @@ class SelfHealReconciler:
         """One set."""
         entry = self.node_sets.get(request.name, namespace=request.namespace)
         if entry is None:
-            self.notes.forget(request.namespace, request.name)
-            self.disks.forget((request.namespace, request.name))
+            self.forget(request)
             return None
         if entry.deletion_timestamp is not None or is_paused(entry.annotations):
             return None
@@ -58,3 +57,8 @@ class SelfHealReconciler:
             await self.heights.heal(entry, node_set, heal.height_drift_mitigation)
         await self.hangs.heal(entry, node_set, heal.unresponsive)
         return Result(requeue_after=self.interval)
+
+    def forget(self, request: Request) -> None:
+        """Forget a set that is gone, or another process's now."""
+        self.notes.forget(request.namespace, request.name)
+        self.disks.forget((request.namespace, request.name))

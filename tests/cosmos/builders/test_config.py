@@ -216,6 +216,7 @@ def test_overrides_go_over_everything_else() -> None:
             '[rpc]\nladdr = "unix:///run/rpc.sock"',
             "rpc.laddr is 'unix:///run/rpc.sock', and has to",
         ),
+        ('[rpc]\nladdr = ":99999"', "rpc.laddr is ':99999', and has to"),
         ('[rpc]\nladdr = "tcp://127.0.0.1:26657"', "rpc.laddr is .*, where neither the manager"),
     ],
 )
@@ -223,6 +224,12 @@ def test_overrides_that_take_the_node_out_of_reach_are_refused(overrides: str, w
     nodes = node_set(chain__config={"overrides": overrides}, chain__databaseBackend="goleveldb")
     with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.config\.overrides: {why}"):
         config_maps(nodes)
+
+
+def test_a_signer_beside_the_node_may_be_at_a_socket() -> None:
+    override = 'priv_validator_laddr = "unix:///run/signer.sock"'
+    made = config(type="Sentry", chain__config={"overrides": override})
+    assert made["priv_validator_laddr"] == "unix:///run/signer.sock"
 
 
 @pytest.mark.parametrize("where", ["config", "app"])

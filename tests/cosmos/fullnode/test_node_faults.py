@@ -181,18 +181,24 @@ async def test_a_set_of_one_has_a_disruption_budget_only_if_it_is_wanted(
 
 @pytest.mark.criterion("N-A17")
 @on_server
+@pytest.mark.parametrize("is_new", [False, True], ids=["existing", "new"])
 async def test_none_is_made_beside_a_disruption_budget_of_another_owner(
-    harness: NodeSetHarness, place: Place
+    harness: NodeSetHarness, place: Place, is_new: bool
 ) -> None:
-    """A Pod of two cannot be evicted at all."""
+    """A Pod of two cannot be evicted at all. A new set has no Pods yet that would show it."""
     spec = {"maxUnavailable": 1, "selector": {"matchLabels": {"app.kubernetes.io/name": NAME}}}
     metadata = {"name": "by-hand", "namespace": place.namespace}
     mine = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": metadata}
     manifest = place.node_set(replicas=2, disruptionBudget={"enabled": False})
-    await place.apply(manifest)
-    await place.settled()
+    if not is_new:
+        await place.apply(manifest)
+        await place.settled()
     await place.client.create({**mine, "spec": spec})
-    await place.edit(disruptionBudget={"enabled": True})
+    if is_new:
+        await place.apply(place.node_set(replicas=2))
+        await place.settled()
+    else:
+        await place.edit(disruptionBudget={"enabled": True})
     (note,) = await notes(place, "DisruptionBudgetExists")
     assert note.startswith("PodDisruptionBudget by-hand is of another owner")
     await harness.idle()

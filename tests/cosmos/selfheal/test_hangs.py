@@ -20,15 +20,16 @@ def at(minute: int) -> datetime:
 
 @pytest.mark.criterion("N-A19")
 @pytest.mark.parametrize(
-    ("started", "unready", "answered", "silent", "since"),
+    ("started", "unready", "answered", "silent", "beside", "since"),
     [
-        (0, None, 5, 6, 5),
-        (5, None, 4, 6, None),  # it started again since, and may replay blocks for an hour
-        (0, None, None, 6, None),  # it never answered
-        (0, 4, None, 6, 6),  # it was ready once, under an earlier manager
-        (0, 0, None, 6, None),
-        (0, 4, 5, None, None),  # it answers
-        (None, 4, 5, 6, None),  # it does not run
+        (0, None, 5, 6, 6, 5),
+        (5, None, 4, 6, 6, None),  # it started again since, and may replay blocks for an hour
+        (0, None, None, 6, 6, None),  # it never answered
+        (0, 4, None, 6, 6, 6),  # it was ready once, under an earlier manager
+        (0, 0, None, 6, 6, None),
+        (0, 4, 5, None, 6, None),  # it answers
+        (None, 4, 5, 6, 6, None),  # it does not run
+        (0, None, 5, 6, 8, None),  # a network that was cut is whole again: it was not polled since
     ],
 )
 def test_a_node_hangs_if_it_answered_since_it_was_started(
@@ -36,6 +37,7 @@ def test_a_node_hangs_if_it_answered_since_it_was_started(
     unready: int | None,
     answered: int | None,
     silent: int | None,
+    beside: int,
     since: int | None,
 ) -> None:
     running = {} if started is None else {"running": {"startedAt": format_time(at(started))}}
@@ -50,5 +52,5 @@ def test_a_node_hangs_if_it_answered_since_it_was_started(
         answered_at=None if answered is None else at(answered),
         silent_since=None if silent is None else at(silent),
     )
-    found = silent_since(EntryDecoder(POD.gvk).decode_manifest(pod), seen)
+    found = silent_since(EntryDecoder(POD.gvk).decode_manifest(pod), seen, at(beside))
     assert found == (None if since is None else at(since))

@@ -169,9 +169,10 @@ class TestFullDisks:
     async def test_a_disk_grows_whose_node_cannot_start_for_want_of_space(
         self, bed: Namespace
     ) -> None:
-        """What reports the usage runs beside the node, and so not yet."""
+        """What reports the usage runs beside the node, and so not yet. Where it does, the full disk is another one."""
         bed.node(0).unreachable = True
-        await bed.admit(replicas=1, selfHeal=scale())
+        await bed.admit(replicas=2, selfHeal=scale())
+        await bed.until_asked(1)
         ended = {"exitCode": 1, "message": "cp: error writing: No space left on device"}
         container = {
             "name": "chain-init",
@@ -183,9 +184,13 @@ class TestFullDisks:
             "lastState": {"terminated": {**ended, "reason": "Error"}},
         }
         status = {"phase": "Pending", "initContainerStatuses": [container]}
+        await bed.set_pod(1, **status)
+        await bed.until_event("NodeKeepsEnding")
+        await bed.ward.until_looked()
         await bed.set_pod(0, **status)
         await bed.until_requested(pvc_hub_0="120Gi")
-        note = await bed.until_event("NodeKeepsEnding")
+        notes = [note for reason, note in await bed.events() if reason == "NodeKeepsEnding"]
+        (note,) = (each for each in notes if each.startswith("hub-0"))
         assert note.startswith("hub-0 keeps ending: init container chain-init")
         assert "Raise volumeClaimTemplate" in note
 

@@ -20,9 +20,17 @@ PATIENT = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period
 
 @contextlib.asynccontextmanager
 async def member(
-    harness: ManagerHarness, user: str, namespace: str, slots: frozenset[int] | None = None
+    harness: ManagerHarness,
+    user: str,
+    namespace: str,
+    slots: frozenset[int] | None = None,
+    *,
+    shares: bool = True,
 ) -> AsyncIterator[Manager]:
-    """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases."""
+    """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases.
+
+    One that does not share leads by then.
+    """
     with (harness.folder / f"{user}.log").open("a") as stream:
         manager = make_manager(
             harness.environment.config(user),
@@ -32,13 +40,15 @@ async def member(
             leader_election_namespace=namespace,
             leader_election_id="tests",
             election=PATIENT,
-            sharding=ShardingOptions(group="cosmos", member=user, slots=slots, settle=0.0),
+            sharding=ShardingOptions(group="cosmos", member=user, slots=slots, settle=0.0)
+            if shares
+            else None,
         )
         await harness.add_controllers(manager)
-        async with manager.running(leading=False):
-            assert manager.shards is not None
-            shards = manager.shards
-            await eventually(lambda: shards.held, timeout=60)
+        shards = manager.shards
+        async with manager.running(leading=shards is None):
+            if shards is not None:
+                await eventually(lambda: shards.held, timeout=60)
             yield manager
 
 

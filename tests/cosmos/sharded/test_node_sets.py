@@ -163,9 +163,11 @@ async def test_a_freeze_counts_and_ends_for_the_sets_of_all_members(
 
 
 @pytest.mark.criterion("SH-27")
+@pytest.mark.parametrize("alone", [False, True], ids=["member", "alone"])
 async def test_a_set_that_no_manager_works_on_says_so(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Place, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
+    """Until one does: another member, or a manager that shares with none."""
     monkeypatch.setattr(slot_owner, "GRACE", 0.5)
     monkeypatch.setattr(slot_owner, "PERIOD", 0.1)
     mine, other = frozenset(range(32)), frozenset(range(32, 64))
@@ -186,9 +188,15 @@ async def test_a_set_that_no_manager_works_on_says_so(
         found = await place.settled(names[0])
         assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
         assert await place.names(POD) == pods([0], names[0])
-        async with member(place.harness, TWO, place.namespace, other):
-            await place.settled(names[1])
+        if not alone:
+            async with member(place.harness, TWO, place.namespace, other):
+                await place.settled(names[1])
+                await place.until(shows("True"), names[1])
+    if alone:
+        async with member(place.harness, TWO, place.namespace, shares=False):
             await place.until(shows("True"), names[1])
+            found = await place.settled(names[0])
+            assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
 
 
 @pytest.mark.criterion("SH-29")
