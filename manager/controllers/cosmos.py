@@ -25,10 +25,10 @@ from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.rollout import ChangeHolds
+from ctrlruntime.sharding.report import SlotsOwned
 from internal.approvals.counted import CountedEntries
 from internal.approvals.key import ApprovalKey
 from internal.cosmos.approvals import RULES as APPROVALS
-from ctrlruntime.sharding.report import SlotsOwned
 from internal.cosmos.cache.observation import Observations
 from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
