@@ -64,7 +64,7 @@ class DisruptionBudgetControl:
     ) -> None:
         """One pass; `pods`: of the nodes that exist. Raises the client's errors."""
         desired = build_disruption_budgets(node_set, nodes)
-        if desired and not self.budgets.of(owner):
+        if desired and not self.budgets.known(owner, [each.name for each in desired]):
             if not pods:  # only they show which budgets of others select them
                 desired = []
             elif await self._other(owner, findings, pods):

@@ -14,6 +14,7 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.cosmos.fullnode.desired_objects import ACCOUNT, ROLE, ROLE_BINDING
+from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET as BUDGET
 from internal.cosmos.labels import CREATED_BY
 from internal.removal_holds import HELD
 from tests.cosmos.fullnode.harness import (
@@ -165,6 +166,9 @@ async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks
     found = await place.object(CLAIM, "pvc-hub-1")
     assert found["spec"]["resources"]["requests"]["storage"] == "3Gi"
     assert is_whole(found)
+    await place.until_object(
+        BUDGET, NAME, lambda item: item is not None and bool(item["metadata"].get("ownerReferences"))
+    )
     assert place.deletions(began) == []
     assert place.deletions(began, "persistentvolumeclaims") == []
 
