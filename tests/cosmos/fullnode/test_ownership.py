@@ -167,7 +167,9 @@ async def test_h_c4_a_set_that_is_made_again_takes_over_its_pods_and_grown_disks
     assert found["spec"]["resources"]["requests"]["storage"] == "3Gi"
     assert is_whole(found)
     await place.until_object(
-        BUDGET, NAME, lambda item: item is not None and bool(item["metadata"].get("ownerReferences"))
+        BUDGET,
+        NAME,
+        lambda item: item is not None and bool(item["metadata"].get("ownerReferences")),
     )
     assert place.deletions(began) == []
     assert place.deletions(began, "persistentvolumeclaims") == []
