@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -160,6 +161,39 @@ class TestFaults:
         assert [each.rpartition("/")[2] for each in server.jobs] == [job_id("another")]
 
     @pytest.mark.criterion("C-11")
+    @pytest.mark.parametrize("trouble", ["lead lost", "executed by hand"])
+    async def test_c_11_no_job_is_left_of_an_object_that_goes(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner, trouble: str
+    ) -> None:
+        await carried_out(provider, request_of(owner))
+        if trouble == "lead lost":
+
+            def fence() -> None:
+                if any(said.startswith("DELETE /v2/") for said in server.requests):
+                    raise LeaderElectionLost
+
+            former = cloud_run(server.url, server.token, fence=fence)
+            with suppress(LeaderElectionLost):
+                await former.delete(owner, RUN)
+            await former.aclose()
+        else:
+            (job,) = server._jobs.values()
+            await server._execute(job, f"{job['name']}/executions/{job_id(owner.uid)}-x7k2p")
+        await provider.delete(owner, RUN)
+        assert (server.jobs, list(await provider.list(owner))) == ([], [])
+
+    @pytest.mark.criterion("C-11")
+    async def test_c_11_a_run_that_is_being_made_keeps_the_job(
+        self, provider: CloudRunRuns, server: CloudServer, owner: RunOwner
+    ) -> None:
+        await carried_out(provider, request_of(owner))
+        server.hold.clear()
+        await provider.start(request_of(owner, run_id="work-2"))
+        await provider.delete(owner, RUN)
+        server.hold.set()
+        assert [run.run_id for run in await provider.list(owner)] == ["work-2"]
+
+    @pytest.mark.criterion("C-11")
     async def test_c_11_the_last_run_of_a_job_that_goes_on_can_be_made_again(
         self, provider: CloudRunRuns, owner: RunOwner, tmp_path: Path
     ) -> None:
@@ -194,6 +228,8 @@ class TestFaults:
         try:
             with pytest.raises(RunRefused, match="C identifier"):
                 await provider.start(request_of(owner))
+            await provider.delete(owner, RUN)  # as whoever gives the run up does
+            assert files_in(server.storage.bucket("runs-of-shops")) == []
         finally:
             await provider.aclose()
 

@@ -25,7 +25,6 @@ from internal.cloud.runs.report import (
 __all__ = [
     "CONTAINER",
     "OWNER_LABEL",
-    "RUN_LABEL",
     "Seen",
     "check",
     "execution_id",
@@ -33,12 +32,13 @@ __all__ = [
     "is_over",
     "job_id",
     "job_of",
+    "run_id_of",
     "run_of",
 ]
 
 CONTAINER: Final = "task"
 OWNER_LABEL: Final = "ctrlruntime-owner-uid"
-RUN_LABEL: Final = "ctrlruntime-run-id"
+_RUN_LABEL: Final = "ctrlruntime-run-id"
 _TASK_LABEL: Final = "ctrlruntime-task"
 _PLACE: Final = "/run/task"
 _NAME: Final = re.compile(r"[a-z]([-a-z0-9]{0,39}[a-z0-9])?")
@@ -78,6 +78,13 @@ def is_ours(found: Obj, owner: RunOwner) -> bool:
     return bool((found.get("labels") or {}).get(OWNER_LABEL) == owner.uid)
 
 
+def run_id_of(execution: Obj, owner: RunOwner) -> str:
+    """Return the run that an execution is; empty: of another owner, or one that a person made of the job by hand."""
+    run_id = str((execution.get("labels") or {}).get(_RUN_LABEL, ""))
+    is_named = str(execution["name"]).rpartition("/")[2] == execution_id(owner.uid, run_id)
+    return run_id if is_named and is_ours(execution, owner) else ""
+
+
 def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
     """Return the job as the run needs it: written so, it makes one execution, of one task, never tried again by itself.
 
@@ -103,7 +110,7 @@ def job_of(request: RunRequest, options: CloudRunOptions) -> dict[str, Any]:
         "template": {
             "labels": {
                 OWNER_LABEL: owner.uid,
-                RUN_LABEL: request.run_id,
+                _RUN_LABEL: request.run_id,
                 _TASK_LABEL: request.input.task,
             },
             "taskCount": 1,

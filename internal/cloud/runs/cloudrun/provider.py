@@ -18,7 +18,6 @@ from internal.cloud.runs.cloudrun.api import (
     TokenSource,
 )
 from internal.cloud.runs.cloudrun.job import (
-    RUN_LABEL,
     Seen,
     check,
     execution_id,
@@ -26,6 +25,7 @@ from internal.cloud.runs.cloudrun.job import (
     is_over,
     job_id,
     job_of,
+    run_id_of,
     run_of,
 )
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
@@ -95,9 +95,7 @@ class CloudRunRuns:
             each async for each in self._pages(f"{self._url(job['name'])}/executions", "executions")
         ]
         seen = {
-            str(each["labels"][RUN_LABEL]): Seen(execution=each)
-            for each in found
-            if is_ours(each, owner)
+            run_id: Seen(execution=each) for each in found if (run_id := run_id_of(each, owner))
         }
         last = str(job.get("startExecutionToken", ""))
         if last and last not in seen and (made := await self._being_made(owner, last, job)):
@@ -120,17 +118,17 @@ class CloudRunRuns:
             await self._cancel(seen.execution)
 
     async def delete(self, owner: RunOwner, run_id: RunName) -> None:
-        """Cancel and await it, delete its files, then its execution, and with the last one the job."""
+        """Cancel and await it, delete its files, then its execution; the last one goes with the job, in one request.
+
+        Files go also of a run that never came to be.
+        """
         seen = await self._find(owner, run_id)
-        if seen is None:
-            return
-        if seen.execution is not None:
+        if seen is not None and seen.execution is not None:
             await self._end(seen.execution)
         await self._files.remove(f"{run_id}/")
         self._emptied.discard(run_id)
-        if seen.execution is not None:
+        if await self._keep_job(owner, run_id) and seen is not None and seen.execution is not None:
             await self._remove(self._url(str(seen.execution["name"])))
-        await self._give_up_job(owner, run_id)
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
         """Return False: Cloud Run sends no events."""
@@ -155,23 +153,27 @@ class CloudRunRuns:
             raise CloudError(0, "", f"run {run_id} was deleted while it was started")
         return made
 
-    async def _give_up_job(self, owner: RunOwner, run_id: RunName) -> None:
-        """Delete a job without executions; have one that goes on make the run again if it is started again.
+    async def _keep_job(self, owner: RunOwner, run_id: RunName) -> bool:
+        """Return whether a job is there for other runs: made so that it makes this one again if that is started again.
 
-        The etag refuses what another process started meanwhile.
+        Without other runs it is deleted. The etag refuses what another process started meanwhile.
         """
         job = await self._job(owner)
         if job is None or not is_ours(job, owner):
-            return
+            return False
         url, etag = self._url(str(job["name"])), str(job.get("etag", ""))
-        async for _ in self._pages(f"{url}/executions", "executions"):
-            if job.get("startExecutionToken") == run_id:
-                kept: Obj = {
-                    key: job[key] for key in ("labels", "annotations", "template") if key in job
-                }
-                await self._api.json("PATCH", url, body={**kept, "etag": etag})
-            return
-        await self._remove(url, etag=etag)
+        last = str(job.get("startExecutionToken", ""))
+        others = last not in ("", run_id) and await self._being_made(owner, last, job) is not None
+        async for each in self._pages(f"{url}/executions", "executions"):
+            others = others or run_id_of(each, owner) not in ("", run_id)
+        if not others:
+            await self._remove(url, etag=etag)
+        elif last == run_id:
+            kept: Obj = {
+                key: job[key] for key in ("labels", "annotations", "template") if key in job
+            }
+            await self._api.json("PATCH", url, body={**kept, "etag": etag})
+        return others
 
     async def _remove(self, url: str, **params: str) -> None:
         try:
