@@ -283,6 +283,8 @@ class TestStatus:
     def test_a_job_that_cannot_start_is_a_failure(self) -> None:
         failed = {"state": "CONDITION_FAILED", "message": "Image 'i:1' not found."}
         seen = Seen(job={"terminalCondition": failed}, execution=None)
+        ahead = replace(seen, job={**seen.job, "reconciling": True})
+        assert run_of(RUN, ahead, lambda _text: {}).state is RunState.CREATED  # of the run before
         run = run_of(RUN, seen, lambda _text: {})
         assert run.state is RunState.FAILED
         assert run.message == "Cloud Run could not start it: Image 'i:1' not found."

@@ -189,7 +189,9 @@ def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
 
 def _under_way(run: Run, seen: Seen) -> Run:
     condition = seen.job.get("terminalCondition") or {}
-    if seen.execution is None and condition.get("state") == _FAILED:
+    # While the job is brought to this run's template, its condition is that of the run before.
+    stale = seen.execution is not None or seen.job.get("reconciling", False)
+    if not stale and condition.get("state") == _FAILED:
         return replace(
             run,
             state=RunState.FAILED,
