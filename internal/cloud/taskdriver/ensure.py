@@ -67,6 +67,7 @@ from internal.cloud.taskdriver.summary import summarize
 from internal.cloud.taskdriver.unavailable import (
     PROVIDER_FAILED,
     Unavailable,
+    keep_failure,
     next_try,
     provided,
     record_unavailable,
@@ -251,6 +252,8 @@ class _Pass(Generic[R]):
         try:
             decision = await self._keep_outputs(await self._decide())
             summarize(self.s, decision.status)
+            if self.s.deleting and decision.delete:
+                keep_failure(self.s, decision.status)  # until they are gone
             self._summarize_hub(decision.status)
             written = await write_status(
                 self.tools.patcher,
@@ -260,7 +263,7 @@ class _Pass(Generic[R]):
             )
             keeps = self._keeps_place(decision, written=written, recorded=keeps)
         except Unavailable as error:
-            return await self._show_unavailable(error)
+            return await self._show_unavailable(error, self.s.status)
         finally:
             if not keeps:
                 self.tools.limiter.release(self.s.owner)
@@ -270,18 +273,20 @@ class _Pass(Generic[R]):
         try:
             requeue = await self._act(decision)
         except Unavailable as error:
+            if self.s.deleting and error.what == "delete":
+                return await self._show_unavailable(error, decision.status)
             if self.options.is_explained(error.cause):
                 raise error.cause from error
             _log.warning("Provider", failed=str(error), object=f"{self.s.owner}")
             requeue = next_try(self.s, decision.status)  # where it fails again it is shown
         return Progress(status=decision.status, requeue_after=requeue, gone=decision.let_go)
 
-    async def _show_unavailable(self, error: Unavailable) -> Progress:
+    async def _show_unavailable(self, error: Unavailable, known: TaskStatus) -> Progress:
         """Record what the provider refused or did not answer, with one event for each text."""
         s, resource = self.s, self.options.resource
         if self.options.is_explained(error.cause):
             raise error.cause from error
-        status = s.status.model_copy(deep=True)
+        status = known.model_copy(deep=True)
         summarize(s, status)
         record_unavailable(s, status, error)
         client = self.tools.client
@@ -371,7 +376,7 @@ class _Pass(Generic[R]):
             then = follow(self.s, await self._start(decision.status))
         except RunRefused as error:
             then = refuse(self.s, str(error))
-        return replace(then, delete=resumed.delete)
+        return replace(then, delete=[*then.delete, *resumed.delete])
 
     def _denied(self) -> Decision | None:
         verdict = self.tools.limiter.acquire(self.claim)

@@ -50,7 +50,9 @@ def record_unavailable(s: Situation, status: TaskStatus, error: Unavailable) -> 
     run, words = status.run, str(error.cause).rstrip(".")
     ready = find_condition(status.conditions, READY)
     is_ready = ready is not None and ready.status == "True"
-    if run is None or not is_live(run):
+    if error.what == "delete":
+        text = f"Its runs cannot be deleted: {words}."
+    elif run is None or not is_live(run):
         text = f"No run can be started: {words}."
     else:
         failed = "started" if error.what == "start" else "looked at"
@@ -65,6 +67,15 @@ def record_unavailable(s: Situation, status: TaskStatus, error: Unavailable) -> 
     if ready is not None:
         reason = ready.reason if is_ready else PROVIDER_FAILED
         changed = ready.model_copy(update={"reason": reason, "message": text})
+        set_condition(status.conditions, changed, s.now)
+
+
+def keep_failure(s: Situation, status: TaskStatus) -> None:
+    """Leave the failure of the pass before in a status that is summarized already, in place."""
+    failure, ready = failure_of(s.status), find_condition(status.conditions, READY)
+    if failure and ready is not None:
+        status.message = failure
+        changed = ready.model_copy(update={"reason": PROVIDER_FAILED, "message": failure})
         set_condition(status.conditions, changed, s.now)
 
 

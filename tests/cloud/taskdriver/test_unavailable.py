@@ -105,6 +105,30 @@ async def test_c_3_a_teardown_that_cannot_be_started_reports_why(
     assert "namespace shops is being terminated" in message
 
 
+async def test_c_3_runs_that_cannot_be_deleted_keep_the_object_and_report_why(
+    harness: TaskDriverHarness,
+) -> None:
+    """As with an account that lacks the right to delete executions."""
+    await harness.make()
+    async with harness.life() as life:
+        await life.drive()
+        await life.finish()
+        denied = CloudError(403, "PERMISSION_DENIED", "Permission 'run.executions.delete' denied")
+        harness.outside.broken["delete"] = denied
+        await harness.admin.delete(InstanceTerraform, "acme", namespace=NAMESPACE)
+        for _ in range(2):
+            await life.drive()
+        message = f"Being deleted. Its runs cannot be deleted: {denied}."
+        assert await shown(harness) == ("Deleting", message, "False", "ProviderFailed")
+        version = (await harness.read()).metadata.resource_version
+        progress = await life.drive()
+        assert (await harness.read()).metadata.resource_version == version
+        assert (progress.requeue_after or 0) >= 1
+        assert await notes(harness) == [message]
+        del harness.outside.broken["delete"]
+        assert (await life.drive()).gone
+
+
 async def test_c_3_the_reason_is_in_the_message_of_the_end(harness: TaskDriverHarness) -> None:
     await harness.make()
     harness.outside.broken["start"] = QUOTA
@@ -116,3 +140,4 @@ async def test_c_3_the_reason_is_in_the_message_of_the_end(harness: TaskDriverHa
     run = run_of((await harness.read()).status)
     assert run.outcome == "TimedOut"
     assert "Quota exceeded for jobs per region" in run.message
+    assert harness.outside.calls["delete"] == 1  # of what was copied for it
