@@ -56,6 +56,9 @@ class ObservedClock:
 
 
 def observed_from(begun: datetime, jumps: tuple[ClockJump, ...]) -> datetime:
-    """Return the moment from which a deadline that began then runs, without what the clock jumped over since."""
-    size = sum((each.size for each in jumps if begun <= each.latest), timedelta())
-    return begun + size
+    """Return the moment from which a deadline that began then runs, without what the clock jumped over since.
+
+    A time that came twice, as the clock jumped back, is taken as the second: a deadline may be long, never too short.
+    """
+    since = (each for each in jumps if begun <= each.latest + min(each.size, timedelta()))
+    return begun + sum((each.size for each in since), timedelta())

@@ -79,6 +79,21 @@ def test_c_20_a_jump_back_ends_and_a_failure_stays_one() -> None:
         assert clocks.decide().failed == ("m",)
 
 
+@pytest.mark.parametrize("resumed", [False, True], ids=["jumps again", "resumed"])
+def test_c_20_a_jump_back_before_a_change_takes_nothing_of_its_deadline(resumed: bool) -> None:
+    clocks = Clocks()
+    for jump in (HOUR, -HOUR):
+        clocks.passes(1, jump=jump)
+        clocks.decide()
+    clocks.passes(100)
+    clocks.change()
+    if resumed:
+        clocks.passes(100)
+        clocks.member = replace(clocks.member, resumed_at=clocks.wall)
+    clocks.passes(4, jump=timedelta() if resumed else HOUR)
+    assert clocks.decide().failed == ()
+
+
 def test_c_20_a_change_after_the_jump_has_its_own_deadline() -> None:
     clocks = Clocks()
     clocks.passes(1, jump=HOUR)
