@@ -16,6 +16,7 @@ from internal.approvals.judge import (
     Judgement,
     Recorder,
     Subject,
+    authors_of,
     judge,
     judge_part,
     known_protection,
@@ -35,6 +36,8 @@ STATUS: Final = "approvals"
 """The field of the status that has what is in force."""
 WHOLE: Final = "of"
 """In the protection of a part: the UID of the whole that it is from."""
+AUTHORS: Final = "authors"
+"""In the protection of a part: who wrote the spec of the whole and requested its deletion, if others have to approve."""
 
 
 class Entries(Protocol):
@@ -97,10 +100,14 @@ class ApprovalView:
                 return None if protection is None else Judgement(annotations=entry.annotations)
             around = self.whole_view.subject(whole)
             protection = {REQUIRED: verdict.protection[REQUIRED], WHOLE: whole.uid}
+            if verdict.policy.other_than_author:
+                protection[AUTHORS] = list(authors_of(around, self.recorder()))
         policy = None if protection is None else Policy.of(protection.get(REQUIRED))
         if policy is None:
             return None
-        found = judge_part(subject, self.rules, self.recorder(), around, policy)
+        known = protection.get(AUTHORS) if protection is not None and around is subject else None
+        authors = [str(each) for each in known] if isinstance(known, list) else []
+        found = judge_part(subject, self.rules, self.recorder(), around, policy, authors)
         return replace(found, protection=protection)
 
     def counted(self, entry: Entry) -> Entry:

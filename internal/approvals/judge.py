@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -111,16 +111,33 @@ def judge(subject: Subject, rules: ApprovalRules, recorder: Recorder) -> Judgeme
 
 
 def judge_part(
-    subject: Subject, rules: ApprovalRules, recorder: Recorder, whole: Subject, policy: Policy
+    subject: Subject,
+    rules: ApprovalRules,
+    recorder: Recorder,
+    whole: Subject,
+    policy: Policy,
+    authors: Collection[str] = (),
 ) -> Judgement:
-    """Decide which approvals of a part count, whose whole has the policy and the author."""
+    """Decide which approvals of a part count, whose whole has the policy and the author.
+
+    `authors`: on record of a whole that is gone.
+    """
     found = [
         verified(each.annotations.get(RECORD), recorder.key, each.identity, each.generation)
         if recorder.key
         else None
         for each in (subject, whole)
     ]
-    return _Checks(subject, rules, recorder, found[0], policy, whole, found[1]).verdict()
+    checks = _Checks(subject, rules, recorder, found[0], policy, whole, found[1], authors)
+    return checks.verdict()
+
+
+def authors_of(whole: Subject, recorder: Recorder) -> list[str]:
+    """Return who is on record as the author of a spec, and as who requested the deletion."""
+    text = whole.annotations.get(RECORD)
+    found = verified(text, recorder.key, whole.identity, whole.generation) if recorder.key else None
+    known = () if found is None else (found.author, found.deletion)
+    return sorted({each.user for each in known if each is not None})
 
 
 def known_protection(text: str) -> Protection | None:
@@ -182,6 +199,8 @@ class _Checks:
     whole: Subject
     """The object whose author counts; for most the same."""
     record_of_whole: Record | None
+    authors: Collection[str] = ()
+    """Others whose approval does not count where it has to be another person's."""
 
     def verdict(self) -> Judgement:
         """Return what counts."""
@@ -250,7 +269,7 @@ class _Checks:
                 "the author of the spec is not on record, as it was changed past admission, and may be the same "
                 "person (any change of the spec through admission records its author)"
             )
-        elif author.user == user:
+        elif author.user == user or user in self.authors:
             yield f"{user!r} gave it and is the author of the spec, and the approver has to be another person"
         if not self.whole.deleting:
             return

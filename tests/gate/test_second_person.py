@@ -378,6 +378,43 @@ def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
     assert (found.protection is None) is not bool(group)
 
 
+@pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize(("user", "counts"), [("alice", False), ("bob", False), ("carol", True)])
+def test_the_author_of_a_whole_that_is_gone_is_no_other_person(user: str, counts: bool) -> None:
+    """Alice wrote the Instance, Bob requested its deletion, and its finalizers were taken off by hand."""
+    instance = Server("Instance")
+    instance.create("alice", MEMBER)
+    instance.delete("bob")
+    head = instance.stored["metadata"]
+    whole = [stored("Instance", head["uid"], metadata=head, spec=instance.stored["spec"])]
+    kind = "InstanceTerraform.example.com"
+    view = ApprovalView(kind, SUBRESOURCE, lambda: KEY, lambda _: next(iter(whole), None))
+    view.whole_view = ApprovalView("Instance.example.com", INSTANCE, lambda: KEY)
+    plan, part = {"cloud.ctrlruntime.dev/approved-plan": "0123456789abcdef"}, {"name": "a"}
+    known = view.judgement(stored("InstanceTerraform", "part"))
+    assert known is not None
+    status = {"approvals": {"protection": orjson.dumps(known.protection).decode()}}
+    write = Write(
+        new={"metadata": part, "spec": {}}, old=None, kind=kind, namespace="bank", name="a",
+        user=KEY.user, groups=(), at=1, policy=Policy(("approvers",), other_than_author=True),
+    )  # fmt: skip
+    metadata = {"namespace": "bank", "uid": "part", "generation": 1, **part}
+    made = {"metadata": {**metadata, "annotations": {RECORD: record_of(write, SUBRESOURCE, KEY)}}}
+    given = {"metadata": {**metadata, "annotations": plan}, "spec": {}}
+    text = record_of(
+        replace(write, new=given, old={**made, "spec": {}}, user=user, groups=MEMBER),
+        SUBRESOURCE,
+        KEY,
+    )
+    whole.clear()
+    annotations = {"annotations": {**plan, RECORD: text}}
+    found = view.judgement(
+        stored("InstanceTerraform", "part", metadata=annotations, spec={}, status=status)
+    )
+    assert found is not None
+    assert [each.by for each in found.counted] == ([user] if counts else []), found.refusals
+
+
 @pytest.mark.criterion("S-P3")
 @pytest.mark.parametrize(("kind", "change"), LESS)
 def test_less_protection_takes_a_member_and_is_held_where_it_came_past_admission(
