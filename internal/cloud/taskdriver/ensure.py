@@ -373,10 +373,10 @@ class _Pass(Generic[R]):
         if not resumed.start:
             return resumed
         try:
-            then = follow(self.s, await self._start(decision.status))
+            decision = follow(self.s, await self._start(decision.status))
         except RunRefused as error:
-            then = refuse(self.s, str(error))
-        return replace(then, delete=[*then.delete, *resumed.delete])
+            decision = refuse(self.s, str(error))
+        return replace(decision, delete=[*decision.delete, *resumed.delete])
 
     def _denied(self) -> Decision | None:
         verdict = self.tools.limiter.acquire(self.claim)
