@@ -234,10 +234,11 @@ def test_a_row_that_comes_into_doubt_before_its_new_uid_has_a_tenant_is_waited_f
 
 
 @pytest.mark.criterion("SIM-F7")
-def test_a_row_in_doubt_that_has_the_host_too_is_waited_for_beside_the_renamed_one() -> None:
+@pytest.mark.parametrize("on", ["maybe", "1"], ids=["in doubt", "active"])
+def test_of_several_new_rows_with_its_host_a_tenant_waits_for_all(on: str) -> None:
     existing = fleet(row("u1", url="https://one.example", text="a"), hosted("u2", "two"))
     renamed = row("z", url="https://one.example", text="b")
-    rows = [renamed, hosted("x", "one", "maybe"), hosted("u2", "two")]
+    rows = [renamed, hosted("x", "one", on), hosted("u2", "two")]
     found = read(rows, spec(text="text"))
     assert waits(plan(found, [OLD], existing, OPEN)) == {"u1-old": ["x-old", "z-old"]}
 

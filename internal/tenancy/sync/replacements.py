@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import chain
 
 from internal.tenancy.shared.tally import TenantState
 from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
@@ -79,7 +80,8 @@ def pairs(leavers: Sequence[Leaver], candidates: Sequence[Candidate]) -> dict[st
 
     What a leaver records counts as long as the recorded tenant is there or on its way. Besides: the same
     uid under a template that may be the former one; rows that name the leaver's uid as their former one; the one row
-    that has the same host; and, when the row is found missing for the first time, new tenants with the same values.
+    that has the same host; and, when the row is found missing for the first time, new tenants with the same values, or
+    with the same host where several have it.
     """
     return _Pairing(leavers, candidates).made()
 
@@ -196,14 +198,16 @@ class _Pairing:
         certain = [item for item in host if not item.doubtful] or host
         if len({item.uid for item in certain}) == 1:
             return {item.name for item in host if _of_template(item, leaver)}
-        return set() if tenant.replaced_by else self._with_the_same_values(leaver)
+        return set() if tenant.replaced_by else self._alike(leaver, host)
 
-    def _with_the_same_values(self, leaver: Leaver) -> set[str]:
+    def _alike(self, leaver: Leaver, host: Sequence[Candidate]) -> set[str]:
+        """Return new tenants with the same values, and of several rows with the same host those that are new."""
         tenant = leaver.tenant
+        values = (self._by_values.get(key, ()) for key in _keys(tenant.uid, tenant.variables))
+        new = (item for item in host if item.state in {None, TenantState.PENDING})
         found = {
             item.name: item
-            for key in _keys(tenant.uid, tenant.variables)
-            for item in self._by_values.get(key, ())
+            for item in chain(new, *values)
             if item.uid != tenant.uid
             and (item.tenant is None or item.tenant.created >= tenant.created)
             and _of_template(item, leaver)
