@@ -26,12 +26,19 @@ __all__ = [
 ]
 
 Spec: TypeAlias = Mapping[str, Any]
+"""The spec of an object, as a handler is given it."""
 Status: TypeAlias = Mapping[str, Any]
+"""The status of an object, as a handler is given it."""
 Labels: TypeAlias = Mapping[str, str]
+"""The labels of an object."""
 Annotations: TypeAlias = Mapping[str, str]
+"""The annotations of an object."""
 RawEvent: TypeAlias = Mapping[str, Any]
+"""``type`` and ``object`` of a change, as handlers of events are given it."""
 Logger: TypeAlias = logging.Logger | logging.LoggerAdapter[Any]
+"""What a handler writes its log lines to: they name the object."""
 DiffOperation: TypeAlias = Literal["add", "change", "remove"]
+"""What a line of a diff does."""
 FieldPath: TypeAlias = tuple[str, ...]
 
 ABSENT_VALUE: Final = object()
@@ -131,6 +138,7 @@ class DiffItem(NamedTuple):
 
 
 Diff: TypeAlias = Sequence[DiffItem]
+"""What changed since the handlers of an object last succeeded."""
 
 
 def field_path(field: str | Sequence[str] | None) -> FieldPath:

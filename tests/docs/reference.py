@@ -99,7 +99,7 @@ def _found(path: str) -> type:
 
 def _summary(package: ModuleType, name: str) -> str:
     value = getattr(package, name)
-    if inspect.isclass(value) or inspect.isfunction(value):
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
         text = inspect.getdoc(value) or ""
         if text.startswith(f"{name}("):  # what dataclasses write by themselves
             text = ""
