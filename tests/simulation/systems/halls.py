@@ -41,6 +41,8 @@ FINALIZER: Final = "example.com/register"
 FIELD_MANAGER: Final = "halls"
 HALL: Final = "example.com/hall"
 """Label of a room: its hall."""
+MOST_ATTEMPTS: Final = 100
+"""Of one hall while the register is closed: delays double from 5 ms, and begin anew with each process and change."""
 
 
 class HallSpec(ApiModel):
@@ -96,22 +98,33 @@ class Outside:
     """By hall."""
     meant: set[str] = field(default_factory=set)
     """UIDs of what managers meant to delete."""
-    forgotten: list[str] = field(default_factory=list)
-    """Own writes that a manager did not see in its cache."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Of a register that is closed, by UID."""
+    faults: list[tuple[str, str]] = field(default_factory=list)
+    """Rules that a manager broke, and how."""
 
     def enter(self, uid: str, name: str) -> None:
         """Raise Closed where it does not answer."""
-        self._check()
+        self._check(uid)
         self.entries[uid] = name
 
     def leave(self, uid: str) -> None:
         """Raise Closed where it does not answer."""
-        self._check()
+        self._check(uid)
         self.entries.pop(uid, None)
 
-    def _check(self) -> None:
-        if not self.is_open:
-            raise Closed("the register does not answer")
+    def close(self) -> None:
+        """Answer no longer."""
+        self.is_open = False
+        self.refusals.clear()
+
+    def _check(self, uid: str) -> None:
+        if self.is_open:
+            return
+        self.refusals[uid] += 1
+        if self.refusals[uid] > MOST_ATTEMPTS:
+            self.faults.append(("attempts", f"{MOST_ATTEMPTS} and more at a closed register"))
+        raise Closed("the register does not answer")
 
 
 class Halls:
@@ -247,12 +260,15 @@ class Halls:
             found = self._cache.entry(CONFIG_MAP, name, namespace=NAMESPACE)
             if found is not None and found.uid == uid and _version(found) < version:
                 read = _version(found)
-                self._outside.forgotten.append(f"{who} wrote {name} as {version}, reads {read}")
+                self._forgets(f"{who} wrote {name} as {version}, and reads it as {read}")
         for each in self._cache.entries(CONFIG_MAP, NAMESPACE, labels={HALL: hall}):
             lasts = each.uid in self._deleted and each.deletion_timestamp is None
             # What a deletion of a set took is not known before the watch shows it, and that is known.
             if lasts and not self._cache.unconfirmed(CONFIG_MAP, each.name, namespace=NAMESPACE):
-                self._outside.forgotten.append(f"{who} deleted {each.name}, and reads it still")
+                self._forgets(f"{who} deleted {each.name}, and reads it still")
+
+    def _forgets(self, what: str) -> None:
+        self._outside.faults.append(("own writes", what))
 
 
 def room(hall: str, number: int, tag: str) -> Desired:

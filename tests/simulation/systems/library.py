@@ -158,7 +158,7 @@ class Script:
     def closes(self, draw: random.Random) -> str:
         """Let the register be closed for a while."""
         seconds = draw.uniform(1, 60)
-        self._outside.is_open = False
+        self._outside.close()
         self._sim.after(seconds, self._opens)
         self._sim.lasts(self._opens)
         return f"for {seconds:.3g} s"
@@ -228,7 +228,7 @@ class Script:
         if name is None:
             return
         before = self._outside.passes[name]
-        self._outside.is_open = False
+        self._outside.close()
         self._halls[name] = self._halls[name].model_copy(update={"tag": "last"})
         await self._sim.client.patch(Hall, name, {"spec": {"tag": "last"}}, namespace=NAMESPACE)
         await self._sim.sleep(_LONG)
@@ -252,9 +252,9 @@ class Script:
             )
 
     def answered(self, call: Call) -> None:
-        """See whether managers know what they wrote."""
-        if self._outside.forgotten:
-            self._sim.breaks("own writes", self._outside.forgotten[0])
+        """See whether managers know what they wrote, and do not try too often."""
+        if self._outside.faults:
+            self._sim.breaks(*self._outside.faults[0])
 
 
 def _owner(obj: dict[str, Any]) -> str:
