@@ -527,8 +527,12 @@ async def test_a_version_below_the_one_that_a_watch_began_at_leads_to_a_list(
 @pytest.mark.criterion("R-F8")
 @pytest.mark.parametrize(
     "away",
-    [TransportError("connection refused", sent=False), ServiceUnavailable("no backend")],
-    ids=["refused", "proxy"],
+    [
+        TransportError("connection refused", sent=False),
+        ServiceUnavailable("no backend"),
+        TransportError("cut off"),
+    ],
+    ids=["refused", "proxy", "cut off"],
 )
 async def test_a_server_that_was_away_confirms_its_version(follow: Follow, away: Exception) -> None:
     """One that was restored meanwhile keeps a watch from a later version open in silence."""
