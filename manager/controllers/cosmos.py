@@ -19,7 +19,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.predicates import Predicate, entry_of, generation_changed
+from ctrlruntime.controller.predicates import Predicate, entry_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
@@ -225,7 +225,7 @@ def add_slot_owners(parts: CosmosParts) -> None:
     (
         Builder(manager)
         .named("cosmosfullnode-slots")
-        .for_(CosmosFullNode, predicates=[generation_changed])
+        .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
         .explicit_permissions()  # those of the controller of sets
         .watches_raw(wakeups)
         .build(UnprotectedOnly(owners, manager.options.protected))
