@@ -283,6 +283,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
         reasons=dict.fromkeys(("TransientError", "RolloutInProgress", "NodesBehind"), _W),
         needed={
             "ClaimsAsSpecified": dict.fromkeys(("FileSystemResizePending", "Resizing"), _W),
+            "SlotsOwned": {},
         },
         unwanted={
             "DisksBeingDeleted": _F,
