@@ -393,20 +393,23 @@ COSMOS: Final = (
             ("sum(cosmos_cache_waiting)", "waiting"),
         ),
     ),
-    _one(
-        "Restarts for height drift",
+    Panel(
+        "Restarts by self-healing",
         "short",
-        "Pods of nodes behind the others, in an hour.",
-        "sum(increase(cosmos_drift_restarts_total[1h]))",
-        "restarts",
+        "Pods of nodes behind the others, and of nodes that did not answer any more, in an hour.",
+        (
+            ("sum(increase(cosmos_drift_restarts_total[1h]))", "height drift"),
+            ("sum(increase(cosmos_unresponsive_restarts_total[1h]))", "no answer"),
+        ),
     ),
     Panel(
         "Disks",
         "short",
-        "Larger disks that were requested, and that could not be, in an hour.",
+        "Larger disks that were requested, and that could not be, in an hour; those that may not grow further.",
         (
             ("sum(increase(cosmos_autoscale_requests_total[1h]))", "requested"),
             ("sum(increase(cosmos_autoscale_failures_total[1h]))", "failed"),
+            ("sum(cosmos_autoscale_disks_at_ceiling)", "at their ceiling"),
         ),
     ),
     Panel(
