@@ -59,6 +59,7 @@ def test_options_and_code_have_the_same_defaults() -> None:
     }
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}
     elsewhere |= {"file_period"}  # shorter in tests alone
+    elsewhere |= {"instead_of_foreign"}  # by the kind of installation, see `run`
     names = {"folder": "runs_folder"}
     for options in (
         RunOptions(),
