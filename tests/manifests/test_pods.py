@@ -322,7 +322,7 @@ async def test_managers_by_system_begin_when_the_one_for_all_has_ended(
         await install(environment, installer())
         new = await later.start(DEPLOYMENT, DEPLOYED)
         await new.wait_ready(120)
-        await eventually(lambda: "works alone" in new.program.output)
+        await eventually(lambda: "LeaseHeld" in new.program.output)
         assert written("one")
         assert written("later") == []
         old.program.send(signal.SIGTERM)
