@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
+from ctrlruntime.manager.lease import ServerRestored
 from internal.fleet.admission_url import host_of
 from internal.fleet.labels import ADMISSION
 from internal.fleet.plane_check import FAILURES, identify
@@ -37,7 +39,7 @@ FOLLOWING: Final = frozenset({Role.ADMISSION, Role.WORKERS})
 MEMBERS: Final = "fleet"
 """Group of the members of a stack: their Leases on the data plane begin with it."""
 TIMEOUT: Final = 10.0
-"""Seconds that the hub has to be identified at the start."""
+"""Seconds that the hub has to be identified at the start, and the data plane at the end."""
 LEASES: Final = BUILTIN[GroupVersionKind("coordination.k8s.io", "v1", "Lease")]
 
 
@@ -84,7 +86,14 @@ async def run_stack(
         if options.role is Role.WORKERS:
             manager.add(LeaderSweep(manager, engaged))
     manager.add(guard)
-    await manager.start()
+    try:
+        await manager.start()
+    except ServerRestored:
+        # Another server at the same address lacks the Lease too, and is often noticed by that: say so if it answers.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(TIMEOUT):
+                await prove(data_plane, stack.data_plane, logger)
+        raise
 
 
 async def is_held(
