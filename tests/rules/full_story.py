@@ -15,6 +15,7 @@ from typing import Self
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
+from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from tests.cosmos.servers.csi import NEVER, Csi
 from tests.cosmos.stepclock import BEGIN, StepClock
@@ -46,7 +47,11 @@ HOLDING = "holding"
 """A schedule that has a node down."""
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
-FURTHER_KINDS = (GroupVersionKind("apps", "v1", "ControllerRevision"), VOLUME_SNAPSHOT.gvk)
+FURTHER_KINDS = (
+    GroupVersionKind("apps", "v1", "ControllerRevision"),
+    DISRUPTION_BUDGET.gvk,
+    VOLUME_SNAPSHOT.gvk,
+)
 """Kinds of objects that the story has besides those of `Story`."""
 STUB = Path(__file__).with_name("task_stub.py")
 

@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.resources import Desired, Owner
 from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET, built, inputs_of
@@ -67,22 +68,33 @@ class DisruptionBudgetControl:
         if desired and not self.budgets.known(owner, [each.name for each in desired]):
             if not pods:  # only they show which budgets of others select them
                 desired = []
-            elif await self._other(owner, findings, pods):
+            elif await self._other(owner, findings, pods, desired):
                 desired = []
                 findings.waits.append(LOOK_AGAIN.total_seconds())
         else:
             self._others.pop(owner.uid, None)
         await self.budgets.reconcile(desired, owner, findings, deletes=True)
 
-    async def _other(self, owner: Owner, findings: Findings, pods: Collection[Entry]) -> str:
-        """Return the name of a budget of others that selects a Pod of the set; empty if there is none."""
+    async def _other(
+        self,
+        owner: Owner,
+        findings: Findings,
+        pods: Collection[Entry],
+        desired: Collection[Desired],
+    ) -> str:
+        """Return the name of a budget of others that selects a Pod of the set; empty if there is none.
+
+        One of a desired name may be the set's own, which the cache lacks without the label that it selects by.
+        """
         at, known = self._others.get(owner.uid, (None, ""))
         if at is not None and self.now() - at < LOOK_AGAIN:
             return known
+        names = {each.name for each in desired}
         found = [
             each["metadata"]["name"]
             for each in await self.list_all(owner.namespace)
-            if (selector := (each.get("spec") or {}).get("selector")) is not None
+            if not (each["metadata"]["name"] in names and self._holds(each, owner))
+            and (selector := (each.get("spec") or {}).get("selector")) is not None
             and any(selector_matches(selector, pod.labels) for pod in pods)
         ]
         other = min(found, default="")
@@ -94,3 +106,7 @@ class DisruptionBudgetControl:
             )
             findings.notes.append(Note(Reason.DISRUPTION_BUDGET_EXISTS, text))
         return other
+
+    def _holds(self, budget: Manifest, owner: Owner) -> bool:
+        entry = EntryDecoder(DISRUPTION_BUDGET.gvk).decode_manifest(budget)
+        return self.budgets.control.holds(entry, owner)
