@@ -80,7 +80,7 @@ class Fleet(ManagerHarness):
     lost: set[str] = field(default_factory=set)
     """Instances that fail whatever their version."""
     queued: set[str] = field(default_factory=set)
-    """Instances whose runs wait for a place."""
+    """Instances whose runs, if there is something to do, wait for a place."""
     most_changing: int = 0
     """Instances that were at once in another version than their status shows."""
     assignments: list[tuple[str, str]] = field(default_factory=list)
@@ -245,7 +245,7 @@ class Fleet(ManagerHarness):
             return
         name = item.metadata.name or ""
         failed = wanted in self.bad or name in self.lost
-        queued = name in self.queued
+        queued = name in self.queued and item.status.version != wanted
         at_work = name in self.working or queued
         phase = Phase.FAILED if failed else Phase.READY
         if at_work:

@@ -69,7 +69,7 @@ async def test_health_that_is_lost_in_the_version_rolls_back(fleet: Fleet) -> No
 async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
     await fleet.create_instances(2)
     fleet.queued |= {"production-0", "production-1"}
-    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, maxConcurrent=9)
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=600, maxConcurrent=9)
 
     async def wait() -> bool:
         found = [
@@ -81,7 +81,7 @@ async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
     await fleet.wait(wait, "both wait for a place")
     over = monotonic() + 1.1
     await fleet.wait(lambda: monotonic() > over, "the deadline is over")
-    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=600, maxConcurrent=9)
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, maxConcurrent=9)
     await fleet.reaches("Progressing", updated=2, failed=0)
     fleet.queued.clear()
     await fleet.reaches("Complete", updated=2)
