@@ -121,8 +121,22 @@ async def test_one_works_by_keyboard_alone(console: tuple[Harness, Browser]) -> 
     await browser.until("document.getElementById('live').textContent === 'Live'")  # its script runs
     await browser.press("s")
     await browser.until("document.activeElement.tagName === 'H2'")
+    # The page changes in place, and the focus stays.
+    await harness.report(Tenant, LONG_NAME, ready(False, "Broken", "seen in the browser"))
+    await browser.until("document.body.textContent.includes('seen in the browser')")
+    assert await browser.evaluate("document.activeElement.tagName") == "H2"
+    # A pause counts for what is on its way as well.
+    await browser.evaluate(
+        "get = fetch; fetch = (...all) => new Promise((go) => { arrive = () => go(get(...all)); })"
+    )
+    await harness.report(Tenant, LONG_NAME, ready(False, "Broken", "on its way"))
+    await browser.until("Boolean(window.arrive)")
     await browser.press("p")
     assert await browser.evaluate("document.getElementById('live').textContent") == "Paused"
+    await browser.evaluate("arrive()")
+    await browser.until("document.getElementById('live').textContent !== 'Paused'")
+    assert "changed" in await browser.evaluate("document.getElementById('live').textContent")
+    assert not await browser.evaluate("document.body.textContent.includes('on its way')")
     ages = "[...document.querySelectorAll('.age')].map((each) => each.textContent)"
     assert all(await browser.evaluate(ages))
     assert browser.errors == []

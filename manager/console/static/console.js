@@ -12,6 +12,7 @@ const dress = (root) => {
       });
     }
   }
+  for (const each of root.querySelectorAll("h2")) each.tabIndex = -1;  // also one that replaces the one with the focus
   for (const each of root.querySelectorAll("button[hidden]")) each.hidden = false;
   const lines = root.querySelector("#lines");
   const wrap = root.querySelector("#wrap");
@@ -81,7 +82,6 @@ const tick = () => {
     const found = [...document.querySelectorAll("#content h2")];
     const below = found.find((each) => each.getBoundingClientRect().top > 8) || found[0];
     if (!below) return;
-    below.tabIndex = -1;
     below.scrollIntoView();
     below.focus({ preventScroll: true });
   };
@@ -181,7 +181,13 @@ const tick = () => {
     try {
       const answer = await fetch(window.location.href, { credentials: "same-origin" });
       if (answer.ok) {
-        replace(await answer.text());
+        const text = await answer.text();
+        if (paused) {  // while it was on its way
+          stale = true;
+          say("Paused; the page has changed");
+          return;
+        }
+        replace(text);
         say("Live");
         document.body.dataset.reads = String(Number(document.body.dataset.reads || 0) + 1);
       } else {
