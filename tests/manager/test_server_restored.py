@@ -71,7 +71,7 @@ async def test_leader_and_candidates_end_when_the_server_has_not_their_lease(
         running = asyncio.create_task(manager.start())
         try:
             await eventually_holds(
-                lambda: manager.elected.is_set() or (role == "candidate" and read(proxy))
+                lambda: manager.elected.is_set() or (role == "candidate" and watched(proxy))
             )
             port = proxy.port
             await proxy.stop()
@@ -85,10 +85,10 @@ async def test_leader_and_candidates_end_when_the_server_has_not_their_lease(
             await proxy.stop()
 
 
-def read(proxy: Proxy) -> bool:
-    """Whether the Lease was read."""
-    counts = proxy.log.counts().select(verbs={"get"}, resource="leases.coordination.k8s.io")
-    return counts.select(code=200).total > 0
+def watched(proxy: Proxy) -> bool:
+    """Whether the Lease was read, and is watched."""
+    leases = proxy.log.counts().select(resource="leases.coordination.k8s.io")
+    return all(leases.select(verbs={verb}, code=200).total for verb in ("get", "watch"))
 
 
 @pytest.mark.criterion("R-F8")
@@ -104,7 +104,7 @@ async def test_a_candidate_that_sees_the_deletion_of_the_lease_leads() -> None:
         manager = Manager(Config(host=proxy.url), LEADER)
         running = asyncio.create_task(manager.start())
         try:
-            await eventually_holds(lambda: read(proxy))
+            await eventually_holds(lambda: watched(proxy))
             await client.delete(LEASE, "lock", namespace="default")
             await asyncio.wait_for(manager.elected.wait(), 60)
         finally:

@@ -55,9 +55,10 @@ def of_file(artefacts: Path) -> list[Manifest]:
 
 
 def of_chart(artefacts: Path, helm: str) -> list[Manifest]:
-    """Return the objects of the chart's archive, with its default values."""
+    """Return the objects of the chart's archive, with what a new release has by default."""
     (archive,) = artefacts.glob("*.tgz")
-    done = run(helm, "template", "ctrlruntime", archive, "--namespace", NAMESPACE)
+    given = ("--namespace", NAMESPACE, "--set", "systems={tenancy}")
+    done = run(helm, "template", "ctrlruntime", archive, *given)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
 
