@@ -55,9 +55,9 @@ def of_file(artefacts: Path) -> list[Manifest]:
 
 
 def of_chart(artefacts: Path, helm: str) -> list[Manifest]:
-    """Return the objects of the chart's archive, with what a new release has by default."""
+    """Return the objects of the chart's archive, with all systems, as in install-all.yaml."""
     (archive,) = artefacts.glob("*.tgz")
-    given = ("--namespace", NAMESPACE, "--set", "systems={tenancy}")
+    given = ("--namespace", NAMESPACE, "--set", "systems={cloud,cosmos,tenancy}")
     done = run(helm, "template", "ctrlruntime", archive, *given)
     assert done.returncode == 0, done.stderr
     return [each for each in yaml.load_all(done.stdout, yaml.CSafeLoader) if each]
