@@ -174,7 +174,9 @@ async def test_a_label_that_was_taken_off_or_changed_is_reclaimed_by_the_manager
                 await shared.label(kind, name, wrong)
                 await shared.labelled(kind, name, shared.slot(uid))
         await members.silent()
-        assert members.writes("member", mark) == []
+        written = members.writes("member", mark)
+        # The status of a registry may follow its count while a Tenant has no label.
+        assert [each for each in written if not each.resource.startswith("tenantregistries")] == []
         after = await shared.objects(uid)
         for name, each in before.items():
             assert after[name]["metadata"]["uid"] == each["metadata"]["uid"]

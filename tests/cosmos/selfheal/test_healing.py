@@ -189,8 +189,12 @@ class TestFullDisks:
         await bed.ward.until_looked()
         await bed.set_pod(0, **status)
         await bed.until_requested(pvc_hub_0="120Gi")
-        notes = [note for reason, note in await bed.events() if reason == "NodeKeepsEnding"]
-        (note,) = (each for each in notes if each.startswith("hub-0"))
+
+        async def notes() -> list[str]:
+            found = [note for reason, note in await bed.events() if reason == "NodeKeepsEnding"]
+            return [each for each in found if each.startswith("hub-0")]
+
+        (note,) = await eventually(notes)
         assert note.startswith("hub-0 keeps ending: init container chain-init")
         assert "Raise volumeClaimTemplate" in note
 
