@@ -304,7 +304,8 @@ async def story(sim: Simulation) -> None:
 
 
 _OF_KEYS: Final = re.compile(
-    r"^(ctrlruntime\.dev/(applied-fields|config-checksum|inputs|revision)|data|removals|podIPs?|height)$"
+    r"^(ctrlruntime\.dev/(applied-fields|config-checksum|inputs|revision)|cosmos\.ctrlruntime\.dev/node-key-id"
+    r"|data|removals|podIPs?|height)$"
 )
 """Members that hold keys or follow from them, what went on the way (heights of nodes that left), and addresses."""
 
