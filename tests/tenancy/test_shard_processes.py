@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -16,15 +17,17 @@ import pytest
 from apis.tenancy import TenantTemplate
 from ctrlruntime.clock import Sources, replaced
 from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.envtest.proxy import Mark
+from ctrlruntime.envtest.proxy import LEASES, Cut, CutWatch, Delay, Mark, Match
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding.leases import ASSIGNED
 from manager.cli import main
 from tests.manifests.installation import NAMESPACE as SYSTEM
 from tests.manifests.installation import add, kustomized
+from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, REGISTRY, TenancyHarness, config_map
 from tests.tenancy.manager_forkserver import MANAGER, ForkServer
 from tests.tenancy.members import FIRST, SECOND, USERS, Members, changed_in_turn, kind_of, named
+from tests.tenancy.test_hooks import JOB, end, hook
 
 ALL = (*USERS, "third", "fourth")
 AHEAD = 30.0
@@ -200,6 +203,97 @@ async def test_a_leader_that_is_stopped_beyond_its_lease_writes_nothing_when_it_
 
 async def _some(members: Members, mark: Mark) -> bool:
     return bool(wrote(members, "manager", mark))
+
+
+CUT_OFF = {
+    "from the server": (Match(user="member"), (Cut(), CutWatch())),
+    "from its Leases": (Match(user="member", resource=LEASES, verb="write"), (Cut(),)),
+}
+
+
+@pytest.mark.criterion("SH-33")
+@pytest.mark.parametrize("off", CUT_OFF)
+async def test_a_member_that_is_cut_off_writes_nothing_once_another_has_its_slots(
+    members: Members, forkserver: ForkServer, off: str
+) -> None:
+    """Half a minute: a Lease runs out. One that cannot renew alone could write all the time."""
+    harness = members.harness
+    proxy = harness.environment.proxy
+    uids = [f"u{number}" for number in range(8)]
+    await harness.registry()
+    one = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
+    other = await fork(harness, forkserver, "member", "--shards", "--shard-name", "other")
+    async with stopped(one, other):
+        await harness.eventually(lambda: _held(harness, "one"))
+        await harness.eventually(lambda: _held(harness, "other"))
+        await fill(harness, uids)
+        await members.silent()
+        before = wrote(members, "manager")
+        match, actions = CUT_OFF[off]
+        rules = [proxy.add(each, match, times=None) for each in actions]
+        mark = harness.mark()
+        taken = {f"{uid}-cm" for uid in uids} - before
+        changing = asyncio.create_task(_change_always(harness, uids))
+        try:
+            await harness.eventually(lambda: _wrote_one_of(members, taken, mark), timeout=60)
+            since = harness.mark()
+            assert await asyncio.wait_for(other.wait(), 30) != 0
+        finally:
+            changing.cancel()
+            await asyncio.wait([changing])
+        for each in rules:
+            proxy.remove(each)
+        for uid in uids:
+            harness.row(uid, plan="pro")
+        await harness.eventually(lambda: _carried_out(harness, uids))
+        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+        assert members.writes("member", since) == []
+
+
+async def _change_always(harness: TenancyHarness, uids: Sequence[str]) -> None:
+    """Give whoever may write something to write, all the time."""
+    for number in itertools.count():
+        for uid in uids:
+            harness.row(uid, plan=f"p{number}")
+        await asyncio.sleep(0.5)
+
+
+async def _wrote_one_of(members: Members, names: set[str], mark: Mark) -> bool:
+    return bool(wrote(members, "manager", mark) & names)
+
+
+@pytest.mark.criterion("SH-33")
+async def test_a_slow_member_keeps_its_slots_and_a_hook_outlasts_members_that_come(
+    members: Members, forkserver: ForkServer
+) -> None:
+    """Every request of one takes a second longer. The hook's Job is made once, whoever looks after its tenant."""
+    harness = members.harness
+    harness.environment.proxy.add(Delay(seconds=1.0), Match(user="member"), times=None)
+    uids = [f"u{number}" for number in range(8)]
+    await harness.registry()
+    first = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
+    async with contextlib.AsyncExitStack() as stack:
+        await stack.enter_async_context(stopped(first))
+        content = {"configMaps": [config_map("cm", "{{ .uid }}-cm", {"k": "{{ .planId }}"})]}
+        harness.rows(*uids)
+        await harness.template("app", **content, hooks=[hook("BeforeCreate")])
+        for uid in uids:
+            await harness.eventually(lambda uid=uid: harness.get(JOB, f"{uid}-hook"))  # type: ignore[misc]
+        other = await fork(harness, forkserver, "member", "--shards", "--shard-name", "other")
+        await stack.enter_async_context(stopped(other))
+        await harness.eventually(lambda: _held(harness, "other"), timeout=60)
+        for uid in uids:
+            await end(Fleet(harness, harness.namespace), f"{uid}-hook")
+        await harness.ready(*(f"{uid}-app" for uid in uids), timeout=120)
+        written = [each for user in USERS[1:] for each in members.writes(user)]
+        assert sorted(each.name for each in written if kind_of(each) == "jobs") == [
+            f"{uid}-hook" for uid in uids
+        ]
+        both = wrote(members, "manager"), wrote(members, "member")
+        assert both[0] | both[1] == {f"{uid}-cm" for uid in uids}
+        assert not both[0] & both[1]
+        assert all(both)
+        assert (first.returncode, other.returncode) == (None, None)
 
 
 @pytest.mark.criterion("SH-33")
