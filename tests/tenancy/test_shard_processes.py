@@ -16,13 +16,16 @@ import pytest
 
 from apis.tenancy import TenantTemplate
 from ctrlruntime.clock import Sources, replaced
+from ctrlruntime.envtest.backends import KubeApiserverBackend
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import LEASES, Cut, CutWatch, Delay, Mark, Match
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding.leases import ASSIGNED
 from manager.cli import main
+from tests.audit.request_recorder import ANY
 from tests.manifests.installation import NAMESPACE as SYSTEM
 from tests.manifests.installation import add, kustomized
+from tests.real_servers import NO_SERVER, is_there
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, REGISTRY, TenancyHarness, config_map
 from tests.tenancy.manager_forkserver import MANAGER, ForkServer
@@ -132,11 +135,8 @@ async def test_members_come_and_go_and_each_tenant_is_written_by_one_at_a_time(
     harness = members.harness
     uids = [f"u{number}" for number in range(12)]
     await harness.registry()
-    one = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
-    other = await fork(harness, forkserver, "member", "--shards", "--shard-name", "other")
+    one, other = await sharing(harness, forkserver)
     async with stopped(one, other):
-        await harness.eventually(lambda: _held(harness, "one"))
-        await harness.eventually(lambda: _held(harness, "other"))
         await fill(harness, uids)
         there = {f"{uid}-cm" for uid in uids}
         both = wrote(members, "manager"), wrote(members, "member")
@@ -155,15 +155,31 @@ async def test_members_come_and_go_and_each_tenant_is_written_by_one_at_a_time(
         await harness.registry_condition("SlotsOwned", "True", "AllOwned")
 
 
+async def sharing(harness: TenancyHarness, forkserver: ForkServer) -> list[ChildProcess]:
+    """Start two members. Each has got slots when this returns."""
+    pairs = (("manager", "one"), ("member", "other"))
+    flags = ("--shards", "--shard-name")
+    held = _times(harness, "one"), _times(harness, "other")
+    made = [await fork(harness, forkserver, user, *flags, name) for user, name in pairs]
+    for (_, name), times in zip(pairs, held, strict=True):
+        await harness.eventually(lambda: _held(harness, name, times + 1), timeout=60)  # noqa: B023
+    return made
+
+
+def _times(harness: TenancyHarness, name: str) -> int:
+    """Return how often a member got slots, by its log."""
+    user = {"one": "manager", "other": "member"}.get(name, name)
+    log = harness.folder / f"{user}.log"
+    return log.read_text().count("Slots are held") if log.exists() else 0
+
+
 async def _all(members: Members, there: set[str], mark: Mark) -> bool:
     return wrote(members, "member", mark) == there
 
 
 async def _held(harness: TenancyHarness, name: str, times: int = 1) -> bool:
     """Whether a member has got slots so often, by its log."""
-    user = {"one": "manager", "other": "member"}.get(name, name)
-    log = harness.folder / f"{user}.log"
-    return log.exists() and log.read_text().count("Slots are held") >= times
+    return _times(harness, name) >= times
 
 
 @pytest.mark.criterion("SH-33")
@@ -221,11 +237,8 @@ async def test_a_member_that_is_cut_off_writes_nothing_once_another_has_its_slot
     proxy = harness.environment.proxy
     uids = [f"u{number}" for number in range(8)]
     await harness.registry()
-    one = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
-    other = await fork(harness, forkserver, "member", "--shards", "--shard-name", "other")
+    one, other = await sharing(harness, forkserver)
     async with stopped(one, other):
-        await harness.eventually(lambda: _held(harness, "one"))
-        await harness.eventually(lambda: _held(harness, "other"))
         await fill(harness, uids)
         await members.silent()
         before = wrote(members, "manager")
@@ -274,9 +287,9 @@ async def test_a_slow_member_keeps_its_slots_and_a_hook_outlasts_members_that_co
     first = await fork(harness, forkserver, "manager", "--shards", "--shard-name", "one")
     async with contextlib.AsyncExitStack() as stack:
         await stack.enter_async_context(stopped(first))
-        content = {"configMaps": [config_map("cm", "{{ .uid }}-cm", {"k": "{{ .planId }}"})]}
+        made = config_map("cm", "{{ .uid }}-cm", {"k": "{{ .planId }}"})
         harness.rows(*uids)
-        await harness.template("app", **content, hooks=[hook("BeforeCreate")])
+        await harness.template("app", configMaps=[made], hooks=[hook("BeforeCreate")])
         for uid in uids:
             await harness.eventually(lambda uid=uid: harness.get(JOB, f"{uid}-hook"))  # type: ignore[misc]
         other = await fork(harness, forkserver, "member", "--shards", "--shard-name", "other")
@@ -359,23 +372,14 @@ async def test_all_that_start_again_at_once_write_nothing_and_an_older_assignmen
     uids = [f"u{number}" for number in range(8)]
     await harness.registry()
 
-    async def start() -> list[ChildProcess]:
-        pairs = (("manager", "one"), ("member", "other"))
-        flags = ("--shards", "--shard-name")
-        return [await fork(harness, forkserver, user, *flags, name) for user, name in pairs]
-
-    both = await start()
+    both = await sharing(harness, forkserver)
     async with stopped(*both):
-        await harness.eventually(lambda: _held(harness, "one"))
-        await harness.eventually(lambda: _held(harness, "other"))
         await fill(harness, uids)
         await harness.registry_condition("SlotsOwned", "True", "AllOwned")
         await members.silent()
     mark = harness.mark()
-    both = await start()
+    both = await sharing(harness, forkserver)
     async with stopped(*both):
-        await harness.eventually(lambda: _held(harness, "one", 2))
-        await harness.eventually(lambda: _held(harness, "other", 2))
         await members.silent()
         assert {kind_of(each) for user in USERS[1:] for each in members.writes(user, mark)} <= {
             "tenantregistries"  # SlotsOwned was False in between
@@ -387,7 +391,7 @@ async def test_all_that_start_again_at_once_write_nothing_and_an_older_assignmen
         await harness.client.patch(LEASE, "manager-slots", patch, namespace=SYSTEM)
         ended = await asyncio.wait_for(asyncio.gather(*(each.wait() for each in both)), 30)
         assert all(ended)
-    both = await start()
+    both = await sharing(harness, forkserver)
     async with stopped(*both):
         for uid in uids:
             harness.row(uid, plan="pro")
@@ -398,3 +402,55 @@ async def test_all_that_start_again_at_once_write_nothing_and_an_older_assignmen
 async def _carried_out(harness: TenancyHarness, uids: list[str]) -> bool:
     found = [await harness.get(CONFIG_MAP, f"{uid}-cm") for uid in uids]
     return all(each is not None and each["data"]["k"] == "pro" for each in found)
+
+
+@pytest.mark.criterion("SH-33")
+@pytest.mark.matrix
+@pytest.mark.embedded("has a real server of its own")
+async def test_members_of_a_server_that_is_restored_from_an_older_backup_end_and_make_all_anew(
+    tmp_path: Path, forkserver: ForkServer
+) -> None:
+    """Half a minute, on a real server of its own: etcd goes back to before a change and a new row."""
+    if not is_there():
+        pytest.skip(NO_SERVER)
+    settings = {"apiserver_flags": {"enable-priority-and-fairness": "false"}}
+    # A server that has just begun answers before it has read the roles, and refuses everything for a moment.
+    async with TenancyHarness.start(
+        tmp_path,
+        manager=False,
+        users=ALL,
+        denied=(ANY,),
+        backend="kube-apiserver",
+        server=settings,
+    ) as harness:
+        members = Members(harness)
+        rights = [each for each in kustomized("sharded") if "shards" in each["metadata"]["name"]]
+        await add(harness.client, rights, users=ALL[1:])
+        backend = harness.environment.backend
+        assert isinstance(backend, KubeApiserverBackend)
+        uids = [f"u{number}" for number in range(8)]
+        await harness.registry()
+        both = await sharing(harness, forkserver)
+        async with stopped(*both):
+            await fill(harness, uids)
+            await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+            await members.silent()
+            kept = {uid: await harness.get(CONFIG_MAP, f"{uid}-cm") for uid in uids}
+            await backend.save(tmp_path / "backup")
+            for uid in uids:
+                harness.row(uid, plan="pro")
+            harness.row("new", plan="pro")
+            await harness.eventually(lambda: _carried_out(harness, [*uids, "new"]))
+            await backend.restore(tmp_path / "backup")
+            ended = await asyncio.wait_for(asyncio.gather(*(each.wait() for each in both)), 60)
+            assert all(ended)
+        both = await sharing(harness, forkserver)
+        async with stopped(*both):
+            await harness.eventually(lambda: _carried_out(harness, [*uids, "new"]))
+            await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+            await members.silent()
+            for uid, before in kept.items():
+                after = await harness.get(CONFIG_MAP, f"{uid}-cm")
+                assert before is not None
+                assert after is not None
+                assert after["metadata"]["uid"] == before["metadata"]["uid"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -64,6 +65,19 @@ class Etcd:
     async def stop(self) -> None:
         await self._server.stop()
         shutil.rmtree(self._data, ignore_errors=True)
+
+    async def save(self, folder: Path) -> None:
+        """Copy what it holds into a new folder, as a backup would; it stands still meanwhile."""
+        await self._server.stop()
+        await asyncio.to_thread(shutil.copytree, self._data, folder)
+        await self._server.start()
+
+    async def restore(self, folder: Path) -> None:
+        """Go on with what `save` copied: later revisions never were."""
+        await self._server.stop()
+        await asyncio.to_thread(shutil.rmtree, self._data)
+        await asyncio.to_thread(shutil.copytree, folder, self._data)
+        await self._server.start()
 
     async def compact(self) -> int:
         """Forget all revisions but the last, and return that one."""

@@ -146,6 +146,18 @@ class KubeApiserverBackend:
         """Have etcd forget all revisions but the last, and return that one."""
         return await self.etcd.compact()
 
+    async def save(self, folder: Path) -> None:
+        """Write what the cluster holds into a new folder, for `restore`; its servers are down meanwhile."""
+        await self._apiserver.kill()
+        await self.etcd.save(folder)
+        await self._apiserver.restart()
+
+    async def restore(self, folder: Path) -> None:
+        """Bring the state back that `save` wrote, as from a backup of etcd: versions go back, UIDs stay."""
+        await self._apiserver.kill()
+        await self.etcd.restore(folder)
+        await self._apiserver.restart()
+
     @property
     def etcd(self) -> Etcd:
         """Raises RuntimeError while there is none."""

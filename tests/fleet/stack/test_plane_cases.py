@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import shutil
 import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -182,13 +181,14 @@ async def test_after_an_older_backup_lost_tenants_are_held_and_those_that_return
 
         # By its Lease, if that is in the backup, a process sees that the plane is older.
         await eventually(leads)
-        backup = Backup(plane)
-        await backup.take()
+        backend, backup = plane.environment.backend, tmp_path / "backup"
+        assert isinstance(backend, KubeApiserverBackend)
+        await backend.save(backup)
         for name in ("lost-0", "lost-1"):
             await plane.client.create(acme(name))
             await ready(plane, name)
         before = await workloads(hub)
-        await backup.restore()
+        await backend.restore(backup)
 
         async def held() -> bool:
             return "Orphans held" in pods[1].output
@@ -200,37 +200,3 @@ async def test_after_an_older_backup_lost_tenants_are_held_and_those_that_return
         await plane.client.create(acme("lost-0"))
         await ready(plane, "lost-0")
         assert await all_but_new(hub) == before
-
-
-class Backup:
-    """A copy of a data plane's etcd, taken and restored while its servers are down."""
-
-    def __init__(self, plane: Server) -> None:
-        backend = plane.environment.backend
-        assert isinstance(backend, KubeApiserverBackend)
-        self._backend = backend
-        (self._data,) = plane.environment.folder.glob("etcd-*/")
-        self._copy = plane.environment.folder / "backup"
-
-    async def take(self) -> None:
-        """Copy it."""
-        await self._down()
-        shutil.copytree(self._data, self._copy)
-        await self._up()
-
-    async def restore(self) -> None:
-        """Put the copy in its place."""
-        await self._down()
-        shutil.rmtree(self._data)
-        shutil.copytree(self._copy, self._data)
-        await self._up()
-
-    async def _down(self) -> None:
-        await self._backend.kill()
-        process = self._backend.etcd.process
-        process.kill()
-        await process.wait()
-
-    async def _up(self) -> None:
-        await self._backend.etcd.start()
-        await self._backend.restart()
