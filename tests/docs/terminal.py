@@ -76,6 +76,7 @@ class Terminal:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=_interruptible,
         )
         self._processes.append(process)
         return process
@@ -102,6 +103,11 @@ async def _drain(process: asyncio.subprocess.Process) -> None:
     assert process.stdout is not None
     while await process.stdout.read(65536):
         pass
+
+
+def _interruptible() -> None:
+    """Let Ctrl-C end a program, as at a terminal: a shell starts what runs in its background with SIGINT ignored, which is inherited."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _signal_group(pid: int, number: signal.Signals) -> None:

@@ -10,6 +10,7 @@ import filecmp
 import inspect
 import os
 import shutil
+import signal
 import socket
 import sqlite3
 import sys
@@ -453,6 +454,22 @@ async def test_a_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
         with pytest.raises(pytest.fail.Exception, match=f"port {port}: Address already in use"):
             await port_is_free(port)(run)
     await port_is_free(port)(run)
+
+
+async def test_ctrl_c_ends_a_program_though_it_was_ignored_where_the_tests_began(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A shell lets what runs in its background ignore SIGINT, and a Python program keeps to that."""
+    monkeypatch.setattr("tests.docs.terminal.LONGEST_END", 20.0)
+    terminal = Terminal(tmp_path, {})
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        program = "import time; print('begun', flush=True); time.sleep(600)"
+        command = f'{sys.executable} -c "{program}"'
+        await terminal.start(command, until="begun", what="a program")
+    finally:
+        signal.signal(signal.SIGINT, before)
+    await terminal.close()
 
 
 OF_TENANTS = {"docs/tutorials/first-tenant.md"}
