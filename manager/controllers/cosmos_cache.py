@@ -35,6 +35,7 @@ def add_cache(parts: CosmosParts) -> CosmosCache:
             disk_interval=options.disk_seconds,
         ),
         manager.metrics.registry,
+        now=options.now,
     )
     builder = (
         Builder(manager)

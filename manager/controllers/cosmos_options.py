@@ -1,7 +1,10 @@
 """Options of the cosmos system. Imports little of it: the command line reads the defaults of every system."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 
+from ctrlruntime.clock import utc_now
 from internal.cosmos.clock import Clock, SystemClock
 from internal.cosmos.times import Times
 
@@ -32,3 +35,5 @@ class CosmosOptions:
     """When a set of nodes is looked at again while it is not as it should be."""
     clock: Clock = field(default_factory=SystemClock)
     """The time that schedules go by."""
+    now: Callable[[], datetime] = utc_now
+    """The time that answers of nodes are stamped with, and that their silence is measured by."""

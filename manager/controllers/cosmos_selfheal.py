@@ -8,7 +8,6 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.cache import InformerHandle
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
@@ -83,7 +82,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
             workload=parts.workload,
             notes=notes,
             metrics=metrics,
-            now=utc_now,
+            now=parts.options.now,
         ),
         hangs=HangHealing(
             nodes=cache,
@@ -91,7 +90,7 @@ def _reconciler(parts: CosmosParts, cache: CosmosCache) -> SelfHealReconciler:
             workload=parts.workload,
             notes=notes,
             metrics=metrics,
-            now=utc_now,
+            now=parts.options.now,
         ),
         notes=notes,
         interval=parts.options.heal_seconds,

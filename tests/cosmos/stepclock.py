@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from ctrlruntime.clock import utc_now
+
 BEGIN = datetime(2026, 3, 1, 12, 0, 30, tzinfo=UTC)
 
 
@@ -26,3 +28,18 @@ class StepClock:
         self._now += timedelta(**length)
         for tell in list(self._jumped):
             tell()
+
+
+class RunningClock:
+    """The machine's time, and ahead of it by what a test lets pass at once: for what compares answers by when they came."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+
+    def now(self) -> datetime:
+        """Return the moment, in UTC."""
+        return utc_now() + self._ahead
+
+    def step(self, **length: float) -> None:
+        """Let time pass at once, and go on from there."""
+        self._ahead += timedelta(**length)

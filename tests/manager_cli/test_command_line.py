@@ -55,6 +55,7 @@ def test_options_and_code_have_the_same_defaults() -> None:
         "pace",
         "times",
         "clock",
+        "now",
         "health_checks",
     }
     elsewhere = {"own_namespace", "command", "environment", "job_annotations", "provider"}

@@ -38,7 +38,7 @@ from manager.controllers.cosmos_parts import declare_parts
 from manager.controllers.cosmos_selfheal import NAME as CONTROLLER
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from tests.cosmos.servers.comet import CometNode, CometNodes
-from tests.cosmos.stepclock import StepClock
+from tests.cosmos.stepclock import RunningClock, StepClock
 from tests.rbac import audited
 from tests.support.manager_harness import ManagerHarness
 from tests.support.waiting import eventually
@@ -62,6 +62,8 @@ class Harness(ManagerHarness):
 
     comet: CometNodes
     clock: StepClock = field(default_factory=StepClock)
+    answers: RunningClock = field(default_factory=RunningClock)
+    """What answers of nodes are stamped with."""
     _numbers: Any = field(default_factory=lambda: count(1))
 
     @classmethod
@@ -90,6 +92,7 @@ class Harness(ManagerHarness):
             disk_seconds=0.1,
             heal_seconds=0.1,
             clock=self.clock,
+            now=self.answers.now,
         )
         parts = declare_parts(manager, options)
         add_selfhealing(parts, add_cache(parts))
@@ -312,6 +315,13 @@ class Namespace:
         """Until a node was asked so often since now: what it says now is known by then."""
         name = f"{SET}-{ordinal}"
         await self.ward.comet.until_asked(name, self.namespace, more=times, timeout=PATIENCE)
+
+    async def until_silent(self, *ordinals: int, seconds: float) -> None:
+        """Until nodes have not answered for so long, were asked since, and the controller has looked at that."""
+        await asyncio.gather(*map(self.until_asked, ordinals))
+        self.ward.answers.step(seconds=seconds)
+        await asyncio.gather(*map(self.until_asked, ordinals))
+        await self.ward.until_looked()
 
     async def events(self) -> list[tuple[str, str]]:
         """Reasons and notes of all events, as soon as they are written."""

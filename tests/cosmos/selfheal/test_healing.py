@@ -217,8 +217,7 @@ class TestHangs:
             3
         ).unreachable = True  # its machine: the container beside it does not answer either
         bed.node(1).hangs = bed.node(2).hangs = True
-        await asyncio.sleep(11)
-        await bed.ward.until_looked()
+        await bed.until_silent(1, 2, 3, seconds=11)
         assert await bed.going() == []
         bed.node(3).unreachable = False
         (first,) = await eventually(bed.going, timeout=30)
@@ -244,8 +243,7 @@ class TestHangs:
         await bed.run(0)
         await bed.until_asked(0)
         bed.node(0).hangs = True
-        await asyncio.sleep(11)
-        await bed.ward.until_looked()
+        await bed.until_silent(0, seconds=11)
         assert await bed.going() == []
         await bed.delete_claim(0)
         await bed.edit(selfHeal={"unresponsive": {"restart": True}})
