@@ -17,6 +17,7 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import BudgetRecord, Cause, Evidence, Gate, ParentState, Removal, Victim
 from internal.fleet.plane_check import NAMESPACE
+from internal.fleet.status import TEARDOWN_COMPLETE
 from internal.fleet.targets import TRUE, Mode, is_former
 from internal.removal_holds import HELD, Parent, approvals_of, held_condition, lost_record
 
@@ -41,7 +42,15 @@ def goes_by_config(namespace: Entry, mode: Mode) -> bool:
 def is_permitted(config: FleetConfig, namespace: Entry) -> bool:
     """Return whether the teardown of this very namespace was permitted."""
     removals = config.status.removals
-    return removals is not None and namespace.uid in removals.approved
+    return removals is not None and namespace.uid in removals.approved and not is_lost(config)
+
+
+def is_lost(config: FleetConfig) -> bool:
+    """Return whether no pass has decided since the status was wiped or restored; an invalid or paused config decides nothing."""
+    status = config.status
+    if status.observed_generation > (config.metadata.generation or 0):
+        return True
+    return find_condition(status.conditions, TEARDOWN_COMPLETE) is None
 
 
 def decide(
@@ -65,12 +74,13 @@ def decide(
     was_held = known is not None and known.status == "True"
     annotations = config.metadata.annotations or {}
     record = BudgetRecord.of(None if before is None else before.model_dump())
-    if is_lost := not config.status.observed_generation:
-        record = lost_record(annotations, GROUP, now)
+    lost = is_lost(config)
+    if lost:
+        record = BudgetRecord(used={**record.used, **lost_record(annotations, GROUP, now).used})
     going = {each.uid for each in removals}
     record = replace(record, approved={u: at for u, at in record.approved.items() if u in going})
     state = ParentState(
-        protection=REASON if len(removals) > 1 or was_held or is_lost else "",
+        protection=REASON if len(removals) > 1 or was_held or lost else "",
         approvals=approvals_of(annotations, GROUP),
         record=record,
     )

@@ -10,6 +10,7 @@ from functools import partial
 import pytest
 
 from apis.fleet import FleetConfig
+from internal.fleet.status import INVALID
 
 from .harness import NAMESPACE, OBJECTS, SCALE, Hub, deployed, eventually, namespace, planes
 from .test_real_hub import real_hub
@@ -41,6 +42,11 @@ async def held(hub: Hub, *names: str) -> bool:
 
 async def nothing_held(hub: Hub) -> bool:
     return (await hub.condition("DeletionsHeld"))[0] == "False"
+
+
+async def is_invalid(hub: Hub) -> bool:
+    status, reason, _ = await hub.condition("Ready")
+    return (status, reason) == ("False", INVALID)
 
 
 async def approve(hub: Hub) -> str:
@@ -96,9 +102,13 @@ async def test_a_switch_of_the_mode_removes_no_stacks_until_exactly_they_are_app
             await eventually(partial(held, hub, west), hub.config)
             assert (await hub.config()).metadata.annotations == {APPROVE: used}
             assert await hub.objects(west) == OBJECTS
-        # Neither what was held nor which approval was used is known without the status.
+        # Neither what was held nor which approval was used is known without the status: an invalid spec hides no loss.
+        await hub.configure(**SCALE, **NORMAL)
+        await hub.label("switch-north", None)
         found = (await hub.config()).status.to_wire()
         await hub.client.patch_status(FleetConfig, "fleet", {"status": dict.fromkeys(found)})
         async with hub.operator():
+            await eventually(partial(is_invalid, hub), hub.config)
+            await hub.configure(**NORMAL)
             await eventually(partial(held, hub, west), hub.config)
             assert await hub.objects(west) == OBJECTS
