@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.json import Json
-from internal.approvals.judge import Recorder, is_person, known_protection
+from internal.approvals.counted import subject_of
+from internal.approvals.judge import Judgement, Recorder, is_person, protection_in_force
 from internal.approvals.records import (
     Author,
     Consent,
@@ -42,19 +42,18 @@ class Write:
     groups: tuple[str, ...]
     at: int
     """Seconds since 1970."""
-    policy: Policy | None = None
-    """Whose approvals count where the object's own spec does not name them."""
+    whole: Judgement | None = None
+    """Of a part, whose approvals count by its whole; None: its own spec names them."""
 
 
 def record_of(write: Write, rules: ApprovalRules, recorder: Recorder) -> str | None:
     """Return the text of the record that the object is to have; None: none. Raises Refused."""
     new, old = write.new, write.old or {}
-    before = _in_force(old, rules)
+    before = _in_force(write, rules, recorder)
     wanted = rules.protection(new.get("spec"))
-    policy = write.policy
-    if before is not None:
-        policy = Policy.of(before[REQUIRED])
-    policy = policy or Policy.of(wanted[REQUIRED])
+    policy, protection = Policy.of((before or wanted)[REQUIRED]), before
+    if write.whole is not None:
+        policy, protection = write.whole.policy, write.whole.protection
     if policy is None:
         return None
     known = _old_record(write, recorder)
@@ -65,13 +64,16 @@ def record_of(write: Write, rules: ApprovalRules, recorder: Recorder) -> str | N
     consent = known.consent
     if before is not None and rules.protection(old.get("spec")) != wanted:
         consent = _consent(write, before, wanted, policy, recorder)
+        protection = wanted
     given = _approvals(write, rules, known, recorder, policy, author)
     if not recorder.key:
         return _annotations(old).get(RECORD)
     metadata = (write.old or new).get("metadata") or {}
     identity = Identity.of(write.kind, metadata, write.namespace, write.name)
     deletion = _deletion(write, known, identity, recorder)
-    record = Record(identity, author=author, given=given, consent=consent, deletion=deletion)
+    if protection is None and write.whole is None:
+        protection = wanted
+    record = Record(identity, author, given, consent, deletion, protection)
     return signed(record, recorder.key)
 
 
@@ -81,8 +83,10 @@ def deletion_of(write: Write, rules: ApprovalRules, recorder: Recorder) -> str |
     The first request counts, unless it is not on record.
     """
     old = write.old or {}
-    before = _in_force(old, rules)
-    policy = write.policy if before is None else Policy.of(before[REQUIRED])
+    before = _in_force(write, rules, recorder)
+    policy = None if before is None else Policy.of(before[REQUIRED])
+    if write.whole is not None:
+        policy = write.whole.policy
     if policy is None or not policy.other_than_author or not recorder.key:
         return None
     known = _old_record(write, recorder)
@@ -98,11 +102,14 @@ def _annotations(manifest: Manifest) -> Mapping[str, str]:
     return (manifest.get("metadata") or {}).get("annotations") or {}
 
 
-def _in_force(old: Manifest, rules: ApprovalRules) -> Protection | None:
-    """Return the protection that is in force of an object as it is; None if it has no approvers."""
-    status: Json = old.get("status") or {}
-    known = known_protection(str((status.get("approvals") or {}).get("protection") or ""))
-    found = rules.protection(old.get("spec")) if known is None else known
+def _in_force(write: Write, rules: ApprovalRules, recorder: Recorder) -> Protection | None:
+    """Return the protection that is in force of an object as it is; None if it has no approvers, or is new, or a part."""
+    if write.old is None or write.whole is not None:
+        return None
+    metadata, spec = write.old.get("metadata") or {}, write.old.get("spec")
+    stored = subject_of(write.kind, metadata, spec, write.old.get("status"))
+    known, _since = protection_in_force(stored, recorder)
+    found = rules.protection(spec) if known is None else known
     return found if found.get(REQUIRED) is not None else None
 
 

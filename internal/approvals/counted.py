@@ -19,10 +19,10 @@ from internal.approvals.judge import (
     authors_of,
     judge,
     judge_part,
-    known_protection,
+    protection_in_force,
 )
 from internal.approvals.records import Identity
-from internal.approvals.rules import REQUIRED, ApprovalRules, Policy
+from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 
 NOT_SERVED: Final = Recorder(
     trouble="run the manager with --webhooks, and install its webhook configurations (config/with-webhooks)"
@@ -92,7 +92,7 @@ class ApprovalView:
         if self.whole is None or self.whole_view is None:
             return None
         subject = around = self.subject(entry)
-        protection = known_protection(subject.protection)
+        protection, _since = protection_in_force(subject, self.recorder())
         whole = self.whole(entry)
         if whole is not None and (protection is None or protection.get(WHOLE) == whole.uid):
             verdict = self.whole_view.judgement(whole)
@@ -140,6 +140,8 @@ class ApprovalView:
 
 def _is_concerned(entry: Entry) -> bool:
     """Whether an object may need approvers, without decoding it."""
+    if RECORD in entry.annotations:
+        return True
     spec, status = entry.fields.get("spec"), entry.fields.get("status")
     return (spec is not None and _REQUIRED in bytes(memoryview(spec))) or (
         status is not None and _PROTECTION in bytes(memoryview(status))

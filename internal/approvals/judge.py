@@ -9,7 +9,7 @@ from typing import Final
 import orjson
 
 from ctrlruntime.json import Json
-from internal.approvals.records import Given, Identity, Record, verified
+from internal.approvals.records import Given, Identity, Record, stated, verified
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy, Protection, digest_of
 
 LONGEST: Final = 63
@@ -85,15 +85,15 @@ def judge(subject: Subject, rules: ApprovalRules, recorder: Recorder) -> Judgeme
         text = subject.annotations.get(RECORD)
         record = verified(text, recorder.key, subject.identity, subject.generation)
     wanted = rules.protection(subject.spec)
-    known = known_protection(subject.protection)
+    known, known_since = protection_in_force(subject, recorder)
     if known is None and wanted[REQUIRED] is None:
         return Judgement(annotations=subject.annotations)
     refusals: list[str] = []
     in_force, since, spec = wanted, subject.generation, None
     if known is not None and known == wanted:
-        since = subject.since
-    elif known is not None and not _consented(record, known, wanted, subject):
-        in_force, since = known, subject.since
+        since = known_since
+    elif known is not None and not _consented(record, known, wanted, known_since):
+        in_force, since = known, known_since
         spec = rules.restored(subject.spec, known)
         refusals.append(_lowered(known, wanted))
     policy = Policy.of(in_force[REQUIRED])
@@ -151,9 +151,20 @@ def known_protection(text: str) -> Protection | None:
     return found if isinstance(found, dict) else {REQUIRED: {}}  # no approval counts
 
 
-def _consented(
-    record: Record | None, known: Protection, wanted: Protection, subject: Subject
-) -> bool:
+def protection_in_force(subject: Subject, recorder: Recorder) -> tuple[Protection | None, int]:
+    """Return the protection that a status has, and since which generation; where that is lost, what admission recorded."""
+    known = known_protection(subject.protection)
+    if known is not None:
+        return known, subject.since
+    text, identity = subject.annotations.get(RECORD), subject.identity
+    if recorder.key:
+        record = verified(text, recorder.key, identity, subject.generation)
+    else:
+        record = stated(text, identity)
+    return (None if record is None else record.protection), subject.generation
+
+
+def _consented(record: Record | None, known: Protection, wanted: Protection, since: int) -> bool:
     """Whether a member of the group in force has changed the protection, since it is in force."""
     policy, consent = Policy.of(known.get(REQUIRED)), record.consent if record else None
     if policy is None:
@@ -162,7 +173,7 @@ def _consented(
         consent is not None
         and consent.before == digest_of(known)
         and consent.after == digest_of(wanted)
-        and consent.generation >= subject.since
+        and consent.generation >= since
         and is_person(consent.user)
         and bool(policy.membership(consent.groups))
     )

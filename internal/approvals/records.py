@@ -79,6 +79,8 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     consent: Consent | None = None
     deletion: Author | None = None
     """Who requested the deletion."""
+    protection: dict[str, Json] | None = None
+    """What was in force after that, for the day on which the status is lost; of a part, whose approvals count."""
 
 
 _DECODER: Final = msgspec.json.Decoder(Record)
@@ -100,14 +102,24 @@ def verified(text: str | None, key: bytes, identity: Identity, generation: int) 
     payload, _, signature = text.rpartition(" ")
     if not hmac.compare_digest(_signature(payload.encode(), key).encode(), signature.encode()):
         return None
-    try:
-        record = _DECODER.decode(payload)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if record.of == identity:
+    record = _decoded(payload)
+    if record is None or record.of == identity:
         return record
     first = not record.of.uid and generation <= 1
     return record if first and record.of == msgspec.structs.replace(identity, uid="") else None
+
+
+def stated(text: str | None, identity: Identity) -> Record | None:
+    """Return what is there as the record of an object, for readers without the key: it may make things wait, and permits nothing."""
+    record = None if text is None or len(text) > LARGEST else _decoded(text.rpartition(" ")[0])
+    return record if record is not None and record.of == identity else None
+
+
+def _decoded(payload: str) -> Record | None:
+    try:
+        return _DECODER.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def _signature(payload: bytes, key: bytes) -> str:

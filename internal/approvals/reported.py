@@ -10,8 +10,8 @@ import orjson
 from ctrlruntime.api.conditions import conditions_of, find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.json import Json
-from internal.approvals.counted import COUNT, STATUS
-from internal.approvals.judge import LONGEST, known_protection
+from internal.approvals.counted import COUNT, STATUS, subject_of
+from internal.approvals.judge import LONGEST, Recorder, protection_in_force
 from internal.approvals.rules import REQUIRED, ApprovalRules
 
 NOT_COUNTED: Final = "an approval does not count: {}"
@@ -25,7 +25,9 @@ def reported(entry: Entry, rules: ApprovalRules) -> tuple[Entry, str]:
     """
     spec, status = entry.field("spec"), entry.field("status") or {}
     approvals: Json = status.get(STATUS) or {}
-    known = known_protection(str(approvals.get("protection") or ""))
+    kind = f"{entry.gvk.kind}.{entry.gvk.group}"
+    subject = subject_of(kind, entry.metadata(), spec, status)
+    known, _since = protection_in_force(subject, Recorder())
     wanted = rules.protection(spec)
     if (known or wanted)[REQUIRED] is None:
         return entry, ""

@@ -16,15 +16,15 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.json import json_patch
 from ctrlruntime.webhook import AdmissionRequest, AdmissionResponse, allowed, denied
 from internal.approvals.admission import Refused, Write, deletion_of, record_of
-from internal.approvals.judge import Recorder
-from internal.approvals.rules import RECORD, ApprovalRules, Policy
+from internal.approvals.judge import Judgement, Recorder
+from internal.approvals.rules import RECORD, ApprovalRules
 
 OVERWRITTEN: Final = (
     f"the annotation {RECORD} is written by admission alone: what the request has there is not kept"
 )
 
 
-def no_policy(_manifest: Manifest) -> Policy | None:
+def no_part(_manifest: Manifest) -> Judgement | None:
     """Return None: the object's own spec names whose approvals count."""
     return None
 
@@ -39,8 +39,8 @@ class ApprovalWebhook:
     client: Client
     clock: Callable[[], datetime]
     logger: FilteringBoundLogger
-    policy: Callable[[Manifest], Policy | None] = no_policy
-    """Whose approvals count of an object whose own spec does not name them."""
+    whole: Callable[[Manifest], Judgement | None] = no_part
+    """Whose approvals count of an object whose own spec does not name them; None: it does."""
 
     async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
         """Answer a creation, an update or a deletion."""
@@ -81,7 +81,7 @@ class ApprovalWebhook:
             user=request.user_info.username,
             groups=request.user_info.groups,
             at=int(self.clock().timestamp()),
-            policy=self.policy(old or new),  # another spec may name another whole
+            whole=self.whole(old or new),  # another spec may name another whole
         )
 
     async def _record_deletion(self, request: AdmissionRequest, old: Manifest) -> None:

@@ -19,10 +19,10 @@ from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.approvals.counted import NOT_SERVED, STATUS, ApprovalView, CountedEntries
-from internal.approvals.judge import Recorder
+from internal.approvals.judge import Judgement, Recorder
 from internal.approvals.key import ApprovalKey
 from internal.approvals.reconciler import ApprovalsReconciler
-from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
+from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules
 
 if TYPE_CHECKING:
     from ctrlruntime.generate.webhook import Webhook
@@ -153,7 +153,7 @@ def add_approvals(
             manager.live_client,
             utc_now,
             manager.logger,
-            partial(_policy_of_part, kind, view),
+            partial(_judgement_of_part, kind, view),
         )
         manager.webhooks.handle(record_path(mapping), webhook)
 
@@ -199,9 +199,8 @@ def _named(kind: Kind) -> str:
     return f"{gvk.kind}.{gvk.group}"
 
 
-def _policy_of_part(kind: Kind, view: ApprovalView, manifest: Manifest) -> Policy | None:
-    """Return whose approvals count of a part, from its whole in the cache, or its own record."""
+def _judgement_of_part(kind: Kind, view: ApprovalView, manifest: Manifest) -> Judgement | None:
+    """Return whose approvals count of a part, from its whole in the cache, or its own record; None for a whole."""
     if view.whole is None:
         return None
-    found = view.judgement(EntryDecoder(kind.gvk()).decode_manifest(manifest))
-    return None if found is None else found.policy
+    return view.judgement(EntryDecoder(kind.gvk()).decode_manifest(manifest)) or Judgement()

@@ -14,6 +14,7 @@ from ctrlruntime.cache.entry import Entry, EntryDecoder
 from internal.approvals.admission import Refused, Write, deletion_of, record_of
 from internal.approvals.counted import NOT_SERVED, ApprovalView, subject_of
 from internal.approvals.judge import Judgement, Recorder, judge
+from internal.approvals.records import Identity, Record, signed
 from internal.approvals.reported import reported
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy
 from internal.cloud.approvals import INSTANCE, ROLLOUT, SUBRESOURCE
@@ -318,11 +319,11 @@ def test_what_the_record_says_outlives_other_writes_and_waves_are_approved_one_b
 @pytest.mark.criterion("S-P1")
 def test_the_mark_of_the_manager_counts_on_what_it_made_and_that_of_others_does_not() -> None:
     (mark,) = SUBRESOURCE.of_manager
-    policy = Policy(("approvers",))
+    whole = Judgement(Policy(("approvers",)))
     new = {"metadata": {"name": "a", "annotations": {mark: "uid"}}, "spec": {}}
     old = {"metadata": {"name": "a", "annotations": {}}, "spec": {}}
     write = Write(
-        new=new, old=old, kind="K.g", namespace="n", name="a", user=KEY.user, groups=(), at=1, policy=policy,
+        new=new, old=old, kind="K.g", namespace="n", name="a", user=KEY.user, groups=(), at=1, whole=whole,
     )  # fmt: skip
     assert '"given":{"' in str(record_of(write, SUBRESOURCE, KEY))
     with pytest.raises(Refused, match="'carol' is none"):
@@ -354,8 +355,9 @@ INSTEAD: dict[str, tuple[Entry | None, str]] = {
 
 
 @pytest.mark.criterion("S-P2")
+@pytest.mark.parametrize("kept", ["status", "record"])
 @pytest.mark.parametrize("case", INSTEAD)
-def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
+def test_the_policy_of_a_part_outlives_its_whole(case: str, kept: str) -> None:
     whole: list[Entry | None] = [stored("Instance", "one", spec={REQUIRED: WANTED})]
     view = ApprovalView("InstanceTerraform.g", SUBRESOURCE, lambda: KEY, lambda _: whole[0])
     view.whole_view = ApprovalView("Instance.g", INSTANCE, lambda: KEY)
@@ -364,17 +366,27 @@ def test_the_policy_of_a_part_outlives_its_whole(case: str) -> None:
     assert known is not None
     protection = orjson.dumps(known.protection).decode()
     instead, group = INSTEAD[case]
-    part = stored(
-        "InstanceTerraform",
-        "part",
-        metadata=approval,
-        status={"approvals": {"protection": protection}},
+    identity = Identity("InstanceTerraform.g", "bank", "a", "part")
+    text = signed(Record(identity, protection=known.protection), KEY.key)
+    part = (
+        stored(
+            "InstanceTerraform",
+            "part",
+            metadata=approval,
+            status={"approvals": {"protection": protection}},
+        )
+        if kept == "status"
+        else stored(
+            "InstanceTerraform",
+            "part",
+            metadata={"annotations": {**approval["annotations"], RECORD: text}},
+        )
     )
     whole[0] = instead
     found = view.judgement(part)
     assert found is not None
     assert (found.policy.groups if found.policy else ()) == ((group,) if group else ())
-    assert bool(view.counted(part).annotations) is not bool(group)
+    assert view.counted(part).annotations.keys().isdisjoint(approval["annotations"]) is bool(group)
     assert (found.protection is None) is not bool(group)
 
 
@@ -396,7 +408,8 @@ def test_the_author_of_a_whole_that_is_gone_is_no_other_person(user: str, counts
     status = {"approvals": {"protection": orjson.dumps(known.protection).decode()}}
     write = Write(
         new={"metadata": part, "spec": {}}, old=None, kind=kind, namespace="bank", name="a",
-        user=KEY.user, groups=(), at=1, policy=Policy(("approvers",), other_than_author=True),
+        user=KEY.user, groups=(), at=1,
+        whole=Judgement(Policy(("approvers",), other_than_author=True)),
     )  # fmt: skip
     metadata = {"namespace": "bank", "uid": "part", "generation": 1, **part}
     made = {"metadata": {**metadata, "annotations": {RECORD: record_of(write, SUBRESOURCE, KEY)}}}
@@ -427,7 +440,13 @@ def test_less_protection_takes_a_member_and_is_held_where_it_came_past_admission
         server.update("carol", ("everyone",), **change)
     with pytest.raises(Refused, match="is changed by a member"):
         server.update("system:serviceaccount:bank:robot", MEMBER, **change)
+    server.annotate(KEY.user, finalizer="added")  # a record made with an object has no UID of it
     server.past(**change)
+    server.stored["status"] = {}  # what admission recorded counts, for a reader without the key too
+    assert server.judged(NOT_SERVED).protection == before
+    server.stored["status"] = {}
+    with pytest.raises(Refused, match="is changed by a member"):
+        server.update("carol", ("everyone",), **{**change, REQUIRED: {"group": "others"}})
     verdict = server.judged()
     assert verdict.protection == before
     assert "past admission" in verdict.refusals[0]
