@@ -58,7 +58,7 @@ class ChildSummary(ApiModel):
     run_id: str = Field(default="", alias="runID")
     """Its run under way, or else its last one."""
     run_lost: bool = False
-    """Whether the Pod or node of that run was lost: no version is the cause."""
+    """Whether the Pod or node of that run was lost, for the first time with these inputs: no version is the cause."""
 
 
 class AssignedChange(ApiModel):

@@ -27,7 +27,7 @@ from internal.cloud.instance.held_runs import held_child, held_conditions
 from internal.cloud.instance.order import Child, outputs
 from internal.cloud.labels import ALLOW_VERSION
 from internal.cloud.subresource import ObjectStrategy
-from internal.cloud.taskdriver.record import is_live
+from internal.cloud.taskdriver.record import is_excused_loss, is_live
 from internal.cloud.taskdriver.summary import ADVICE
 from internal.cloud.taskdriver.unavailable import PROVIDER_FAILED, failure_of
 
@@ -366,7 +366,7 @@ def _summary(child: Child) -> ChildSummary:
         ready=child.ready,
         message=message,
         run_id="" if run is None else run.run_id,
-        run_lost=run is not None and run.lost,
+        run_lost=is_excused_loss(status),
     )
 
 

@@ -290,6 +290,18 @@ def tries_of(run: TaskRun, status: TaskStatus) -> int:
     return max(1, run.attempt - since)
 
 
+def is_excused_loss(status: TaskStatus) -> bool:
+    """Whether the recorded run was lost with its Pod or node for the first time: what loses two at the same thing may be its cause."""
+    run = status.run
+    if run is None or not run.lost:
+        return False
+    thing = (run.operation, run.inputs_version, run.slot)
+    return not any(
+        other.lost and (other.operation, other.inputs_version, other.slot) == thing
+        for other in status.history
+    )
+
+
 def last_attempt(status: TaskStatus, identity: Identity) -> int:
     """Return the number of the last recorded attempt at the same thing; 0 if there is none."""
     known = [run for run in (status.run, *status.history) if run is not None]

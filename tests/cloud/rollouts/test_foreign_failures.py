@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import Instance, InstanceStatus, Phase
+from apis.cloud import Instance, InstanceStatus, Phase, TaskStatus
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.rollout import (
@@ -23,6 +23,7 @@ from ctrlruntime.rollout import (
 )
 from internal.cloud.release_assignment import ReleaseAssignment, format_assignment, with_progress
 from internal.cloud.rollouts.members import _is_excused
+from internal.cloud.taskdriver.record import is_excused_loss
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -95,6 +96,19 @@ def failed(
 )
 def test_g_c4_only_what_the_rollout_changed_counts(lost: Instance, excused: bool) -> None:
     assert _is_excused(lost, STORED) is excused
+
+
+@pytest.mark.parametrize(
+    ("before", "excused"),
+    [({}, True), ({"lost": True}, False), ({"lost": True, "inputsVersion": "2-b"}, True)],
+    ids=["first", "second", "of another change"],
+)
+def test_g_c4_a_run_that_is_lost_once_more_is_no_accident(
+    before: dict[str, Any], excused: bool
+) -> None:
+    last = {"runID": "r-2", "inputsVersion": "1-a", "lost": True}
+    history = [{"runID": "r-1", "inputsVersion": "1-a", **before}]
+    assert is_excused_loss(TaskStatus.model_validate({"run": last, "history": history})) is excused
 
 
 RUNNING = Phase.RUNNING
