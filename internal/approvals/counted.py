@@ -88,20 +88,33 @@ class ApprovalView:
         return judge(self.subject(entry), self.rules, self.recorder())
 
     def _judgement_of_part(self, entry: Entry) -> Judgement | None:
-        """Judge by the policy of the whole, or by the one on record once that whole is gone, or is another one."""
+        """Judge by the policy of the whole, or by the one on record once that whole is gone, or is another one.
+
+        A part that has a record of admission had a policy. If that is lost with the status while there is no whole, no
+        approval counts until a whole has one again.
+        """
         if self.whole is None or self.whole_view is None:
             return None
         subject = around = self.subject(entry)
         protection, _since = protection_in_force(subject, self.recorder())
         whole = self.whole(entry)
-        if whole is not None and (protection is None or protection.get(WHOLE) == whole.uid):
+        if whole is None and protection is None and RECORD in entry.annotations:
+            protection = {REQUIRED: {}}
+        if whole is not None and (protection or {}).get(WHOLE, whole.uid) == whole.uid:
             verdict = self.whole_view.judgement(whole)
-            if verdict is None or verdict.policy is None or verdict.protection is None:
-                return None if protection is None else Judgement(annotations=entry.annotations)
-            around = self.whole_view.subject(whole)
-            protection = {REQUIRED: verdict.protection[REQUIRED], WHOLE: whole.uid}
-            if verdict.policy.other_than_author:
-                protection[AUTHORS] = list(authors_of(around, self.recorder()))
+            if (
+                verdict is not None
+                and verdict.policy is not None
+                and verdict.protection is not None
+            ):
+                around = self.whole_view.subject(whole)
+                protection = {REQUIRED: verdict.protection[REQUIRED], WHOLE: whole.uid}
+                if verdict.policy.other_than_author:
+                    protection[AUTHORS] = list(authors_of(around, self.recorder()))
+            elif protection is None:
+                return None
+            elif WHOLE in protection:
+                return Judgement(annotations=entry.annotations)
         policy = None if protection is None else Policy.of(protection.get(REQUIRED))
         if policy is None:
             return None

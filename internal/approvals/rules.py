@@ -55,6 +55,8 @@ class Policy:
         return tuple(each for each in self.groups if each and each in groups)
 
     def __str__(self) -> str:
+        if not any(self.groups):
+            return f"a group that is not on record (give the object, or the one that it is of, {REQUIRED})"
         names = " or ".join(repr(each) for each in self.groups)
         return f"the group {names}"
 

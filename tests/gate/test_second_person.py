@@ -391,6 +391,31 @@ def test_the_policy_of_a_part_outlives_its_whole(case: str, kept: str) -> None:
 
 
 @pytest.mark.criterion("S-P2")
+def test_a_part_whose_status_is_lost_with_its_whole_gone_has_no_approval_that_counts() -> None:
+    """Its record shows that there was a policy; a whole with one makes it known again, one without does not."""
+    whole: list[Entry | None] = [None]
+    view = ApprovalView("InstanceTerraform.g", SUBRESOURCE, lambda: KEY, lambda _: whole[0])
+    view.whole_view = ApprovalView("Instance.g", INSTANCE, lambda: KEY)
+    plan = {"cloud.ctrlruntime.dev/approved-plan": "0123456789abcdef"}
+    assert view.counted(
+        stored("InstanceTerraform", "part", metadata={"annotations": plan})
+    ).annotations
+    wiped = {"annotations": {**plan, RECORD: "of a former time"}}
+    found = view.judgement(stored("InstanceTerraform", "part", metadata=wiped))
+    assert found is not None
+    assert "a group that is not on record" in found.refusals[0]
+    status = {"approvals": {"protection": orjson.dumps(found.protection).decode()}}
+    part = stored("InstanceTerraform", "part", metadata=wiped, status=status)
+    for spec, groups in (({}, ("",)), ({REQUIRED: WANTED}, ("approvers",))):
+        whole[0] = stored("Instance", "new", spec=spec)
+        judged = view.judgement(part)
+        assert judged is not None
+        assert judged.policy is not None
+        assert judged.policy.groups == groups
+        assert not judged.annotations.keys() & plan.keys()
+
+
+@pytest.mark.criterion("S-P2")
 @pytest.mark.parametrize(("user", "counts"), [("alice", False), ("bob", False), ("carol", True)])
 def test_the_author_of_a_whole_that_is_gone_is_no_other_person(user: str, counts: bool) -> None:
     """Alice wrote the Instance, Bob requested its deletion, and its finalizers were taken off by hand."""
