@@ -37,6 +37,7 @@ from ctrlruntime.intake.shallow import split_members
 
 INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 _BREATH = 200  # objects decoded before other tasks get a turn: about 3 ms
+_BREATH_BYTES = 2**18  # the same, as objects that are nested too deep take 40 ms for a megabyte
 _SILENCE = 0.9  # of the inactivity: a watch that broke that late broke because nothing came
 _WORKED = (
     5.0  # a watch that lasted so long, or had events, was no failure when its connection is cut
@@ -44,6 +45,23 @@ _WORKED = (
 _AWAY = frozenset({502, 503})  # answers of a proxy whose server is down, and of one that starts
 _SHORT_WATCHES = 3  # watches in turn that end at once and empty before the reflector lists again
 _EVENTS = 20  # the same for events of a watch, whose handlers run at once: about 5 ms
+
+
+class _Turn:
+    """Counts what is decoded in one turn of the loop."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._count = self._bytes = 0
+
+    def is_over(self, body: bytes | msgspec.Raw) -> bool:
+        """Count one object. Returns whether other tasks are to get a turn now."""
+        self._count += 1
+        self._bytes += len(body)
+        if self._count < self._most and self._bytes < _BREATH_BYTES:
+            return False
+        self._count = self._bytes = 0
+        return True
 
 
 class KindMissing(Exception):
@@ -331,11 +349,12 @@ class Reflector:
         return entries, version
 
     async def _decode_items(self, items: Iterable[msgspec.Raw], entries: list[Entry]) -> None:
-        for count, item in enumerate(items, 1):
+        turn = _Turn(_BREATH)
+        for item in items:
             entry = self._sink.decode_listed(item)
             if entry is not None:
                 entries.append(entry)
-            if count % _BREATH == 0:
+            if turn.is_over(item):
                 await asyncio.sleep(0)
 
     # -- watches ---------------------------------------------------------------------------
@@ -346,7 +365,7 @@ class Reflector:
             self._sink.watch_restarted()
         self._watches += 1
         started = self._options.clock()
-        events = 0
+        events, turn = 0, _Turn(_EVENTS)
         lines = self._source.watch(
             WatchRequest(
                 resource_version=None if initial_events else self._version,
@@ -363,7 +382,7 @@ class Reflector:
                 async for line in lines:
                     self._line(line)
                     events += 1
-                    if events % _EVENTS == 0:
+                    if turn.is_over(line):
                         await asyncio.sleep(0)
         except TransportError as error:
             self._silent = not events and self._was_silent(started)
@@ -441,7 +460,7 @@ class Reflector:
         """Raise TimeoutError when nothing came for `first_inactivity` seconds."""
         found: dict[Key, Entry] = {}
         async with asyncio.timeout(self._options.first_inactivity) as silence:
-            now, moved, count = asyncio.get_running_loop().time, 0.0, 0
+            now, moved, turn = asyncio.get_running_loop().time, 0.0, _Turn(_BREATH)
             async for line in lines:
                 if now() - moved >= 1.0:
                     moved = now()
@@ -458,8 +477,7 @@ class Reflector:
                         found.pop(entry.key, None)
                     else:
                         found[entry.key] = entry
-                count += 1
-                if count % _BREATH == 0:
+                if turn.is_over(line):
                     await asyncio.sleep(0)
         raise _NoInitialEvents("the stream ended before the end of its initial events")
 

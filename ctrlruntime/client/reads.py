@@ -1,6 +1,6 @@
 """Live reads: one object, lists in pages, watches."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeAlias, TypeVar, overload
@@ -15,7 +15,8 @@ from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, deco
 from ctrlruntime.client.errors import NotFound, error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
-from ctrlruntime.intake.shallow import split_items, split_members_or_fail
+from ctrlruntime.intake.limits import Malformed
+from ctrlruntime.intake.shallow import items_of, split_members_or_fail
 
 R = TypeVar("R", bound=Resource[Any, Any])
 Item = TypeVar("Item")
@@ -42,13 +43,23 @@ class _Items(msgspec.Struct):
 _items_decoder = msgspec.json.Decoder(_Items)
 
 
-def list_items(body: bytes) -> list[msgspec.Raw]:
-    """Return the items of a list, undecoded; they share the body's memory."""
+def list_items(body: bytes) -> Iterable[msgspec.Raw]:
+    """Return the items of a list, undecoded; they share the body's memory.
+
+    Those of a list that the decoder cannot pass over are searched while they are iterated over, a few milliseconds for
+    each. Raises msgspec.DecodeError, which may come while iterating.
+    """
     try:
         return _items_decoder.decode(body).items or []
     except (RecursionError, msgspec.DecodeError):
-        items = split_members_or_fail(body).get("items", b"null")
-        return [] if items == b"null" else [msgspec.Raw(item) for item in split_items(items)]
+        return _searched(body)
+
+
+def _searched(body: bytes) -> Iterator[msgspec.Raw]:
+    try:
+        yield from map(msgspec.Raw, items_of(body, "items"))
+    except Malformed as error:
+        raise msgspec.DecodeError(str(error)) from None
 
 
 def selector_params(labels: LabelSelector | None, fields: FieldSelector | None) -> dict[str, str]:

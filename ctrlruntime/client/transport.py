@@ -44,7 +44,8 @@ from ctrlruntime.client.response_headers import ResponseHeaders
 from ctrlruntime.client.warnings import warnings_of
 from ctrlruntime.clock import perf
 from ctrlruntime.fast_dataclass import fast_dataclass
-from ctrlruntime.intake.shallow import split_members_or_fail
+from ctrlruntime.intake.limits import Malformed
+from ctrlruntime.intake.shallow import first_member
 
 Params = Mapping[str, str]
 _RETIREMENT_SECONDS = 60.0
@@ -497,9 +498,10 @@ def list_meta(body: bytes) -> _ListMeta:
     try:
         return _list_head.decode(body).metadata
     except (RecursionError, msgspec.DecodeError):  # of an item, as one nested too deep
-        return msgspec.json.decode(
-            split_members_or_fail(body).get("metadata", b"{}"), type=_ListMeta
-        )
+        try:
+            return msgspec.json.decode(first_member(body, "metadata", b"{}"), type=_ListMeta)
+        except Malformed as error:
+            raise msgspec.DecodeError(str(error)) from None
 
 
 def _is_retried(status: int, retry_after: float | None) -> bool:

@@ -32,24 +32,51 @@ def split_members_or_fail(body: bytes) -> dict[str, bytes]:
         raise msgspec.DecodeError(str(error)) from None
 
 
-def split_items(body: bytes) -> list[bytes]:
-    """Return the items of an array, undecoded, in linear time. Raises Malformed."""
-    return [value for _, value in _elements(body, b"[", b"]")]
+def first_member(body: bytes, name: str, otherwise: bytes) -> bytes:
+    """Return a member of an object, undecoded. What follows it is not looked at. Raises Malformed."""
+    at = _member(body, name)
+    return otherwise if at is None else body[at : _end(body, at)]
 
 
-def _elements(body: bytes, opening: bytes, closing: bytes) -> Iterator[tuple[str, bytes]]:
-    at = _expected(body, _after_space(body, 0), opening)
+def items_of(body: bytes, name: str) -> Iterator[bytes]:
+    """Yield the items of an array in an object, each once its end is found; none of null. Raises Malformed."""
+    at = _member(body, name)
+    if at is not None and body[at : at + 4] != b"null":
+        yield from (value for _, value in _elements(body, b"[", b"]", at))
+
+
+def _member(body: bytes, name: str) -> int | None:
+    """Return where the value of a member starts."""
+    at = _expected(body, _after_space(body, 0), b"{")
+    while body[at : at + 1] != b"}":
+        key, at = _key(body, at)
+        if key == name:
+            return at
+        at = _after_comma(body, _end(body, at), b"}")
+    return None
+
+
+def _elements(
+    body: bytes, opening: bytes, closing: bytes, at: int = 0
+) -> Iterator[tuple[str, bytes]]:
+    at = _expected(body, _after_space(body, at), opening)
     while body[at : at + 1] != closing:
-        key = ""
-        if opening == b"{":
-            end = _end(body, at)
-            key = _text(body[at:end])
-            at = _expected(body, _after_space(body, end), b":")
+        key, at = _key(body, at) if opening == b"{" else ("", at)
         end = _end(body, at)
         yield key, body[at:end]
-        at = _after_space(body, end)
-        if body[at : at + 1] != closing:
-            at = _expected(body, at, b",")
+        at = _after_comma(body, end, closing)
+
+
+def _key(body: bytes, at: int) -> tuple[str, int]:
+    """Return a key, and where its value starts."""
+    end = _end(body, at)
+    return _text(body[at:end]), _expected(body, _after_space(body, end), b":")
+
+
+def _after_comma(body: bytes, end: int, closing: bytes) -> int:
+    """Return where the next element starts after one that has ended, or where the closing bracket is."""
+    at = _after_space(body, end)
+    return at if body[at : at + 1] == closing else _expected(body, at, b",")
 
 
 def _end(body: bytes, start: int) -> int:

@@ -64,6 +64,17 @@ class ResourceName(msgspec.Struct, frozen=True):
     resource: str = ""
 
 
+class _Metadata(msgspec.Struct, rename="camel", frozen=True):
+    deletion_timestamp: str | None = None
+
+
+class _Object(msgspec.Struct, frozen=True):
+    metadata: _Metadata | None = None
+
+
+_GOING = msgspec.json.Decoder(_Object | None)
+
+
 class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
     """One request under admission; the objects are still JSON.
 
@@ -91,9 +102,13 @@ class AdmissionRequest(msgspec.Struct, rename="camel", frozen=True):
 
     @property
     def is_going(self) -> bool:
-        """Whether the object is being deleted, and waits for its finalizers."""
-        metadata = (self.manifest() or {}).get("metadata") or {}
-        return bool(metadata.get("deletionTimestamp"))
+        """Whether the object is being deleted, and waits for its finalizers. Its other fields are not decoded."""
+        try:
+            found = _GOING.decode(self.object)
+        except (msgspec.DecodeError, RecursionError):
+            metadata = (self.manifest() or {}).get("metadata") or {}
+            return bool(metadata.get("deletionTimestamp"))
+        return bool(found and found.metadata and found.metadata.deletion_timestamp)
 
     def manifest(self) -> Manifest | None:
         """Return the object as it will be; None on a deletion."""

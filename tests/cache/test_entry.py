@@ -116,7 +116,7 @@ def test_list_items_do_not_keep_their_page_alive() -> None:
 
     page = Page(orjson.dumps({"items": [FULL, FULL]}))
     watched = weakref.ref(page)
-    items = list_items(page)  # type: ignore[arg-type]
+    items = [*list_items(page)]  # type: ignore[arg-type]
     entry = EntryDecoder(DEPLOYMENT).decode(items[0])
     del items, page
     gc.collect()

@@ -1,5 +1,6 @@
 """An object that cannot be read is kept with its metadata, and costs no other."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from typing import cast
 
@@ -93,18 +94,18 @@ def test_metadata_that_cannot_be_read_makes_the_object_unreadable_not_absent() -
 class Source:
     """Serves one list and one watch of a hostile object between healthy ones."""
 
-    def __init__(self, spec: bytes) -> None:
-        self.spec = spec
+    def __init__(self, spec: bytes, number: int = 1) -> None:
+        self.spec, self.number = spec, number
 
     async def pages(
         self, *, limit: int, not_older_than: str | None = None, name: str | None = None
     ) -> AsyncGenerator[bytes, None]:
-        items = b",".join([widget("one"), widget("bad", self.spec), widget("two")])
+        items = b",".join([widget("one"), *[widget("bad", self.spec)] * self.number, widget("two")])
         yield b'{"kind":"WidgetList","items":[%b],"metadata":{"resourceVersion":"5"}}' % items
 
     async def watch(self, request: WatchRequest) -> AsyncGenerator[bytes, None]:
         for kind, name, spec in (
-            (b"MODIFIED", "bad", self.spec),
+            *[(b"MODIFIED", "bad", self.spec)] * self.number,
             (b"MODIFIED", "one", b'{"size":2}'),
             (b"DELETED", "bad", self.spec),
             (b"ADDED", "bad", b"{}"),
@@ -142,3 +143,35 @@ async def test_lists_and_watches_go_on_beside_it(shape: str) -> None:
         reflector._line(line)
     assert seen == [("bad", False), ("one", False), ("bad", True), ("bad", False)]
     assert reflector.version == "6"
+
+
+class Decoding:
+    """A sink that keeps nothing, and counts the turns that others get meanwhile."""
+
+    decode = decode_deleted = staticmethod(EntryDecoder(GVK).take)
+    decode_listed = staticmethod(EntryDecoder(GVK).decode)
+
+    def __init__(self) -> None:
+        self.turns = 0
+
+    def reported(self, line: bytes) -> None:
+        return None
+
+    def observe(self, entry: Entry, *, deleted: bool) -> None:
+        return None
+
+    async def count(self) -> None:
+        while True:
+            self.turns += 1
+            await asyncio.sleep(0)
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize("verb", ["list", "watch"])
+async def test_many_large_objects_leave_others_their_turns(verb: str) -> None:
+    source, sink = Source(HOSTILE["1.5 MB"], number=10), Decoding()
+    reflector = Reflector(source, cast("reflectors.Sink", sink), ReflectorOptions())
+    others = asyncio.create_task(sink.count())
+    await (reflector._read_pages(0) if verb == "list" else reflector._watch())
+    others.cancel()
+    assert sink.turns >= 10, "each took tens of milliseconds, and all of them one turn"

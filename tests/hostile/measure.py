@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.hostile.memory import peak_above_idle
 
@@ -45,29 +45,31 @@ class Outcome:
     """Why the neighbour was not served; empty if it was."""
 
 
-class _Stall:
-    """The longest time that a timer of the running loop waited, in processor time of its thread."""
+class Turns:
+    """The longest turn of the running loop, in processor time of its thread.
+
+    Each turn is measured by itself: a task that sleeps for a millisecond wakes up two turns later, and would add them up.
+    """
 
     def __init__(self) -> None:
         self.longest = 0.0
-        self._before = time.thread_time()
-        self._task = asyncio.create_task(self._run())
+        self._loop: Any = asyncio.get_running_loop()
+        self._run_once = self._loop._run_once  # there is no other place that every turn passes
+        self._loop._run_once = self._measured
+        self._began = time.thread_time()
 
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(0.001)
-            self._look()
+    def _measured(self) -> None:
+        self._began = time.thread_time()
+        self._run_once()
+        self._look()
 
     def _look(self) -> None:
-        now = time.thread_time()
-        self.longest, self._before = max(self.longest, now - self._before), now
+        self.longest = max(self.longest, time.thread_time() - self._began)
 
-    async def end(self) -> float:
-        """Return seconds."""
+    def end(self) -> float:
+        """Return seconds, this turn among them."""
         self._look()
-        self._task.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._task
+        self._loop._run_once = self._run_once
         return self.longest
 
 
@@ -75,9 +77,9 @@ async def measured(door: Door, shape: str) -> Outcome:
     """Carry out one attack, with the neighbour served beside it and once more afterwards."""
     neighbour = asyncio.create_task(_harm(door.neighbour))
     with peak_above_idle() as peak:
-        stall = _Stall()
+        turns = Turns()
         error = await _harm(door.shapes[shape])
-        longest = await stall.end()
+        longest = turns.end()
     harm = await neighbour or await _harm(door.neighbour)
     return Outcome(door.name, shape, longest * 1000, peak.mib, error, harm)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ctrlruntime.intake.limits import Malformed
-from ctrlruntime.intake.shallow import split_items, split_members
+from ctrlruntime.intake.shallow import first_member, items_of, split_members
 
 pytestmark = pytest.mark.criterion("S-F2")
 TEXT = st.text(alphabet='a{}[]",:\\ \n\u00e9', max_size=6)
@@ -33,7 +33,9 @@ def test_members_and_items_are_what_the_decoder_finds(
     found = split_members(body)
     assert list(found) == list(document)
     assert {key: json.loads(value) for key, value in found.items()} == document
-    items = split_items(b"[%b, %b]" % (body, body))
+    page = b'{"kind": [], "items": [%b, %b], "metadata": %b, "cut off' % (body, body, body)
+    items = [*items_of(page, "items")]
+    assert first_member(page, "metadata", b"{}") == body, "what follows is not looked at"
     assert [json.loads(item) for item in items] == [document, document]
     with pytest.raises(Malformed):
         split_members(body[:-1])
