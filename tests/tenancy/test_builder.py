@@ -40,6 +40,7 @@ from internal.tenancy.shared.policies import (
 )
 from internal.tenancy.shared.privileges import ForeignNamespaces, Privileges
 
+SECRET = {"apiVersion": "v1", "kind": "Secret"}
 WIDGET = RESTMapping(GroupVersionKind("acme.io", "v1", "Widget"), "widgets", namespaced=True)
 
 
@@ -205,6 +206,10 @@ async def test_string_data_becomes_data_and_what_the_server_sets_is_dropped(
     [
         (config_map("x", nameTemplate="{{ .nope }}"), "metadata.name: the variable 'nope'"),
         ({"id": "x", "spec": {"apiVersion": "v1", "kind": "ConfigMap"}}, "no metadata.name"),
+        (
+            config_map("x", spec={**SECRET, "data": "text", "stringData": {"a": "b"}}),
+            "data must be a mapping of texts",
+        ),
         ({"id": "x", "spec": {"kind": "ConfigMap"}}, "apiVersion and kind"),
         (
             {"id": "x", "spec": {"apiVersion": "no.io/v1", "kind": "Y", "metadata": {"name": "y"}}},

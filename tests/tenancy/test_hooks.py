@@ -304,3 +304,30 @@ async def test_a_hook_that_could_not_run_is_refused_with_its_template(
     for part in ("hooks.pod: a hook is a batch/v1 Job", "hooks.short: spec.ttl", "hooks.broken: "):
         assert part in found.message, found.message
     assert await fleet.tenants() == []
+
+
+@pytest.mark.criterion("refused")
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"metadata": {"namespace": "{{ 'default' }}"}}, "runs in the namespace of its tenant"),
+        ({"metadata": {"namespace": "default"}}, "runs in the namespace of its tenant"),
+        ({"apiVersion": "v1", "kind": "Pod"}, "is a batch/v1 Job, not a v1 Pod"),
+    ],
+)
+async def test_a_hook_of_a_tenant_that_no_template_made_is_a_job_of_its_namespace(
+    harness: TenancyHarness, change: dict[str, Any], why: str
+) -> None:
+    """The manager may write Jobs everywhere; who may write Tenants in one namespace may not."""
+    fleet = await Fleet.make(harness)
+    outside = hook("BeforeCreate")
+    outside["spec"] |= change
+    mark = harness.mark()
+    spec = {"uid": fleet.namespace, "templateRef": "none", "hooks": [outside]}
+    await fleet.create(Tenant, "a", spec)
+    told = await fleet.until(Tenant, "a", "Ready", "False", "HookFailed")
+    assert why in told.message
+    assert {each.split()[1].partition("/")[0] for each in fleet.writes(mark)}.isdisjoint(
+        {"jobs.batch", "pods"}
+    )
+    assert not await harness.client.list(JOB, "default")

@@ -154,9 +154,10 @@ async def build_hook(
 ) -> BuiltResource:
     """Return the Job of a hook, or the problem with it."""
     renderer = renderer.for_namespace(tenant.metadata.namespace)
-    return await _build_one(
+    built = await _build_one(
         tenant, hook_resource(hook), 0, variables, renderer, mappings, privileges
     )
+    return _in_place(built, frozenset(), tenant.metadata.namespace or "", privileges)
 
 
 def hooks_of(tenant: Tenant, annotations: Mapping[str, str], moment: HookMoment) -> list[Hook]:
@@ -383,5 +384,8 @@ def _encode_string_data(secret: dict[str, Any]) -> None:
         return
     if not isinstance(texts, Mapping) or not all(isinstance(t, str) for t in texts.values()):
         raise ValueError("stringData must be a mapping of texts")
+    data = secret.get("data") or {}
+    if not isinstance(data, Mapping):
+        raise ValueError("data must be a mapping of texts")
     encoded = {key: base64.b64encode(text.encode()).decode() for key, text in texts.items()}
-    secret["data"] = {**(secret.get("data") or {}), **encoded}
+    secret["data"] = {**data, **encoded}

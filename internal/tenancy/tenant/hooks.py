@@ -93,6 +93,8 @@ class Hooks:
         draw: Callable[[], Awaitable[None]],
     ) -> Stopped | None:
         """Return why a hook has not ended well yet; None: it has."""
+        if problems := check_hook(hook):  # of a Tenant that no template made
+            return _failed(tenant, hook, "; ".join(problems))
         try:
             await draw()
             variables = variables_of(tenant, await self.values.of(tenant))
