@@ -1,14 +1,13 @@
 """How a client makes a call: defaults, interceptors, the transport; and how answers are decoded."""
 
 import copy
-from collections.abc import Awaitable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Awaitable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, Self, cast
 
 import msgspec
 import orjson
-from pydantic import ValidationError
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.api.resource import KindRef, Resource, gvk_of
@@ -21,10 +20,10 @@ from ctrlruntime.client.call import (
     Interceptor,
     Verb,
 )
-from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnknown
-from ctrlruntime.client.fence import READS
+from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.mapper import RESTMapper
 from ctrlruntime.client.transport import JSON, Response, Transport
+from ctrlruntime.client.unreadable import no_object, reading
 from ctrlruntime.intake import describe_value
 from ctrlruntime.intake.json_documents import is_deeper
 from ctrlruntime.intake.limits import OBJECT_DEPTH, LimitExceeded
@@ -182,27 +181,9 @@ class Caller:
         return response
 
 
-def no_object(method: str, path: str, body: bytes) -> TransportError:
-    """Return the error of an answer that is no JSON object: of a write that may have been carried out, where it is one."""
-    kind = TransportError if method in READS else WriteOutcomeUnknown
-    return kind(
-        f"{method} {path}: the answer is {describe_value(body)} and no JSON object, so it is not that of a Kubernetes API: "
-        "look at the server's address, and at proxies on the way"
-    )
-
-
-@contextmanager
-def reading(call: Call) -> Generator[None]:
-    """Read the answer of a call. Raises TransportError, of a write WriteOutcomeUnknown, for what is no object."""
-    try:
-        yield
-    except (orjson.JSONDecodeError, msgspec.DecodeError, ValidationError) as error:
-        if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
-            raise
-        kind = TransportError if METHODS[call.verb] in READS else WriteOutcomeUnknown
-        raise kind(
-            f"{METHODS[call.verb]} {call.path}: the answer is not one of a Kubernetes API ({type(error).__name__}: {error})"
-        ) from error
+def reading_of(call: Call) -> AbstractContextManager[None]:
+    """Return the context in which the answer of a call is read. See `reading`."""
+    return reading(METHODS[call.verb], call.path)
 
 
 def as_json(body: bytes | msgspec.Raw, what: str = "the object") -> Manifest:

@@ -11,6 +11,7 @@ from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.client.errors import NoKindMatch, NotAcceptable, NotFound
 from ctrlruntime.client.transport import Transport
+from ctrlruntime.client.unreadable import ODD_SHAPES, reading
 
 _AGGREGATED = ",".join(
     f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
@@ -69,7 +70,10 @@ class RESTMapper:
         self._known[mapping.gvk] = mapping
 
     async def resolve(self, kind: GroupVersionKind | GroupKind) -> RESTMapping:
-        """Raise NoKindMatch if the server does not serve it now; for a group kind, the preferred version."""
+        """Return where a kind is served; of a group kind, in the preferred version.
+
+        Raises NoKindMatch if the server does not serve it now, TransportError for an answer that is no discovery.
+        """
         if found := self.known(kind):
             return found
         await self._refresh(kind.group)
@@ -120,13 +124,14 @@ class RESTMapper:
             response = await self._transport.request("GET", path, headers={"Accept": _AGGREGATED})
         except (NotAcceptable, NotFound):
             return False
-        document = orjson.loads(response.body)
-        if document.get("kind") != "APIGroupDiscoveryList":
-            return False
-        found = {
-            item.get("metadata", {}).get("name", ""): _aggregated_group(item)
-            for item in document.get("items") or ()
-        }
+        with reading("GET", path, *ODD_SHAPES):
+            document = orjson.loads(response.body)
+            if document.get("kind") != "APIGroupDiscoveryList":
+                return False
+            found = {
+                item.get("metadata", {}).get("name", ""): _aggregated_group(item)
+                for item in document.get("items") or ()
+            }
         for name in list(self._groups):
             if (name == "") == (path == "/api") and name not in found:
                 del self._groups[name]
@@ -135,21 +140,23 @@ class RESTMapper:
 
     async def _fetch_group(self, name: str) -> None:
         group = _Group()
+        prefix = f"/apis/{name}" if name else "/api"
         try:
-            path = f"/apis/{name}" if name else "/api"
-            document = orjson.loads((await self._transport.request("GET", path)).body)
+            body = (await self._transport.request("GET", prefix)).body
         except NotFound:
             self._groups.pop(name, None)
             return
-        group.versions = _versions_of(document)
+        with reading("GET", prefix, *ODD_SHAPES):
+            group.versions = _versions_of(orjson.loads(body))
         for version in group.versions:
-            path = f"/apis/{name}/{version}" if name else f"/api/{version}"
+            path = f"{prefix}/{version}"
             try:
-                resources = orjson.loads((await self._transport.request("GET", path)).body)
+                body = (await self._transport.request("GET", path)).body
             except NotFound:
                 continue
-            for resource in resources.get("resources") or ():
-                _add_plain(group, name, version, resource)
+            with reading("GET", path, *ODD_SHAPES):
+                for resource in orjson.loads(body).get("resources") or ():
+                    _add_plain(group, name, version, resource)
         self._groups[name] = group
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.transport import Transport
+from ctrlruntime.client.unreadable import reading
 
 __all__ = ["OpenAPISchemas", "Schema", "Schemas"]
 
@@ -132,7 +133,8 @@ class OpenAPISchemas:
             known = self._documents.get(name)
             if known is None or known[0] != place.url:
                 body = await self._get(place.url)
-                document = msgspec.json.decode(body, type=_Document)
+                with reading("GET", place.url, RecursionError):
+                    document = msgspec.json.decode(body, type=_Document)
                 known = (place.url, Schemas(document.components.schemas))
                 self._documents[name] = known
                 while len(self._documents) > self._kept:
@@ -144,7 +146,9 @@ class OpenAPISchemas:
         now = self._clock()
         if self._fetched is not None and now - self._fetched < self._fresh_seconds:
             return
-        self._index = msgspec.json.decode(await self._get(_INDEX), type=_IndexDocument).paths
+        body = await self._get(_INDEX)
+        with reading("GET", _INDEX):
+            self._index = msgspec.json.decode(body, type=_IndexDocument).paths
         self._fetched = now
 
     async def _get(self, path: str) -> bytes:

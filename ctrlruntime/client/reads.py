@@ -11,10 +11,11 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.answer_limits import AnswerTooLarge, PageLimit
-from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, reading
+from ctrlruntime.client.calling import METADATA_ONLY_LIST, Caller, as_json, decode, reading_of
 from ctrlruntime.client.errors import NotFound, error_of_status
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector, field_text, label_text
 from ctrlruntime.client.transport import list_meta
+from ctrlruntime.client.unreadable import ODD_SHAPES, reading
 from ctrlruntime.intake.limits import Malformed
 from ctrlruntime.intake.shallow import items_of, split_members_or_fail
 
@@ -97,7 +98,7 @@ class Reader(Caller):
         """
         call = await self._call("get", kind, name, namespace=namespace, metadata_only=metadata_only)
         body = (await self._execute(call)).body
-        with reading(call):
+        with reading_of(call):
             return decode(body, kind, call.mapping, metadata_only)
 
     @overload
@@ -201,7 +202,7 @@ class Reader(Caller):
             call = replace(call, headers={"Accept": METADATA_ONLY_LIST})
         body = (await self._execute(call)).body
         size.count(body)
-        with reading(call):
+        with reading_of(call):
             items = [decode(raw, kind, call.mapping, metadata_only) for raw in list_items(body)]
             meta = list_meta(body)
         return ListPage(items, meta.resource_version, meta.continue_ or None)
@@ -218,8 +219,8 @@ class Reader(Caller):
     ) -> AsyncGenerator[tuple[str, Any], None]:
         """Event type and object, for a while; for lasting watches declare an informer instead.
 
-        Raises the APIError of an ERROR event (Expired, when ``resource_version`` is too old), and LimitExceeded
-        for an object that is nested too deep.
+        Raises the APIError of an ERROR event (Expired, when ``resource_version`` is too old), TransportError
+        for a line that is no event, and LimitExceeded for an object that is nested too deep.
         """
         mapping = await self.mapping(kind)
         params = {"watch": "true", "timeoutSeconds": str(int(timeout))}
@@ -233,11 +234,15 @@ class Reader(Caller):
         try:
             async with aclosing(lines):
                 async for line in lines:
-                    event = split_members_or_fail(line)
-                    type_ = str(orjson.loads(event["type"]))
-                    if type_ == "ERROR":
-                        raise error_of_status(as_json(event["object"]))
-                    yield type_, decode(event["object"], kind, mapping, metadata_only=False)
+                    with reading("GET", path, *ODD_SHAPES):
+                        event = split_members_or_fail(line)
+                        type_ = str(orjson.loads(event["type"]))
+                        raw = event["object"]
+                        if type_ == "ERROR":
+                            raise error_of_status(as_json(raw))
+                    with reading("GET", path):
+                        obj = decode(raw, kind, mapping, metadata_only=False)
+                    yield type_, obj
         except NotFound as error:
             raise (error.of_kind(mapping) if error.is_of_kind else error) from None
 
@@ -246,7 +251,9 @@ class Reader(Caller):
     ) -> Manifest:
         """As it comes: a Scale, or the object itself for ``status``."""
         call = await self._call("get", kind, name, namespace=namespace, subresource=subresource)
-        return as_json((await self._execute(call)).body)
+        body = (await self._execute(call)).body
+        with reading_of(call):
+            return as_json(body)
 
     async def get_scale(
         self, kind: KindRef, name: str, *, namespace: str | None = None

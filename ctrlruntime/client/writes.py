@@ -8,7 +8,7 @@ import orjson
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.api.resource import KindRef, Resource, UntypedKindRef
 from ctrlruntime.client.call import FieldValidation, Propagation, Verb
-from ctrlruntime.client.calling import Caller, as_json, decode, reading, version_of
+from ctrlruntime.client.calling import Caller, as_json, decode, reading_of, version_of
 from ctrlruntime.client.patches import PatchType
 from ctrlruntime.client.reads import selector_params
 from ctrlruntime.client.selectors import FieldSelector, LabelSelector
@@ -154,7 +154,7 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         response = await self._execute(call)
-        with reading(call):
+        with reading_of(call):
             if version_only:
                 return version_of(response.body)
             return decode(response.body, kind, call.mapping, metadata_only)
@@ -383,7 +383,7 @@ class Writer(Caller):
             metadata_only=metadata_only,
         )
         answer = (await self._execute(call)).body
-        with reading(call):
+        with reading_of(call):
             if version_only:
                 return cast("Obj", version_of(answer))
             if isinstance(obj, dict):

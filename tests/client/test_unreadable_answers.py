@@ -12,7 +12,13 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.calling import decode
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown, error_of_status
+from ctrlruntime.client.errors import (
+    NoKindMatch,
+    TransportError,
+    WriteOutcomeUnknown,
+    error_of_status,
+)
+from ctrlruntime.client.openapi import OpenAPISchemas
 from ctrlruntime.client.writes import _encoded
 from ctrlruntime.intake import LimitExceeded
 from tests.client.peer import Peer
@@ -78,10 +84,12 @@ GARBAGE = {
 
 @pytest.mark.criterion("R-20")
 @pytest.mark.parametrize("answer", GARBAGE.values(), ids=GARBAGE)
-@pytest.mark.parametrize("verb", ["get", "list", "create", "patch"])
+@pytest.mark.parametrize("verb", ["get", "list", "scale", "watch", "create", "patch"])
 async def test_an_answer_that_is_no_object_is_a_transport_error(verb: str, answer: bytes) -> None:
     """Of a write the outcome is unknown: it may have been carried out."""
-    if answer == GARBAGE["items"] and verb != "list":
+    if (answer == GARBAGE["items"] and verb not in ("list", "watch")) or (
+        verb == "watch" and not answer
+    ):
         return
 
     async def answers(_: web.Request) -> web.Response:
@@ -92,12 +100,55 @@ async def test_an_answer_that_is_no_object_is_a_transport_error(verb: str, answe
         calls: dict[str, Callable[[], Any]] = {
             "get": lambda: client.get(MAPPING, "a", namespace="default"),
             "list": lambda: client.list(MAPPING),
+            "scale": lambda: client.get_scale(MAPPING, "a", namespace="default"),
+            "watch": lambda: anext(client.watch(MAPPING)),
             "create": lambda: client.create(Widget.from_manifest({"metadata": metadata})),
             "patch": lambda: client.patch(MAPPING, "a", {}, namespace="default"),
         }
-        kind = TransportError if verb in ("get", "list") else WriteOutcomeUnknown
+        kind = WriteOutcomeUnknown if verb in ("create", "patch") else TransportError
         with pytest.raises(kind, match=r"(GET|POST|PATCH) /apis/.*of a Kubernetes API"):
             await calls[verb]()
+
+
+ODD_DISCOVERIES = [b"<html>Sign in</html>", b"", b"[1]", b'{"groups":', b"{}", b"7"]
+
+
+@pytest.mark.criterion("R-20")
+@pytest.mark.parametrize(
+    "answer", [*ODD_DISCOVERIES, b'{"kind":"APIGroupDiscoveryList","items":[1]}']
+)
+@pytest.mark.parametrize("aggregated", [True, False])
+@pytest.mark.parametrize("depth", [3, 4])
+async def test_a_discovery_that_is_none_is_a_transport_error(
+    answer: bytes, depth: int, *, aggregated: bool
+) -> None:
+    """`depth` 3: the documents of groups are garbage; 4: those of their versions."""
+
+    async def answers(request: web.Request) -> web.Response:
+        if aggregated and "apidiscovery" in request.headers["Accept"]:
+            return web.Response(body=answer)
+        if request.path.count("/") < depth - 1:
+            return web.json_response({"versions": [{"version": "v1"}]})
+        return web.Response(body=answer)
+
+    async with Peer(answers) as peer, Client.connect(Config(host=peer.url)) as client:
+        with pytest.raises((TransportError, NoKindMatch)) as caught:
+            await client.get(MAPPING.gvk, "a", namespace="default")
+        if answer not in (b"{}", b'{"kind":"APIGroupDiscoveryList","items":[1]}'):
+            assert isinstance(caught.value, TransportError)
+            assert "not one of a Kubernetes API" in str(caught.value)
+
+
+@pytest.mark.criterion("R-20")
+@pytest.mark.parametrize("answer", [b"<html>", b"", b'{"paths":7}', b'{"paths":{"apis/a/v1":{}}}'])
+async def test_an_openapi_index_that_is_none_is_a_transport_error(answer: bytes) -> None:
+    async def answers(_: web.Request) -> web.Response:
+        return web.Response(body=answer)
+
+    async with Peer(answers) as peer, Client.connect(Config(host=peer.url)) as client:
+        schemas = OpenAPISchemas(client.transport, lambda: 0.0)
+        with pytest.raises(TransportError, match="GET /openapi/v3: the answer is not one of"):
+            await schemas.of("a", "v1")
 
 
 @pytest.mark.criterion("R-20")

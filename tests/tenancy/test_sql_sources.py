@@ -403,6 +403,36 @@ async def test_a_killed_connection_is_replaced_silently(server: ServerDatabase) 
     await source.close()
 
 
+@pytest.mark.criterion("DB-RECONNECT")
+@pytest.mark.parametrize("number", [0, 1])
+async def test_a_connection_that_mysql_ended_as_idle_is_replaced_silently(
+    mariadb: MariaDB, number: int
+) -> None:
+    """MySQL 8.0.24 and later writes error 4031 before it closes; a proxy in front of MariaDB does so here."""
+    database = MySQLDatabase(mariadb)
+    clients: list[asyncio.StreamWriter] = []
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(OSError), contextlib.closing(writer):
+            while data := await reader.read(65536):
+                writer.write(data)
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        clients.append(writer)
+        there, upstream = await asyncio.open_connection(mariadb.host, mariadb.port)
+        await asyncio.gather(pump(reader, upstream), pump(there, writer))
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as proxy:
+        source = database.source(port=proxy.sockets[0].getsockname()[1])
+        assert await read(source, "id", "on_") == []
+        packet = b"\xff" + (4031).to_bytes(2, "little") + b"#HY000The client was disconnected"
+        for writer in [*clients]:
+            writer.write(len(packet).to_bytes(3, "little") + bytes([number]) + packet)
+        assert await read(source, "id", "on_") == []
+        assert len(clients) == 2
+        await source.close()
+
+
 @pytest.mark.criterion("DB-POOL")
 @pytest.mark.criterion("FAULT-B17")
 async def test_one_connection_serves_all_queries_until_the_password_changes(

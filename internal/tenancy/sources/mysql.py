@@ -43,7 +43,10 @@ _DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 1820,
 _UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
 _UNKNOWN_COLUMN = frozenset({1054})
 _TIMED_OUT = frozenset({1205, 1969, 3024})
-_LOST = frozenset({1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014})
+_LOST = frozenset(
+    {1040, 1053, 1152, 1158, 1159, 1160, 1161, 2002, 2003, 2005, 2006, 2013, 2014, 4031}
+)
+"""4031: MySQL 8.0.24 and later, of a connection that was idle for `wait_timeout`."""
 _NOT_SUPPORTED = 1235
 _WIDE = re.compile(r"(?:medium|long)(?:text|blob)|json|geometry", re.IGNORECASE)
 """Types whose values may be larger than what is kept; a VARCHAR has at most 64 KiB."""
