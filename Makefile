@@ -64,7 +64,7 @@ lint: setup ## Style and layering
 	@.venv/bin/lint-imports
 
 types: setup ## Type check, strict
-	@.venv/bin/mypy --cache-dir $(CACHE)/mypy $(PACKAGES)
+	@.venv/bin/mypy --cache-dir $(CACHE)/mypy
 
 check-generated: setup ## Fail when generated manifests do not match the code
 	@$(PY) -m manager manifests --check

@@ -75,7 +75,7 @@ def main(installation: Iterable[Manifest], folder: Path) -> None:
     files = {f"manifests/{NAME}.clusterserviceversion.yaml": csv(objects)}
     files |= {f"manifests/{crd['metadata']['name']}.yaml": crd for crd in crds}
     files |= {f"manifests/{_file_name(each)}": each for each in _further(objects)}
-    files["metadata/annotations.yaml"] = {"annotations": annotations()}
+    files["metadata/annotations.yaml"] = {"annotations": bundle_annotations()}
     files["tests/scorecard/config.yaml"] = _scorecard()
     for name, content in files.items():
         path = folder / name
@@ -138,7 +138,7 @@ def csv(objects: list[Manifest]) -> Manifest:
     }
 
 
-def annotations() -> dict[str, str]:
+def bundle_annotations() -> dict[str, str]:
     """Return the annotations of the bundle, which are the labels of its image as well."""
     prefix = "operators.operatorframework.io"
     return {
@@ -317,7 +317,7 @@ def _scorecard() -> Manifest:
 
 
 def _dockerfile() -> str:
-    labels = "\n".join(f"LABEL {name}={value}" for name, value in annotations().items())
+    labels = "\n".join(f"LABEL {name}={value}" for name, value in bundle_annotations().items())
     copies = "COPY manifests /manifests/\nCOPY metadata /metadata/\nCOPY tests/scorecard /tests/scorecard/\n"
     return f"FROM scratch\n\n{labels}\n\n{copies}"
 

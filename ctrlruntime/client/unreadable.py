@@ -30,9 +30,15 @@ def reading(method: str, path: str, *also: type[Exception]) -> Generator[None]:
 
     `also`: further errors by which reading shows that it is none.
     """
+    unreadable: tuple[type[Exception], ...] = (
+        orjson.JSONDecodeError,
+        msgspec.DecodeError,
+        ValidationError,
+        *also,
+    )
     try:
         yield
-    except (orjson.JSONDecodeError, msgspec.DecodeError, ValidationError, *also) as error:
+    except unreadable as error:
         if isinstance(error, ValidationError) and error.errors()[0]["type"] != "json_invalid":
             raise
         raise _kind(method)(

@@ -63,15 +63,13 @@ async def poke(client, namespace):
 
 
 async def end(client, job, outcome):
-    status = {"conditions": [{"type": outcome, "status": "True"}]}
+    conditions = [{"type": outcome, "status": "True"}]
+    times = {}
     if outcome == "Complete":
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-        criteria = {"type": "SuccessCriteriaMet", "status": "True"}
-        status = {
-            "conditions": [criteria, *status["conditions"]],
-            "startTime": now,
-            "completionTime": now,
-        }
+        conditions.insert(0, {"type": "SuccessCriteriaMet", "status": "True"})
+        times = {"startTime": now, "completionTime": now}
+    status = {"conditions": conditions, **times}
     meta = job["metadata"]
     await client.patch_status(JOB, meta["name"], {"status": status}, namespace=meta["namespace"])
 

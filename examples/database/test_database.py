@@ -30,9 +30,10 @@ async def job_ends(client, kind):
     now = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
     head = {"status": "True", "lastTransitionTime": now, "lastProbeTime": now}
     met = {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[kind]
-    status = {"startTime": now, "conditions": [{**head, "type": met}]}
+    conditions = [{**head, "type": met}]
+    status = {"startTime": now, "conditions": conditions}
     await client.patch_status(Job, job.metadata.name, {"status": status}, namespace="default")
-    status["conditions"].append({**head, "type": kind})
+    conditions.append({**head, "type": kind})
     if kind == "Complete":
         status["completionTime"] = now
     await client.patch_status(Job, job.metadata.name, {"status": status}, namespace="default")
@@ -45,8 +46,10 @@ async def client(envtest_options):
     async with Environment(**envtest_options) as env, LocalWebhooks(env) as hooks:
         await env.install_crds(hooks.definition(Database, OldDatabase))
         await hooks.install(Database)
-        quiet = {"metrics_bind_address": "0", "health_bind_address": "0"}
-        manager = Manager(env.config(), ManagerOptions(webhook=hooks.options, **quiet))
+        options = ManagerOptions(
+            webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"
+        )
+        manager = Manager(env.config(), options)
         setup(manager)
         async with manager.running():
             yield env.client()

@@ -61,13 +61,13 @@ class Service:
     async def put(self, name: str, quota_gib: int) -> str:
         """Make a bucket, or change its quota. Return its URL."""
         answer = await self._call("PUT", name, {"quotaGiB": quota_gib})
-        return str(answer["url"])
+        return str(answer.get("url", ""))
 
     async def delete(self, name: str) -> None:
         """Delete a bucket; one that is gone is no error. Raises NotEmpty."""
         await self._call("DELETE", name)
 
-    async def _call(self, method: str, name: str, body: object = None) -> dict[str, Any] | None:
+    async def _call(self, method: str, name: str, body: object = None) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self._token}"}
         timeout = aiohttp.ClientTimeout(total=10)
         async with (
@@ -77,9 +77,10 @@ class Service:
             if answer.status == 409:
                 raise NotEmpty(f"{name} has objects in it: empty it, and it is deleted")
             if method == "DELETE" and answer.status == 404:
-                return None
+                return {}
             answer.raise_for_status()
-            return await answer.json()
+            found: dict[str, Any] = await answer.json()
+            return found
 
 
 def bucket_name(bucket: Bucket) -> str:

@@ -13,6 +13,7 @@ class Stub:
     def __init__(self):
         self.buckets = {}
         self.full = set()
+        self.url = ""
 
     async def put(self, request):
         name = request.match_info["name"]

@@ -23,8 +23,10 @@ async def books(envtest_options):
     async with Environment(**envtest_options) as env, LocalWebhooks(env) as hooks:
         await env.install_crds(hooks.definition(GuestBook, OldGuestBook))
         await hooks.install(GuestBook)
-        quiet = {"metrics_bind_address": "0", "health_bind_address": "0"}
-        manager = Manager(env.config(), ManagerOptions(webhook=hooks.options, **quiet))
+        options = ManagerOptions(
+            webhook=hooks.options, metrics_bind_address="0", health_bind_address="0"
+        )
+        manager = Manager(env.config(), options)
         setup(manager)
         async with manager.running():
             yield env.client()
