@@ -41,5 +41,6 @@ PLUGIN: Final = ProviderPlugin(
     permissions=(
         ("batch", "jobs", ("create", "delete", "get", "list", "patch", "watch")),
         ("", "pods", ("get", "list", "watch")),
+        ("", "events", ("list", "watch")),
     ),
 )

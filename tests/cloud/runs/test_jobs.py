@@ -6,6 +6,7 @@ import asyncio
 import socket
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ import pytest
 
 from apis.references import SecretKeyRef
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound, TransportError, WriteOutcomeUnknown
+from ctrlruntime.clock import utc_now
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone
 from ctrlruntime.envtest.proxy import LoseReply, Match
@@ -32,6 +35,7 @@ from tests.cloud.rbac import embedded
 from tests.cloud.runs.benches import JOBS, JobBench, owner_of, request_of
 from tests.cloud.runs.conftest import jobs_on
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone, runs, shows, starts
+from tests.support.waiting import eventually
 
 NAMESPACE = GroupVersionKind("", "v1", "Namespace")
 OWNER = owner_of("shop", "1-2-3")
@@ -261,18 +265,88 @@ class TestWithNodes:
             await job_bench.client.get(SECRET, RUN, namespace="default")
 
 
-@pytest.fixture
-async def real_bench(real_server: SharedServer) -> AsyncIterator[JobBench]:
-    """The same on the real kube-apiserver, in a namespace of the test's own."""
+@asynccontextmanager
+async def real_namespace(server: SharedServer) -> AsyncIterator[tuple[Environment, str]]:
     namespace = f"runs-{uuid.uuid4().hex[:8]}"
-    async with real_server.environment(users=("manager",)) as environment:
+    async with server.environment(users=("manager",)) as environment:
         client = environment.client("manager")
         await client.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}}
         )
-        async with jobs_on(environment, namespace) as bench:
-            yield bench
+        yield environment, namespace
         await client.delete(NAMESPACE, namespace)
+
+
+@pytest.fixture
+async def real_bench(real_server: SharedServer) -> AsyncIterator[JobBench]:
+    """The same on the real kube-apiserver, in a namespace of the test's own."""
+    async with (
+        real_namespace(real_server) as (environment, namespace),
+        jobs_on(environment, namespace) as bench,
+    ):
+        yield bench
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def idle_bench(request: pytest.FixtureRequest) -> AsyncIterator[JobBench]:
+    """Without nodes: no Job gets a Pod."""
+    async with AsyncExitStack() as stack:
+        environment, namespace = await stack.enter_async_context(
+            real_namespace(request.getfixturevalue("real_server"))
+            if request.param == "kube-apiserver"
+            else _embedded_namespace()
+        )
+        cache = Cache(environment.client("manager"))
+        await cache.start()
+        stack.push_async_callback(cache.stop)
+        yield JobBench(environment, namespace, cache)
+
+
+@asynccontextmanager
+async def _embedded_namespace() -> AsyncIterator[tuple[Environment, str]]:
+    async with embedded("manager") as environment:
+        yield environment, "default"
+
+
+@pytest.mark.criterion("C-3")
+async def test_c_3_a_pod_that_the_cluster_refuses_is_in_the_message(idle_bench: JobBench) -> None:
+    """By events of the Job controller, which change neither the Job nor a Pod."""
+    provider, owner = idle_bench.provider(), await idle_bench.owner()
+    changed: list[RunOwner] = []
+    assert provider.subscribe(changed.append)
+    run = await provider.start(request_of(owner))
+    assert "has no Pod yet" in run.message
+    job = await idle_bench.client.get(JOB, RUN, namespace=owner.namespace)
+    await eventually(lambda: bool(changed))
+    changed.clear()
+    words = 'pods "work-x" is forbidden: exceeded quota: few, requested: pods=1, used: pods=1'
+    about = {"kind": "Job", "name": RUN, "namespace": owner.namespace, "apiVersion": "batch/v1"}
+    now = utc_now().isoformat(timespec="seconds").replace("+00:00", "Z")
+    event = {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"{RUN}.18a", "namespace": owner.namespace},
+        "involvedObject": about | {"uid": job["metadata"]["uid"]},
+        "reason": "FailedCreate",
+        "type": "Warning",
+        "message": f"Error creating: {words}",
+        "source": {"component": "job-controller"},
+        "firstTimestamp": now,
+        "lastTimestamp": now,
+    }
+    other = {"name": f"{RUN}.18b", "namespace": owner.namespace}
+    await idle_bench.client.create(
+        event | {"metadata": other, "involvedObject": about | {"uid": "of-an-earlier-one"}}
+    )
+    await idle_bench.client.create(event)
+
+    async def shown() -> bool:
+        found = await provider.get(owner, RUN)
+        return found is not None and found.message == f"its Pod cannot be created: {words}"
+
+    await eventually(shown)
+    await eventually(lambda: owner.name in [each.name for each in changed])
+    await provider.aclose()
 
 
 class TestOfWhichImage:

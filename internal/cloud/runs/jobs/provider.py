@@ -7,11 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.cache.cache import Cache, InformerHandle
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, GenericEvent, UpdateEvent
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, BadRequest, Conflict, Invalid, NotFound
+from ctrlruntime.client.errors import (
+    AlreadyExists,
+    BadRequest,
+    Conflict,
+    Forbidden,
+    Invalid,
+    NotFound,
+)
 from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Permit
 from ctrlruntime.resources import RemotePlacement, delete_permitted
@@ -30,7 +37,13 @@ from internal.cloud.runs.jobs.manifest import (
     job_of,
     owner_from,
 )
-from internal.cloud.runs.jobs.status import finished_by_now, is_over, is_sealed, run_of
+from internal.cloud.runs.jobs.status import (
+    finished_by_now,
+    is_over,
+    is_sealed,
+    is_suspended,
+    run_of,
+)
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
 from internal.cloud.runs.wire import BadInput, encode_input
@@ -40,6 +53,12 @@ __all__ = ["JobRuns"]
 _NAME: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 _LARGEST_INPUT: Final = 900_000
 """Bytes; a Secret holds 1 MiB with everything around."""
+EVENT: Final = GroupVersionKind("", "v1", "Event")
+_REFUSALS: Final = {"involvedObject.kind": "Job", "reason": "FailedCreate"}
+"""Events of Jobs whose Pods are refused: by a quota, an admission policy, or for want of an account."""
+_REFUSALS_SECONDS: Final = 5.0
+"""How long a start waits for these events, which an account may lack the right to."""
+_LONGEST_REFUSAL: Final = 1000
 _NOW: Final = 1
 """Seconds of activeDeadlineSeconds of a Job that is to end: the least there is."""
 
@@ -48,7 +67,8 @@ class JobRuns:
     """Each run is a Job of its name in the namespace of the object that drives it, which owns it.
 
     Reads go to the server, so that what is returned is never older than what was written; nothing is
-    read while nothing changes, given a `cache`: its watches of Jobs and Pods say when to look. With a
+    read while nothing changes, given a `cache`: its watches of Jobs, of Pods, and of the events of Pods
+    that could not be created say when to look. With a
     `placement` the Jobs are in another cluster than the objects: that of the client and the cache.
     """
 
@@ -66,6 +86,7 @@ class JobRuns:
         self._cache = cache
         self._now = clock
         self._handles: list[InformerHandle] = []
+        self._refusals: InformerHandle | None = None
         self._edited: set[tuple[str, str]] = set()
         """Secrets with an input that were changed since the run was looked at."""
 
@@ -141,7 +162,7 @@ class JobRuns:
             return
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        """Return True with a cache: Jobs and Pods of runs are watched, their metadata alone."""
+        """Return True with a cache: what becomes of Jobs of runs is watched, metadata alone."""
         if self._cache is None:
             return False
 
@@ -167,6 +188,25 @@ class JobRuns:
         handle = self._cache.declare(SECRET, labels=label_keys.RUN_ID, metadata_only=True)
         handle.informer.add_handler(note_input)
         self._handles.append(handle)
+
+        def note_refusal(event: Event) -> None:
+            if not isinstance(event, CreateEvent | UpdateEvent):
+                return
+            job = jobs.get(_job_of(event.new.name), namespace=event.new.namespace)
+            owner = None if job is None else owner_from(job.decode()["metadata"])
+            if owner is not None:
+                changed(owner)
+
+        handle = self._cache.declare(
+            EVENT,
+            fields=_REFUSALS,
+            metadata_only=True,
+            optional=True,
+            sync_timeout=_REFUSALS_SECONDS,
+        )
+        handle.informer.add_handler(note_refusal)
+        self._handles.append(handle)
+        self._refusals = handle
         return True
 
     async def aclose(self) -> None:
@@ -174,6 +214,7 @@ class JobRuns:
         for handle in self._handles:
             await handle.release()
         self._handles.clear()
+        self._refusals = None
 
     async def _job(self, owner: RunOwner, run_id: RunName) -> Manifest | None:
         """Return the Job of the run; one of that name with another owner is none."""
@@ -283,7 +324,27 @@ class JobRuns:
                 )
             return open_sealed(text, key, job["metadata"]["name"])
 
-        return run_of(job, pods, unseal)
+        return run_of(job, pods, unseal, await self._refusal(job, pods))
+
+    async def _refusal(self, job: Manifest, pods: Sequence[Manifest]) -> str:
+        """Return why the cluster creates no Pod for a Job, as its last event has it; "" where nothing is known."""
+        metadata = job["metadata"]
+        if pods or is_over(job, pods) or is_suspended(job) or not self._may_be_refused(metadata):
+            return ""
+        fields = {**_REFUSALS, "involvedObject.uid": metadata["uid"]}
+        try:
+            events = await self._client.list(EVENT, metadata["namespace"], fields=fields)
+        except Forbidden:  # roles from before; the Job itself is named instead
+            return ""
+        last = max(events, key=_event_time, default={})
+        return str(last.get("message") or "").removeprefix("Error creating: ")[:_LONGEST_REFUSAL]
+
+    def _may_be_refused(self, metadata: Manifest) -> bool:
+        """Return whether there is an event of the Job by the watch; without a watch there may be one."""
+        if self._refusals is None:
+            return True
+        entries = self._refusals.informer.store.list(metadata["namespace"])
+        return any(_job_of(entry.name) == metadata["name"] for entry in entries)
 
     async def _seal_key(self, job: Manifest) -> str:
         metadata = job["metadata"]
@@ -294,6 +355,21 @@ class JobRuns:
         except NotFound:
             return ""
         return base64.b64decode((found.get("data") or {}).get(SEAL_KEY, "")).decode()
+
+
+def _job_of(event_name: str) -> str:
+    """Return the name of the object that an event is about: the event's is that, a dot and a hash."""
+    return event_name.rpartition(".")[0]
+
+
+def _event_time(event: Manifest) -> str:
+    series = event.get("series") or {}
+    return str(
+        series.get("lastObservedTime")
+        or event.get("lastTimestamp")
+        or event.get("eventTime")
+        or event["metadata"].get("creationTimestamp")
+    )
 
 
 def _checked_input(request: RunRequest) -> str:

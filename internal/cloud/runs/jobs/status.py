@@ -19,7 +19,7 @@ from internal.cloud.runs.report import (
     kept_by,
 )
 
-__all__ = ["finished_by_now", "is_over", "is_sealed", "run_of"]
+__all__ = ["finished_by_now", "is_over", "is_sealed", "is_suspended", "run_of"]
 
 _ENDED: Final = ("Succeeded", "Failed")
 _NOT_STARTED: Final = ("ContainerCannotRun", "StartError")
@@ -36,8 +36,8 @@ _NODE_LOST: Final = frozenset({"NodeLost", "NodeShutdown", "Shutdown", "Terminat
 """Reasons of Pods that were ended with their node."""
 
 
-def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
-    """Return the run of a Job; `pods` are those of the Job.
+def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal, refusal: str = "") -> Run:
+    """Return the run of a Job; `pods` are those of the Job, `refusal` is why it got none, in the server's words.
 
     It is over only when the task runs in none of its Pods: some releases report a Job as over while Pods still end, and
     a sidecar keeps a Pod running whose task has ended. What the task reported outranks both.
@@ -53,7 +53,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal) -> Run:
         logs=f"kubectl logs -n {metadata['namespace']} job/{metadata['name']} -c {CONTAINER}",
     )
     if not is_over(job, pods):
-        return replace(run, message=_trouble(job, pod))
+        return replace(run, message=_trouble(job, pod, refusal))
     ending = _ending(job, pod, unseal)
     return replace(
         run,
@@ -156,10 +156,17 @@ def _failure(pod: Manifest, unseal: Unseal) -> Ending:
     return ending_of(int(ended["exitCode"]), _last_words(pod), unseal)
 
 
-def _trouble(job: Manifest, pod: Manifest | None) -> str:
+def is_suspended(job: Manifest) -> bool:
+    """Whether a person, or a queue of Jobs, holds the Job."""
+    return _condition(job, "Suspended") is not None
+
+
+def _trouble(job: Manifest, pod: Manifest | None, refusal: str) -> str:
     """Why it does not run, if something is in its way."""
-    if pod is None and _condition(job, "Suspended") is not None:
+    if pod is None and is_suspended(job):
         return "its Job is suspended (spec.suspend, which a queue of Jobs may set)"
+    if pod is None and refusal:
+        return f"its Pod cannot be created: {refusal}"
     if pod is None:
         namespace, name = job["metadata"]["namespace"], job["metadata"]["name"]
         return f"its Job has no Pod yet; `kubectl describe job -n {namespace} {name}` shows why"
