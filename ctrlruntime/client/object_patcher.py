@@ -66,6 +66,8 @@ class ObjectPatcher:
 
         Counts of zero are stored with the first write. Returns whether anything was written.
         """
+        if after == before:  # nearly all: to write both out costs more
+            return False
         wanted = status_fields(after)
         fields = difference(status_fields(before), wanted)
         if not fields:

@@ -23,6 +23,11 @@ AGAIN: Final = 0.05
 """Seconds until an object that another writer changed meanwhile is looked at again."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Later(Result):
+    """The answer of a pass that it is too early to report: a later one writes the status, and that a request was handled."""
+
+
 class Entries(Protocol):
     """Where the object is looked up; a store of an informer."""
 
@@ -48,6 +53,8 @@ class PausePolicy:
     """Reconcile paused objects all the same: the reconciler starts nothing for them, and reports what goes on."""
     handled_in: str = HANDLED
     """The field of the status that has the request to reconcile that was last handled."""
+    only_of_now: str = ""
+    """A condition that does not stay True for a generation that it was not computed for."""
     leaves_alone: Callable[[Entry], bool] = _never
     """Whether nothing at all is written for an object: then pause and requests are not reported either."""
 
@@ -85,6 +92,8 @@ class PausableReconciler:
         except Exception as error:
             await self._report_failed(request, entry, paused_by, handled, error)
             raise
+        if isinstance(result, Later):
+            return result
         latest = self._latest(request, entry)
         again = None if latest is None else await self._report(latest, paused_by, handled)
         return result if again is None else again
@@ -98,7 +107,11 @@ class PausableReconciler:
         try:
             if paused_by:
                 await self.statuses.pause(
-                    self.mapping, entry, annotation=paused_by, only_if_unchanged=True
+                    self.mapping,
+                    entry,
+                    only_of_now=self.policy.only_of_now,
+                    annotation=paused_by,
+                    only_if_unchanged=True,
                 )
                 return None
             await self.statuses.acknowledge(self.mapping, entry, handled, self.policy.handled_in)

@@ -7,7 +7,7 @@ Builder(manager).for_(Bucket).build(life.reconciler(manager))
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Generic, Literal, Protocol, TypeVar
 
@@ -22,12 +22,13 @@ from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.protected_namespaces import ProtectedNamespaces
-from ctrlruntime.clock import utc_now
+from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.controller.annotations import requested
 from ctrlruntime.controller.error_status import ErrorStatus, unreadable
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
-from ctrlruntime.lifecycle.pausing import Entries, PausableReconciler, PausePolicy
+from ctrlruntime.lifecycle.memory import PerObject
+from ctrlruntime.lifecycle.pausing import Entries, Later, PausableReconciler, PausePolicy
 from ctrlruntime.lifecycle.reading import without_spec
 from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote, report_hub
 from ctrlruntime.lifecycle.status import StatusWriter
@@ -73,11 +74,20 @@ class Writes:
     statuses: StatusWriter
     recorder: EventRecorder
     counted: Callable[[Entry], Entry]
+    period: float
+    """Seconds between two writes of one status, at least."""
+    written: PerObject[float]
+    """When the statuses were written, where there is a period."""
 
     def look(self, request: Request) -> Entry | None:
         """Return the object of a name as far as it counts."""
         found = self.entries.get(request.name, namespace=request.namespace)
         return None if found is None else self.counted(found)
+
+    def wait(self, request: Request) -> float:
+        """Return the seconds until the status of an object may be written again."""
+        written = self.written.get(request)
+        return 0.0 if written is None else written + self.period - monotonic()
 
 
 @dataclass(slots=True)
@@ -90,6 +100,8 @@ class ObjectPass:
     before: Any
     """The status that is stored."""
     writes: Writes
+    wait: float = 0.0
+    """Seconds until the status may be written again; it may be now, if it is not positive."""
     problem: str = ""
     """Which fields of the object cannot be read; empty: it is readable."""
     events: list[tuple[EventType, str, str, str]] = field(default_factory=list)
@@ -145,6 +157,8 @@ class ObjectPass:
         statuses.resume(after.conditions, entry)
         written = await statuses.patcher.write_status(mapping, entry, self.before, after)
         if written:
+            if self.writes.period:
+                self.writes.written.put(self.request, monotonic())
             for each in self.events:
                 self.writes.recorder.event(entry, *each)
             self.events = []
@@ -217,9 +231,11 @@ class Lifecycle(Generic[KindT]):
         counted: Callable[[Entry], Entry] = _as_it_is,
         pause: PausePolicy | None = None,
         unreadable: Work[KindT] | None = None,
+        describe: Callable[[ValidationError], str] = unreadable,
         remote: OnRemote[KindT] | None = None,
         gone: Callable[[Request], Awaitable[None]] | None = None,
         memory: Sequence[Forgets] = (),
+        status_period: float = 0.0,
     ) -> None:
         """Raise ValueError for a finalizer without `tear_down`, or the other way round.
 
@@ -227,7 +243,9 @@ class Lifecycle(Generic[KindT]):
         `until_deleted`: without one, nothing is done for an object from its deletion on.
         `counted` returns an object as far as it counts, such as without approvals that are not signed.
         `unreadable` is called for an object that cannot be read, with its status and without its spec, in place of
-        `reconcile`; `tear_down` too gets it that way then.
+        `reconcile`; `tear_down` too gets it that way then. `describe` returns what is wrong with it, without values.
+        `status_period`: seconds between two writes of one status; what is left of them is in the pass: the functions
+        return Later then.
         """
         if bool(finalizer) != (tear_down is not None):
             raise ValueError(f"{kind.__name__}: give finalizer and tear_down together, or neither")
@@ -235,13 +253,19 @@ class Lifecycle(Generic[KindT]):
         self.work = reconcile
         self.tear_down = tear_down
         self.finalizer = finalizer
-        self.until_deleted = until_deleted
         self.counted = counted
         self.pause = pause or PausePolicy()
+        if until_deleted:
+            self.pause = replace(self.pause, leaves_alone=self._leaves_alone(self.pause))
         self.unreadable = unreadable
+        self.describe = describe
         self.remote = remote
         self.gone = gone
         self.memory = tuple(memory)
+        self.status_period = status_period
+
+    def _leaves_alone(self, pause: PausePolicy) -> Callable[[Entry], bool]:
+        return lambda entry: entry.deletion_timestamp is not None or pause.leaves_alone(entry)
 
     def reconciler(
         self,
@@ -254,7 +278,8 @@ class Lifecycle(Generic[KindT]):
         """Return the reconciler for a controller of the kind. `field_manager`: default the kind, in lower case."""
         mapping = self.kind.mapping()
         name = field_manager or mapping.gvk.kind.lower()
-        store = (informer or manager.cache.declare(self.kind).informer).store
+        informer = informer or manager.cache.declare(self.kind).informer
+        store = informer.store
         statuses = StatusWriter(ObjectPatcher(manager.client, name), clock)
         writes = Writes(
             mapping=mapping,
@@ -262,6 +287,8 @@ class Lifecycle(Generic[KindT]):
             statuses=statuses,
             recorder=manager.recorder,
             counted=self.counted,
+            period=self.status_period,
+            written=PerObject(informer if self.status_period else None),
         )
         passes = _Passes(self, writes, clock)
         pausable = PausableReconciler(passes, store, mapping, statuses, self.pause)
@@ -288,11 +315,11 @@ class _Passes(Generic[KindT]):
                 await life.gone(request)
             return None
         deleted = entry.deletion_timestamp is not None
-        if life.pause.leaves_alone(entry) or (deleted and life.until_deleted):
+        if life.pause.leaves_alone(entry):
             return None
         if deleted and life.tear_down is not None and life.finalizer not in entry.finalizers:
             return None
-        this = ObjectPass(entry, self.clock(), None, self.writes)
+        this = ObjectPass(entry, self.clock(), None, self.writes, self.writes.wait(request))
         on = life.remote
         if on is not None and not on.remote.is_usable():
             return await self._wait(on, this)
@@ -313,7 +340,7 @@ class _Passes(Generic[KindT]):
         try:
             return entry.typed(life.kind)
         except ValidationError as error:
-            this.problem = unreadable(error)
+            this.problem = life.describe(error)
             if life.unreadable is not None:
                 return without_spec(entry, life.kind)
             await self.writes.statuses.refuse(
@@ -343,6 +370,8 @@ class _Passes(Generic[KindT]):
         """Call the function and write its status. A deleted object that has to wait is Deleting, unless the function has a reason."""
         this.before = obj.status.model_copy(deep=True)
         result = await work(obj, this)
+        if isinstance(result, Later):
+            return result
         after, entry = obj.status, this.entry
         if entry.deletion_timestamp is None:
             handled = requested(entry.annotations) or after.last_handled_reconcile

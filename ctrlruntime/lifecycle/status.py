@@ -78,31 +78,23 @@ class StatusWriter:
         condition: str,
         error: ValidationError,
         *,
-        also: str = "",
-        only_of_now: str = "",
         text: str = "",
     ) -> None:
-        """Say in a condition, and in `also`, that the object cannot be read as its kind; nothing else is done.
+        """Say in a condition that the object cannot be read as its kind; nothing else is done.
 
-        The condition `only_of_now` does not stay True for a generation that it was not computed for.
         `text`: of the error; default: every place of it.
         """
-        conditions, handled = (
-            conditions_of(entry.field("status") or {}),
-            requested(entry.annotations),
-        )
-        changed, text = False, text or describe(error)
-        for each in filter(None, (condition, also)):
-            refused = new_condition(each, "False", "InvalidSpec", text, generation=entry.generation)
-            changed |= set_condition(conditions, refused, self.clock())
-        changed |= self._outdate(conditions, only_of_now, "InvalidSpec", entry)
-        changed |= self.resume(conditions, entry)
         status: Manifest = entry.field("status") or {}
-        changed |= status.get("observedGeneration") != entry.generation
+        conditions, handled = conditions_of(status), requested(entry.annotations)
+        text, generation = text or describe(error), entry.generation
+        refused = new_condition(condition, "False", "InvalidSpec", text, generation=generation)
+        changed = set_condition(conditions, refused, self.clock())
+        changed |= self.resume(conditions, entry)
+        changed |= status.get("observedGeneration") != generation
         if changed or handled != status.get("lastHandledReconcile", ""):
             after = {
                 "conditions": conditions_to_wire(conditions),
-                "observedGeneration": entry.generation,
+                "observedGeneration": generation,
                 "lastHandledReconcile": handled or None,
             }
             await self._patch(mapping, entry, after)
@@ -132,7 +124,9 @@ class StatusWriter:
             PAUSED_CONDITION, "True", "PausedByAnnotation", message, generation=entry.generation
         )
         changed = set_condition(conditions, paused, self.clock())
-        changed |= self._outdate(conditions, only_of_now, "PausedByAnnotation", entry)
+        changed |= outdate(
+            conditions, only_of_now, "PausedByAnnotation", entry.generation, self.clock()
+        )
         if changed:
             version = entry.resource_version if only_if_unchanged else ""
             fields = {"conditions": conditions_to_wire(conditions)}
@@ -164,19 +158,6 @@ class StatusWriter:
         version = entry.resource_version if is_paused else ""
         return await self._patch(mapping, entry, fields, version)
 
-    def _outdate(self, conditions: Conditions, kind: str, reason: str, entry: Entry) -> bool:
-        before = find_condition(conditions, kind)
-        if before is None or before.status != "True":
-            return False
-        if before.observed_generation == entry.generation:
-            return False
-        message = "The last change of the spec has not been carried out."
-        return set_condition(
-            conditions,
-            new_condition(kind, "False", reason, message, generation=entry.generation),
-            self.clock(),
-        )
-
     def resume(self, conditions: Conditions, entry: Entry) -> bool:
         """End the condition Paused, if it is there. Return whether that changed anything."""
         paused = find_condition(conditions, PAUSED_CONDITION)
@@ -198,6 +179,16 @@ class StatusWriter:
             uid=entry.uid,
             resource_version=version,
         )
+
+
+def outdate(conditions: Conditions, kind: str, reason: str, generation: int, now: datetime) -> bool:
+    """Set a condition to False that is True for an earlier generation. Return whether it was."""
+    before = find_condition(conditions, kind)
+    if before is None or before.status != "True" or before.observed_generation == generation:
+        return False
+    message = "The last change of the spec has not been carried out."
+    outdated = new_condition(kind, False, reason, message, generation=generation)
+    return set_condition(conditions, outdated, now)
 
 
 def describe(error: ValidationError) -> str:

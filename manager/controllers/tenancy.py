@@ -257,14 +257,13 @@ def _add_template_controller(parts: TenancyParts) -> None:
         parts.stores,
         parts.blueprints,
         parts.records.tally,
-        TemplateReports(
-            statuses=parts.writers.statuses,
-            records=parts.records,
-            metrics=parts.metrics,
-            recorder=parts.manager.recorder,
-            clocks=parts.clocks,
-            status_period=parts.options.status_period,
-        ),
+        TemplateReports(parts.records, parts.metrics),
+        parts.options.status_period,
+    ).lifecycle.reconciler(
+        parts.manager,
+        informer=parts.informers.templates.informer,
+        field_manager=FIELD_MANAGER,
+        clock=parts.options.clock,
     )
     templates = parts.stores.templates
     (
@@ -275,7 +274,7 @@ def _add_template_controller(parts: TenancyParts) -> None:
         .watches(TenantRegistry, registry_changed(templates), predicates=[generation_changed])
         .watches_raw(parts.wakeups.templates)
         .options(ControllerOptions(max_concurrent_reconciles=parts.options.template_concurrency))
-        .build(_guarded(parts, reconciler, TenantTemplate, templates))
+        .build(reconciler)
     )
 
 

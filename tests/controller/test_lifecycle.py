@@ -13,7 +13,7 @@ from ctrlruntime.api import ApiModel, Conditions, Resource
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest import Environment
-from ctrlruntime.lifecycle import Lifecycle, ObjectPass, PerObject
+from ctrlruntime.lifecycle import Later, Lifecycle, ObjectPass, PerObject
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from tests.support.manager_harness import ManagerHarness
@@ -47,6 +47,7 @@ class Lamps(ManagerHarness):
 
     fails: bool = False
     in_use: bool = True
+    period: float = 0.0
 
     async def add_controllers(self, manager: Manager) -> None:
         self.passes = PerObject[int](manager.cache.declare(Lamp).informer)
@@ -56,6 +57,7 @@ class Lamps(ManagerHarness):
             reconcile=self.switch,
             tear_down=self.unscrew,
             memory=[self.passes],
+            status_period=self.period,
         )
         Builder(manager).for_(Lamp).build(life.reconciler(manager))
 
@@ -64,6 +66,8 @@ class Lamps(ManagerHarness):
         self.passes.put(request, self.passes.get(request, 0) + 1)
         if self.fails:
             raise RuntimeError("secret")
+        if this.wait > 0:
+            return Later(requeue_after=this.wait)
         if not lamp.spec.on:
             this.set_ready(lamp, False, "Off", "it is off")
         return None
@@ -129,6 +133,25 @@ async def test_an_object_has_its_life_by_one_declaration(tmp_path: Path) -> None
         await eventually(lamps.lamp, lambda found: not found)
         await lamps.idle()
         assert len(lamps.passes) == 0
+        await lamps.stop_manager()
+
+
+async def test_a_pass_within_the_status_period_reports_nothing(tmp_path: Path) -> None:
+    async with Environment(proxy=True, folder=tmp_path) as environment:
+        await environment.install_crds(Lamp.crd())
+        lamps = Lamps(environment, tmp_path)
+        lamps.period = 3600.0
+        await lamps.start_manager()
+        await lamps.client.create(Lamp.from_manifest({"metadata": PLACE, "spec": {}}))
+        await lamps.until("Ready", "Reconciled")
+        await lamps.idle()
+        since = lamps.mark()
+        await lamps.change(spec={"on": False})
+        await lamps.annotate(now="1")
+        await lamps.idle()
+        assert lamps.writes(since) == [], "nor is the request reported as handled"
+        await lamps.restart_manager()
+        assert (await lamps.until("Ready", "Off"))["status"]["lastHandledReconcile"] == "1"
         await lamps.stop_manager()
 
 

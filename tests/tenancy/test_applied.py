@@ -210,7 +210,6 @@ def test_h_a5_what_applied_reports(
             missing=missing,
             registry=no_registry,
             generation=1,
-            handled="",
             now=NOW,
         )
 

@@ -12,6 +12,7 @@ from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.lifecycle.status import describe
 from ctrlruntime.memo import VersionMemo
+from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Strategy
 from internal.tenancy.objects.builder import hook_resource
 from internal.tenancy.objects.graph import (
@@ -146,10 +147,10 @@ class Blueprints:
             return verdict
         return self._verdicts.put(entry.key, version, verdict)
 
-    def forget(self, namespace: str, name: str) -> None:
+    def forget(self, request: Request) -> None:
         """Forget a template that is gone."""
         for memo in (self._prepared, self._verdicts, self._rollouts):
-            memo.forget((namespace, name))
+            memo.forget((request.namespace, request.name))
 
     def _rollout(self, entry: Entry) -> tuple[Strategy, bool] | None:
         return self._rollouts.compute(entry.key, _version(entry), lambda: _rollout(entry))

@@ -6,8 +6,9 @@ from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry, TenantTemplate
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.lifecycle import Later, Lifecycle, ObjectPass, PausePolicy
+from ctrlruntime.lifecycle.status import describe
 from ctrlruntime.queue import Request
 from internal.tenancy.rendering.worker import QUARANTINE_SECONDS
 from internal.tenancy.shared.deps import TenancyStores
@@ -25,32 +26,29 @@ class TemplateReconciler:
     blueprints: Blueprints
     tally: Tally
     reports: TemplateReports
+    status_period: float
+    """Seconds between two writes of one status, at least."""
 
-    async def reconcile(self, request: Request) -> Result | None:
-        """One pass. Raises the client's errors when the server gives no usable answer."""
-        entry = self.stores.templates.get(request.name, namespace=request.namespace)
-        if entry is None:
-            self.blueprints.forget(request.namespace, request.name)
-            self.reports.forget(request)
-            return None
-        if entry.deletion_timestamp is not None:
-            return None
-        mapping, statuses = TenantTemplate.mapping(), self.reports.statuses
-        if is_paused(entry.annotations):
-            await statuses.pause(mapping, entry, only_of_now="Applied")
-            return None
-        try:
-            template = entry.typed(TenantTemplate)
-        except ValidationError as error:
-            await statuses.refuse(
-                mapping, entry, "Ready", error, also="Valid", only_of_now="Applied"
-            )
-            return None
-        wait = self.reports.remaining(request)
-        if wait > 0:
-            return Result(requeue_after=wait)
-        found = await self._standing(request, template, entry)
-        await self.reports.report(request, template, entry, found)
+    @property
+    def lifecycle(self) -> Lifecycle[TenantTemplate]:
+        """Return the life of templates."""
+        return Lifecycle(
+            TenantTemplate,
+            reconcile=self.reconcile,
+            unreadable=self.reports.refuse,
+            describe=describe,
+            until_deleted=True,
+            pause=PausePolicy(only_of_now="Applied"),
+            memory=[self.blueprints, self.reports],
+            status_period=self.status_period,
+        )
+
+    async def reconcile(self, template: TenantTemplate, this: ObjectPass) -> Result | None:
+        """Make one pass. Raises the client's errors."""
+        if this.wait > 0:
+            return Later(requeue_after=this.wait)
+        found = await self._standing(this.request, template, this.entry)
+        self.reports.report(template, this, found)
         return None if found.verdict.lasting else Result(requeue_after=QUARANTINE_SECONDS)
 
     async def _standing(

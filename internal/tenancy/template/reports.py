@@ -1,6 +1,6 @@
 """What is reported of a template: its status, events and metrics."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 
 from apis.tenancy import TenantRegistry, TenantTemplate, TenantTemplateStatus
@@ -12,12 +12,10 @@ from ctrlruntime.api.conditions import (
     new_condition,
     set_condition,
 )
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.annotations import requested
-from ctrlruntime.events import EventRecorder
-from ctrlruntime.lifecycle.status import StatusWriter
+from ctrlruntime.lifecycle import ObjectPass
+from ctrlruntime.lifecycle.status import outdate
 from ctrlruntime.queue import Request
-from internal.tenancy.shared.deps import Clocks, TenancyRecords
+from internal.tenancy.shared.deps import TenancyRecords
 from internal.tenancy.shared.metrics import TenancyMetrics
 from internal.tenancy.shared.missing_permissions import GRANTED, tell
 from internal.tenancy.shared.tally import Counts
@@ -53,41 +51,35 @@ class TemplateStanding:
 
 @dataclass(slots=True)
 class TemplateReports:
-    """Writes the status of templates, their events and metrics."""
+    """Reports on templates by their status, events and metrics."""
 
-    statuses: StatusWriter
     records: TenancyRecords
     metrics: TenancyMetrics
-    recorder: EventRecorder
-    clocks: Clocks
-    status_period: float
-    """Seconds between two writes of one status, at least."""
-    _written: dict[Request, float] = field(default_factory=dict, init=False)
 
-    def remaining(self, request: Request) -> float:
-        """Return the seconds until the status may be written again; zero or less: now."""
-        written = self._written.get(request, float("-inf"))
-        return written + self.status_period - self.clocks.monotonic()
+    async def refuse(self, template: TenantTemplate, this: ObjectPass) -> None:
+        """Report a template that cannot be read."""
+        conditions, generation = template.status.conditions, this.entry.generation
+        for kind in ("Ready", "Valid"):
+            refused = new_condition(kind, False, "InvalidSpec", this.problem, generation=generation)
+            set_condition(conditions, refused, this.now)
+        outdate(conditions, "Applied", "InvalidSpec", generation, this.now)
 
-    async def report(
-        self, request: Request, template: TenantTemplate, entry: Entry, found: TemplateStanding
-    ) -> None:
-        """Write the status, and record events for what is new in it."""
-        status = self._status(request, template, entry, found)
-        self.metrics.rollout(request.namespace, request.name, status.rollout)
-        self._announce(template, status)
-        if await self.statuses.write(TenantTemplate.mapping(), entry, template.status, status):
-            self._written[request] = self.clocks.monotonic()
+    def report(self, template: TenantTemplate, this: ObjectPass, found: TemplateStanding) -> None:
+        """Set the status, with events for what is new in it."""
+        before, entry = template.status, this.entry
+        template.status = self._status(template, this, found)
+        self.metrics.rollout(entry.namespace, entry.name, template.status.rollout)
+        _announce(before, template.status, this)
 
     def forget(self, request: Request) -> None:
         """Forget a template that is gone, and remove its series."""
         self.metrics.rollout(request.namespace, request.name, None)
-        self._written.pop(request, None)
 
     def _status(
-        self, request: Request, template: TenantTemplate, entry: Entry, found: TemplateStanding
+        self, template: TenantTemplate, this: ObjectPass, found: TemplateStanding
     ) -> TenantTemplateStatus:
-        now, rollouts = self.clocks.now(), self.records.rollouts
+        request, entry, now = this.request, this.entry, this.now
+        rollouts = self.records.rollouts
         of_registry = Request(template.spec.registry_id, namespace=request.namespace)
         status = template_status(
             template.status,
@@ -97,7 +89,6 @@ class TemplateReports:
             unmanaged=found.unmanaged,
             registry=found.registry,
             generation=entry.generation,
-            handled=requested(entry.annotations),
             now=now,
         )
         grants = self.records.grants.of_template(request)
@@ -114,17 +105,18 @@ class TemplateReports:
         set_condition(status.conditions, usable(status.conditions, entry.generation), now)
         return status
 
-    def _announce(self, template: TenantTemplate, status: TenantTemplateStatus) -> None:
-        rolled = rollout_event(template.status.rollout, status.rollout)
-        checked = health_events(template.status.rollout, status.rollout)
-        for item in [*checked, *([] if rolled is None else [rolled])]:
-            self.recorder.event(template, item.type, item.reason, "Rollout", item.message)
-        before = find_condition(template.status.conditions, "Valid")
-        after = find_condition(status.conditions, "Valid")
-        if after is None or after.status == "True":
-            return
-        if before is None or (before.status, before.reason) != (after.status, after.reason):
-            self.recorder.event(template, "Warning", after.reason, "Validate", after.message)
+
+def _announce(before: TenantTemplateStatus, status: TenantTemplateStatus, this: ObjectPass) -> None:
+    rolled = rollout_event(before.rollout, status.rollout)
+    checked = health_events(before.rollout, status.rollout)
+    for item in [*checked, *([] if rolled is None else [rolled])]:
+        this.event(item.type, item.reason, "Rollout", item.message)
+    known = find_condition(before.conditions, "Valid")
+    after = find_condition(status.conditions, "Valid")
+    if after is None or after.status == "True":
+        return
+    if known is None or (known.status, known.reason) != (after.status, after.reason):
+        this.event("Warning", after.reason, "Validate", after.message)
 
 
 def template_status(
@@ -136,7 +128,6 @@ def template_status(
     unmanaged: int = 0,
     registry: TenantRegistry | RegistryProblem,
     generation: int,
-    handled: str,
     now: datetime,
 ) -> TenantTemplateStatus:
     """Return the status to write. Pure.
@@ -148,7 +139,6 @@ def template_status(
     status.total_tenants, status.ready_tenants = counts.total, counts.ready
     status.updated_tenants, status.unmanaged_tenants = counts.updated, unmanaged
     status.failed_tenants = counts.failed
-    status.last_handled_reconcile = handled
     valid = _valid(verdict, registry)
     applied = _applied(counts, missing, was_applied=_was_applied(previous, generation))
     if valid.status == applied.status == "False":
