@@ -184,12 +184,19 @@ class Control:
         return self._difference(desired, entry, owner, verdict, current=current) is not None
 
     async def ensure(
-        self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
+        self,
+        desired: Desired,
+        owner: Owner,
+        *,
+        wrote: bool = False,
+        current: bool = False,
+        over: str = "",
     ) -> Outcome:
         """Create or update one object, if it is not as desired.
 
         `wrote`: the caller has its own record of having written it (see `check_ownership`), `current`
-        that what it wrote last was this very revision. Raises the client's errors other than
+        that what it wrote last was this very revision; `over`: the resourceVersion that the caller judged, which is
+        updated and no newer one: Conflict is raised instead. Raises the client's errors other than
         conflicts; a conflict is an outcome. Raises UntrackedKind where drift cannot be seen, OwnerNotAllowed before any
         request for an owner reference to another namespace, and NamespaceProtected.
         """
@@ -203,8 +210,12 @@ class Control:
         for _ in range(ATTEMPTS - 1):
             entry = self.look(desired)
             try:
-                outcome = await self._attempt(desired, entry, owner, wrote=wrote, current=current)
+                outcome = await self._attempt(
+                    desired, entry, owner, wrote=wrote, current=current, over=over
+                )
             except (AlreadyExists, Conflict, NotFound):
+                if over:
+                    raise
                 # Not what we saw: another object, or a newer version of it. Look, and judge again.
                 await self._refresh(desired)
                 found = self.look(desired)
@@ -216,6 +227,7 @@ class Control:
                 if found is entry:
                     raise
                 continue
+            over = ""  # what follows is over our own write
             if done is not None and outcome.action is Action.UNCHANGED:
                 return replace(done, entry=outcome.entry, superseded_by_watch=False)
             if not outcome.superseded_by_watch:
@@ -455,9 +467,18 @@ class Control:
         )
 
     async def _attempt(
-        self, desired: Desired, entry: Entry | None, owner: Owner, *, wrote: bool, current: bool
+        self,
+        desired: Desired,
+        entry: Entry | None,
+        owner: Owner,
+        *,
+        wrote: bool,
+        current: bool,
+        over: str = "",
     ) -> Outcome:
         if entry is None:
+            if over:
+                raise Conflict(f"{desired.key} is gone since it was read")
             return await self._create(desired, owner)
         if entry.deletion_timestamp is not None:
             return Outcome(Action.TERMINATING, entry)
@@ -465,7 +486,7 @@ class Control:
         if verdict.standing is Ownership.FOREIGN:
             if not desired.force or self._owned_elsewhere(entry, owner):
                 return Outcome(Action.CONFLICT, entry, None, f"{BELONGS}{verdict.holder}")
-            return await self._update(desired, entry, owner, Reason.ADOPTION)
+            return await self._update(desired, entry, owner, Reason.ADOPTION, over)
         reason = self._difference(desired, entry, owner, verdict, current=current)
         if reason is None:
             return Outcome(Action.UNCHANGED, entry)
@@ -473,7 +494,7 @@ class Control:
             self._check_tracked(desired.mapping)
         if reason is Reason.BUILDER:
             return Outcome(Action.HELD, entry, reason)
-        return await self._update(desired, entry, owner, reason)
+        return await self._update(desired, entry, owner, reason, over)
 
     def _difference(
         self,
@@ -512,13 +533,13 @@ class Control:
         return self._written(desired, owner, answer, Action.CREATED, None)
 
     async def _update(
-        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason, over: str = ""
     ) -> Outcome:
         if reason is Reason.ADOPTION and is_builder_change(desired, entry):
             # Ours again, and held back as before: what it was made from is left on record.
             desired = replace(desired, once=True, revision=entry.annotations[REVISION])
         try:
-            answer = await self._writer.update(desired, entry, owner, reason)
+            answer = await self._writer.update(desired, entry, owner, reason, over)
         except FieldDispute as error:
             return Outcome(Action.CONFLICT, entry, reason, str(error))
         if not desired.once:

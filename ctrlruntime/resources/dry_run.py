@@ -146,7 +146,7 @@ class DryRunControl(Control):
         return Outcome(Action.CREATED)
 
     async def _update(
-        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason, over: str = ""
     ) -> Outcome:
         self._applied(Operation.UPDATE, desired, owner, entry, reason)
         return Outcome(Action.UPDATED, None, reason)

@@ -61,11 +61,17 @@ class LabelledControl(Control):
         return super().pending(self._labelled(desired, owner), owner, wrote=wrote, current=current)
 
     async def ensure(
-        self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
+        self,
+        desired: Desired,
+        owner: Owner,
+        *,
+        wrote: bool = False,
+        current: bool = False,
+        over: str = "",
     ) -> Outcome:
         """Create or update one object, if it is not as desired. Raises as a Control does."""
         labelled = self._labelled(desired, owner)
-        return await super().ensure(labelled, owner, wrote=wrote, current=current)
+        return await super().ensure(labelled, owner, wrote=wrote, current=current, over=over)
 
     async def reclaim(self, desired: Desired, owner: Owner) -> Outcome | None:
         """Put the labels back that the cache selects by, on an object of the owner that has lost them."""

@@ -67,20 +67,22 @@ class ObjectWriter:
         return self._apply(desired, versioned, force=desired.force, version_only=True)
 
     async def update(
-        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason
+        self, desired: Desired, entry: Entry, owner: Owner, reason: Reason, over: str = ""
     ) -> Manifest:
         """Write one object over `entry`. Return the server's answer. With `once` only the record of it is renewed.
 
+        `over`: the version that the object must have; empty: any, but for an adoption.
+
         Raises FieldDispute, and the client's errors.
         """
-        if desired.once:
-            record = _renewed(desired, entry, owner)
-            if reason is Reason.ADOPTION:
-                record["metadata"]["resourceVersion"] = entry.resource_version
-            return await self.merge(desired.mapping, entry.name, record, namespace=entry.namespace)
         # The object that was judged is adopted, and no newer one: by now it may be on its way out, and a
         # deletion by the garbage collector would count as one of an object of the new owner.
-        required = entry.resource_version if reason is Reason.ADOPTION else ""
+        required = over or (entry.resource_version if reason is Reason.ADOPTION else "")
+        if desired.once:
+            record = _renewed(desired, entry, owner)
+            if required:
+                record["metadata"]["resourceVersion"] = required
+            return await self.merge(desired.mapping, entry.name, record, namespace=entry.namespace)
         required = await self._drop_stale_references(desired, entry, owner, required)
         force = (
             desired.force

@@ -64,11 +64,17 @@ class RemoteControl(Control):
         return super().pending(placed, recorded, wrote=wrote, current=current)
 
     async def ensure(
-        self, desired: Desired, owner: Owner, *, wrote: bool = False, current: bool = False
+        self,
+        desired: Desired,
+        owner: Owner,
+        *,
+        wrote: bool = False,
+        current: bool = False,
+        over: str = "",
     ) -> Outcome:
         """Create or update one object, if it is not as desired. Raises as a Control does."""
         placed, recorded = self._placed(desired), self.recorded(owner)
-        return await super().ensure(placed, recorded, wrote=wrote, current=current)
+        return await super().ensure(placed, recorded, wrote=wrote, current=current, over=over)
 
     async def reclaim(self, desired: Desired, owner: Owner) -> Outcome | None:
         """Put the labels back that the cache selects by, on an object of the owner that has lost them."""

@@ -14,7 +14,7 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import TransportError, WriteOutcomeUnknown
+from ctrlruntime.client.errors import Conflict, TransportError, WriteOutcomeUnknown
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.proxy import Cut, Delay, LoseReply, Match
@@ -126,6 +126,30 @@ async def test_ensure_after_a_lost_answer_reads_the_object_once_and_does_not_wri
         await control.ensure(desired("a", k="1"), owner)
         again = env.proxy.log.since(mark).select(user="manager", resource="configmaps")
         assert (again.writes, again.select(verbs={"list", "get"}).total) == (0, 1)
+
+
+@pytest.mark.criterion("LV-8")
+@pytest.mark.parametrize("change", ["another write", "deletion"])
+async def test_over_the_version_that_was_judged_nothing_newer_is_written(
+    env: Environment, change: str
+) -> None:
+    owner, admin = await owner_of(env), env.client("admin")
+    async with life(env) as control:
+        made = await control.ensure(desired("a", k="1"), owner)
+        assert made.entry is not None
+        judged = made.entry.resource_version
+        assert (
+            await control.ensure(desired("a", k="2"), owner, over=judged)
+        ).action is Action.UPDATED
+        if change == "deletion":
+            await admin.delete(CONFIG_MAP, "a", namespace="default")
+        wanted, before = desired("a", k="3"), await there(env)
+        mark = env.proxy.log.mark()
+        with pytest.raises(Conflict):
+            await control.ensure(wanted, owner, over=judged)
+        assert await there(env) == before
+        assert env.proxy.log.since(mark).select(user="manager", verbs={"get", "list"}).total == 0
+        assert (await control.ensure(wanted, owner)).action is not Action.UNCHANGED
 
 
 @pytest.mark.criterion("H-C4")

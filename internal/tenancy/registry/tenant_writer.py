@@ -118,14 +118,14 @@ class TenantWriter:
         if trouble:
             return trouble
         before = self.tenants.get(tenant.name, namespace=owner.namespace)
-        desired = builder.tenant(tenant, before, blueprint)
+        desired, over = builder.tenant(tenant, before, blueprint), ""
         if unready and before is not None:
             if state_of(before) is TenantState.READY:
                 return ""
             # Its own reconciler may have its status on the way: the server decides which of both was first.
-            desired = over(desired, before.resource_version)
+            over = before.resource_version
         try:
-            conflict = await self.writers.ensure(desired, owner)
+            conflict = await self.writers.ensure(desired, owner, over)
         except Conflict:
             if not unready:
                 raise
@@ -145,9 +145,3 @@ class TenantWriter:
         if paths:
             patch = removal_patch(entry.resource_version, paths)
             await self.writers.patcher.patch_json(desired.mapping, entry, patch)
-
-
-def over(desired: Desired, resource_version: str) -> Desired:
-    """Return an object that is written only over this version of it."""
-    metadata = {**desired.manifest["metadata"], "resourceVersion": resource_version}
-    return replace(desired, manifest={**desired.manifest, "metadata": metadata})

@@ -63,10 +63,10 @@ class Writers:
     statuses: StatusWriter
     pools: WorkerPools
 
-    async def ensure(self, desired: Desired, owner: Owner) -> str:
+    async def ensure(self, desired: Desired, owner: Owner, over: str = "") -> str:
         """Write one object. Return what prevents it, or an empty text.
 
-        A whole object of another owner is left alone.
+        A whole object of another owner is left alone. `over`: as of Control.ensure.
         """
-        outcome = await self.control.ensure(desired, owner)
+        outcome = await self.control.ensure(desired, owner, over=over)
         return outcome.conflict if outcome.action is Action.CONFLICT else ""
