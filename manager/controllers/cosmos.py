@@ -21,6 +21,7 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import Predicate, entry_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
@@ -364,6 +365,7 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
             objects(DISRUPTION_BUDGET),
             lambda namespace: where.live_client.list(DISRUPTION_BUDGET, namespace),
             utc_now,
+            PerUID(parts.node_sets.informer),
         ),
         pods=PodControl(
             pods,

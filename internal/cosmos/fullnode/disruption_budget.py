@@ -5,7 +5,7 @@ of two budgets cannot be evicted at all, so none is made beside one of another o
 """
 
 from collections.abc import Awaitable, Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -13,6 +13,7 @@ from apis.cosmos import CosmosFullNode
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.selectors import selector_matches
+from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.resources import Desired, Owner
 from internal.cosmos.fullnode.desired_objects import DISRUPTION_BUDGET, built, inputs_of
 from internal.cosmos.fullnode.errors import Findings
@@ -52,8 +53,8 @@ class DisruptionBudgetControl:
     list_all: Callable[[str], Awaitable[Iterable[Any]]]
     """Reads live the budgets of a namespace, those of others too; only where a set lacks its own."""
     now: Callable[[], datetime]
-    _others: dict[str, tuple[datetime, str]] = field(default_factory=dict)
-    """By UID of the set: when others were looked for, and the name of the one that was found."""
+    others: PerUID[tuple[datetime, str]]
+    """By set: when others were looked for, and the name of the one that was found."""
 
     async def reconcile(
         self,
@@ -72,7 +73,7 @@ class DisruptionBudgetControl:
                 desired = []
                 findings.waits.append(LOOK_AGAIN.total_seconds())
         else:
-            self._others.pop(owner.uid, None)
+            self.others.forget(owner.uid)
         await self.budgets.reconcile(desired, owner, findings, deletes=True)
 
     async def _other(
@@ -86,7 +87,7 @@ class DisruptionBudgetControl:
 
         One of a desired name may be the set's own, which the cache lacks without the label that it selects by.
         """
-        at, known = self._others.get(owner.uid, (None, ""))
+        at, known = self.others.get(owner.uid, (None, ""))
         if at is not None and self.now() - at < LOOK_AGAIN:
             return known
         names = {each.name for each in desired}
@@ -98,7 +99,7 @@ class DisruptionBudgetControl:
             and any(selector_matches(selector, pod.labels) for pod in pods)
         ]
         other = min(found, default="")
-        self._others[owner.uid] = (self.now(), other)
+        self.others.put(owner.uid, (self.now(), other))
         if other and other != known:
             text = (
                 f"PodDisruptionBudget {other} is of another owner and selects Pods of this set, so none is made: a Pod "
