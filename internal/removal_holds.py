@@ -197,8 +197,13 @@ class StatusRecords:
 
 def has_no_record(entry: Entry) -> bool:
     """Whether the status is empty or of another life of the object: new, wiped, or restored from a backup. Pure."""
-    observed: int | None = (entry.field("status") or {}).get("observedGeneration")
-    return observed is None or observed > entry.generation
+    return is_without_record(entry.field("status"), entry.generation)
+
+
+def is_without_record(status: Mapping[str, Any] | None, generation: int) -> bool:
+    """Whether a status is empty, or of another life of the object with this generation. Pure."""
+    observed: int | None = (status or {}).get("observedGeneration")
+    return observed is None or observed > generation
 
 
 def lost_record(annotations: Mapping[str, str], group: str, now: datetime) -> BudgetRecord:

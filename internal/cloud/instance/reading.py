@@ -65,14 +65,13 @@ def _unknown_version(instance: Instance) -> str:
     )
 
 
-def _version_problem(instance: Instance, entry: Entry) -> str:
+def _version_problem(instance: Instance, entry: Entry, runs: str) -> str:
     """Return why the version that counts may not follow the one that runs; a rollback of a rollout may."""
     spec = instance.spec
     assignment = recorded_assignment(instance)
     back = assignment is not None and assignment.change.kind is ChangeKind.ROLLBACK
     if back and assignment is not None and assignment.version == spec.wanted_version:
         return ""
-    runs = instance.status.version
     return version_problem(spec.upgrade_policy, runs, spec.wanted_version, entry.annotations)
 
 
@@ -86,8 +85,8 @@ class Preconditions:
     types: TerraformTypes = field(default_factory=TerraformTypes)
     """What the types of infrastructure stand for."""
 
-    def check(self, instance: Instance, entry: Entry) -> tuple[Hindrance | None, str]:
-        """Return what keeps the instance from being worked on, and the revision of its bundle."""
+    def check(self, instance: Instance, entry: Entry, runs: str) -> tuple[Hindrance | None, str]:
+        """Return what keeps an instance of which the version `runs` from being worked on, and the revision of its bundle."""
         if len(instance.metadata.name or "") > LONGEST_NAME:
             message = f"The name is longer than {LONGEST_NAME} characters: make another instance."
             return Hindrance(reason="NameTooLong", message=message), ""
@@ -98,7 +97,7 @@ class Preconditions:
         problem = _unknown_version(instance)
         if problem:
             return Hindrance(reason="AssignmentNotRecorded", message=problem), ""
-        problem = _version_problem(instance, entry)
+        problem = _version_problem(instance, entry, runs)
         if problem:
             return Hindrance(reason="VersionRefused", message=f"{problem}."), ""
         found = self.conflict(instance)

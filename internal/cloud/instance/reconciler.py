@@ -65,7 +65,8 @@ class InstanceReconciler:
             wait = await self.teardown.step(instance, entry, owner)
             return None if wait is None else Result(requeue_after=wait)
         if flaw is not None:
-            facts = replace(_as_before(instance, entry), hindrance=flaw)
+            version = self.walk.running(instance, owner)
+            facts = replace(_as_before(instance, entry), version=version, hindrance=flaw)
             await self.writer.record(instance, entry, facts)
             return None
         if await self.writer.restore_assignment(entry):
@@ -79,7 +80,8 @@ class InstanceReconciler:
         if lease.delete:
             return None
         paused = is_paused(entry.annotations)
-        hindrance, revision = self.preconditions.check(instance, entry)
+        runs = self.walk.running(instance, owner)
+        hindrance, revision = self.preconditions.check(instance, entry, runs)
         act = not paused and hindrance is None
         trouble: ClusterTrouble | None = None
         hub_wait = 0.0

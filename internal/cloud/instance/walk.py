@@ -93,7 +93,7 @@ class Walk:
             item for item in self.subresources if item.strategy is ObjectStrategy.ONE_PER_UPGRADE
         ]
         upgrades = [upgrade_of(item) for item in self._found(upgrading, owner)]
-        recorded = instance.status.version or self._carried_out(owner)
+        recorded = self.running(instance, owner)
         begun = "" if recorded else self._begun(instance, owner)
         if is_upgraded(begun, upgrades):
             recorded, begun = begun, ""
@@ -117,8 +117,10 @@ class Walk:
     def _found(self, subresources: Iterable[Subresource[Any]], owner: Owner) -> list[Any]:
         return [item for each in subresources for item in self.children.find(each, owner)]
 
-    def _carried_out(self, owner: Owner) -> str:
-        """Return the version that the workload reports; empty unless all of it was carried out."""
+    def running(self, instance: Instance, owner: Owner) -> str:
+        """Return the version that is on record, or that the workload reports where the status is lost: all of it was carried out."""
+        if instance.status.version:
+            return instance.status.version
         deploying = [item for item in self.subresources if item.deploys_version]
         done = (item.spec.version for item in self._found(deploying, owner) if is_ready(item))
         return next(iter(done), "")

@@ -85,8 +85,9 @@ class InstancePlanner:
             self.grouping.hold(context, "", "; ".join(filter(None, (why, held))))
         if why:
             return
+        runs = self.walk.running(instance, Owner.of(entry))
         hindrance, revision = (
-            (flaw, "") if flaw is not None else self.preconditions.check(instance, entry)
+            (flaw, "") if flaw is not None else self.preconditions.check(instance, entry, runs)
         )
         if hindrance is not None:
             self.grouping.fail(context, "", hindrance.message)

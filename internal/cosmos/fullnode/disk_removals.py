@@ -24,7 +24,13 @@ from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.pvc_builder import has_claim
 from internal.cosmos.labels import pod_name
-from internal.removal_holds import Parent, StatusRecords, approvals_of, unknown_removals
+from internal.removal_holds import (
+    Parent,
+    StatusRecords,
+    approvals_of,
+    is_without_record,
+    unknown_removals,
+)
 
 RENUMBERED: Final = "nodes were renumbered, and the old ones keep their disks"
 """Why disks of nodes wait that did not go because there are fewer."""
@@ -33,6 +39,7 @@ LAST: Final = "no disk that stays is known to have the chain's data"
 PROTECTED: Final = (
     "the CosmosFullNode is being deleted, and spec.deletionProtection keeps its disks"
 )
+LOST: Final = "the status was lost since it was read"
 STALE: Final = "the spec has changed since it was read"
 
 
@@ -94,8 +101,11 @@ class DiskRemovals:
         metadata = self.node_set.metadata
 
         def state(found: Mapping[str, Any]) -> ParentState:
-            stale = found["metadata"].get("generation") != metadata.generation
-            return replace(self._parent(), held=STALE if stale else "")
+            generation = found["metadata"].get("generation") or 0
+            held = STALE if generation != metadata.generation else ""
+            if is_without_record(found.get("status"), generation):
+                held = LOST  # since the pass began: the next one reports it first
+            return replace(self._parent(), held=held)
 
         return StatusRecords(
             self.patcher,

@@ -54,13 +54,22 @@ async def test_a_text_that_is_no_version_is_refused_by_the_server(
         await harness.apply(instance(version=version))
 
 
-@pytest.mark.parametrize("version", ["5.0.0", "5.O.1", "latest"])
+@pytest.mark.parametrize(
+    ("version", "status"),
+    [("5.0.0", "kept"), ("5.O.1", "kept"), ("latest", "kept"), ("5.0.0", "lost")],
+)
 async def test_a_stored_version_that_is_refused_is_not_rolled_out(
-    harness: InstanceHarness, version: str
+    harness: InstanceHarness, version: str, status: str
 ) -> None:
     await harness.apply(instance())
-    await harness.roll_out()
+    found = await harness.roll_out()
+    if status == "lost":
+        await harness.stop_manager()
+        wiped = {"status": dict.fromkeys(found.status.to_wire())}
+        await harness.client.patch_status(Instance, "src-1", wiped, namespace=NAMESPACE)
     await harness.edit("Instance", {"version": version})
+    if status == "lost":
+        await harness.start_manager()
     found = await harness.until("Instance", lambda item: item.status.phase == "Failed")
     assert ALLOW_VERSION in found.status.message
     assert not await harness.upgrades()
