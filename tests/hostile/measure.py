@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from tests.hostile.memory import peak_above_idle
 
@@ -53,7 +53,7 @@ class Turns:
 
     def __init__(self) -> None:
         self.longest = 0.0
-        self._loop: Any = asyncio.get_running_loop()
+        self._loop = cast("Any", asyncio.get_running_loop())
         self._run_once = self._loop._run_once  # there is no other place that every turn passes
         self._loop._run_once = self._measured
         self._began = time.thread_time()

@@ -30,7 +30,7 @@ from ctrlruntime.intake import (
     value_depth,
 )
 from ctrlruntime.intake.json_documents import is_deeper
-from ctrlruntime.intake.shallow import split_items, split_members
+from ctrlruntime.intake.shallow import items_of, split_members
 from internal.cloud.release_assignment import parse_assignment
 from internal.tenancy.sources.errors import SourceError
 from internal.tenancy.sources.postgresql.auth import MessageLengths, demanded
@@ -121,13 +121,17 @@ def members_as_decoded(body: bytes) -> None:
         parts = split_members(body)
         assert {key: read_json(part, Limits(bytes=2**20)) for key, part in parts.items()} == whole
     elif isinstance(whole, list):
-        assert [read_json(part, Limits(bytes=2**20)) for part in split_items(body)] == whole
+        assert [read_json(part, Limits(bytes=2**20)) for part in items_in(body)] == whole
+
+
+def items_in(body: bytes) -> list[bytes]:
+    return [*items_of(b'{"items":%b}' % body, "items")]
 
 
 def shallow_ends(body: bytes) -> None:
     """What is no document is Malformed."""
     with suppress(IntakeError):
-        split_items(body)
+        items_in(body)
     split_members(body)
 
 

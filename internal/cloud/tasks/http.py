@@ -224,6 +224,7 @@ async def _read(content: aiohttp.StreamReader, most: int) -> bytes:
 def _address(text: str, exact: bool) -> URL:
     try:
         url = URL(text, encoded=exact)
+        _ = url.port  # which an exact address is parsed for only now
     except ValueError as error:
         raise BadAddress("the address is none: look for spaces and odd characters") from error
     if url.scheme not in ("http", "https") or not url.host:

@@ -283,9 +283,10 @@ async def test_redirects_in_a_circle_or_to_files_are_refused(
     site.answers["GET /a"] = Say(status=302, headers={"Location": "/a"})
     with pytest.raises(TaskRejected, match="10 redirects"):
         await requests.send(request(f"{site.url}/a"))
-    site.answers["GET /a"] = Say(status=302, headers={"Location": "file:///etc/passwd"})
-    with pytest.raises(TaskRejected, match="no address of http"):
-        await requests.send(request(f"{site.url}/a"))
+    for target in ("file:///etc/passwd", "http://a:65536/", "http://a:1x/"):
+        site.answers["GET /a"] = Say(status=302, headers={"Location": target})
+        with pytest.raises(TaskRejected, match="no address of http"):
+            await requests.send(request(f"{site.url}/a"))
 
 
 async def test_until_good(site: Site, requests: Requests, naps: list[float]) -> None:
