@@ -82,7 +82,9 @@ class SystemFreezes:
     needs_leader_election: bool = True
     """Whether objects wait in the leader alone: several managers that share them each wake their own."""
     reported: Callable[[], Iterable[tuple[str, int]]] | None = None
-    """Returns the namespace of each object and how many changes of it are held; None: holders have them all."""
+    """Returns the namespace and the number of held changes of objects that managers share; None: holders have them all."""
+    frozen: Callable[[Entry], int] = frozen_of
+    """Returns how many changes of such an object are held."""
     _started: datetime | None = None
     _holders: list[Holder] = field(default_factory=list)
     _memo: VersionMemo[str, Freeze] = field(default_factory=lambda: VersionMemo(256))
@@ -92,13 +94,15 @@ class SystemFreezes:
         self,
         wake: Callable[[Request], None],
         others: Callable[[], Iterable[Request]] = lambda: (),
+        *,
+        divided: bool = False,
     ) -> Holder:
-        """Return the holds of one controller.
+        """Return the holds of one controller. `divided`: of objects that managers share.
 
         `wake` queues an object. When a freeze begins or ends that is done for the objects with changes that wait,
         and for `others`.
         """
-        made = Holder(self, wake, others)
+        made = Holder(self, wake, others, divided)
         self._holders.append(made)
         return made
 
@@ -124,14 +128,14 @@ class SystemFreezes:
 
     def held_by(self, freeze: Freeze) -> int:
         """Return how many changes of the system a freeze that is active holds."""
-        if self.reported is None:
-            held = [
-                (request.namespace, count)
-                for holder in self._holders
-                for request, count in holder.held.items()
-            ]
-        else:
-            held = list(self.reported())
+        held = [
+            (request.namespace, count)
+            for holder in self._holders
+            if self.reported is None or not holder.divided
+            for request, count in holder.held.items()
+        ]
+        if self.reported is not None:
+            held += self.reported()
         return sum(count for space, count in held if freeze.covers(self.system.value, space))
 
     def incomplete_for(self) -> timedelta:
@@ -148,7 +152,7 @@ class SystemFreezes:
 
     def report_changed(self, event: Event) -> None:
         """Handle an event of objects that several managers share."""
-        counts = [frozen_of(each) for each in entries_of(event)]
+        counts = [self.frozen(each) for each in entries_of(event)]
         if counts[0] != counts[-1] or (len(counts) == 1 and counts[0]):
             self.on_counts()
 
@@ -199,6 +203,8 @@ class Holder:
     freezes: SystemFreezes
     wake: Callable[[Request], None]
     others: Callable[[], Iterable[Request]]
+    divided: bool = False
+    """Whether others have holds of more objects of the kind: those are counted by what objects report."""
     held: dict[Request, int] = field(default_factory=dict)
     """How many changes wait, by object."""
 

@@ -1,9 +1,11 @@
 """The ChangeFreezes that a system honours, wired to the runtime."""
 
+from collections.abc import Callable
 from typing import Final
 
 from apis.operations import GROUP, ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.predicates import more_than_own_status_changed
@@ -17,23 +19,36 @@ from internal.operations.reconciler import FreezeReconciler
 FIELD_MANAGER: Final = "change-freezes"
 SYNC_TIMEOUT: Final = 10.0
 """Seconds that the start waits for the first list. Without it the manager runs, and every change is held."""
+_FROZEN_INDEX: Final = "changes-frozen"
+"""Of objects that managers share: how many changes of each a freeze holds."""
 STATUS_PERIOD: Final = 5.0
 """Seconds between the change of a count and the pass that writes it, with those that follow too."""
 
 
 def add_change_freezes(
-    manager: Manager, system: FrozenSystem, *, divided: InformerHandle | None = None
+    manager: Manager,
+    system: FrozenSystem,
+    *,
+    divided: InformerHandle | None = None,
+    frozen: Callable[[Entry], int] = frozen_of,
 ) -> SystemFreezes:
     """Watch ChangeFreezes for one system, and return what its controllers have to honour.
 
-    `divided`: objects that several managers may share. The leader counts what each is held back by its status then.
+    `divided`: objects that several managers share. The leader counts what of each is held by its status then, with
+    `frozen`.
     """
     handle = manager.cache.declare(ChangeFreeze, optional=True, sync_timeout=SYNC_TIMEOUT)
     informer = handle.informer
-    freezes = SystemFreezes(system, informer, utc_now, needs_leader_election=manager.shards is None)
-    if divided is not None and manager.shards is not None:
+    freezes = SystemFreezes(system, informer, utc_now, needs_leader_election=divided is None)
+    if divided is not None:
         objects = divided.informer.store
-        freezes.reported = lambda: ((each.namespace, frozen_of(each)) for each in objects)
+        objects.add_index(_FROZEN_INDEX, lambda entry: [str(n)] if (n := frozen(entry)) else [])
+        freezes.reported = lambda: (
+            (each.namespace, int(held))
+            for held in objects.index_values(_FROZEN_INDEX)
+            for each in objects.by_index(_FROZEN_INDEX, held)
+        )
+        freezes.frozen = frozen
         divided.informer.add_handler(freezes.report_changed)
     informer.add_handler(freezes.freeze_changed)
     informer.add_served_handler(lambda _served: freezes.served_changed())

@@ -180,10 +180,11 @@ def add_node_sets(
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)
-    freezes = add_change_freezes(manager, FrozenSystem.COSMOS, divided=parts.node_sets)
+    shared = None if manager.shards is None else parts.node_sets
+    freezes = add_change_freezes(manager, FrozenSystem.COSMOS, divided=shared)
     parts.node_sets.informer.add_handler(freezes.object_changed)
     holds = freezes.holder(
-        partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets
+        partial(wakeups.enqueue, reason="a freeze began or ended"), handlers.all_sets, divided=True
     )
     reconciler = _reconciler(parts, observations, memory, holds, approvals.entries)
     observations.subscribe(partial(wakeups.enqueue, reason="what its nodes say"))

@@ -59,7 +59,7 @@ from internal.tenancy.tenant.builds import TenantBuilds
 from internal.tenancy.tenant.deletion_intents import DeletionIntents
 from internal.tenancy.tenant.hooks import Hooks
 from internal.tenancy.tenant.kinds import TenantKinds
-from internal.tenancy.tenant.pruning_holds import PruningHolds
+from internal.tenancy.tenant.pruning_holds import PruningHolds, frozen_removals
 from internal.tenancy.tenant.readiness import ReadinessTimers
 from internal.tenancy.tenant.reconciler import (
     ObjectChanges,
@@ -107,7 +107,10 @@ def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = N
     counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
     parts.informers.tenants.informer.add_handler(counting)
-    freezes = add_change_freezes(manager, FrozenSystem.TENANCY)
+    shared = None if options.slots is None else parts.informers.tenants
+    freezes = add_change_freezes(
+        manager, FrozenSystem.TENANCY, divided=shared, frozen=frozen_removals
+    )
     parts.informers.registries.informer.add_handler(freezes.object_changed)
     _add_tenant_controller(parts, freezes)
     _add_template_controller(parts)
@@ -148,7 +151,9 @@ def _add_webhooks(parts: TenancyParts) -> None:
 def _add_tenant_controller(parts: TenancyParts, freezes: SystemFreezes) -> None:
     orphan_requests = OrphanRequests()
     parts.informers.tenants.informer.add_handler(orphan_requests)
-    holds = freezes.holder(partial(parts.wakeups.tenants.enqueue, reason="a freeze began or ended"))
+    holds = freezes.holder(
+        partial(parts.wakeups.tenants.enqueue, reason="a freeze began or ended"), divided=True
+    )
     intents = DeletionIntents(orphan_requests, parts.definitions)
     reconciler = _tenant_reconciler(parts, intents, PruningHolds(parts.stores.registries, holds))
     guarded = _guarded(parts, reconciler, Tenant, parts.stores.tenants)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from apis.operations import ChangeFreeze
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import RESTMapping
@@ -19,6 +20,8 @@ from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.sharding import SLOT_LABEL, slot_of
 from internal.tenancy.tenant import applier
 from internal.tenancy.tenant.slots import SLOTS_LABELLED
+from manager.controllers import change_freezes
+from tests.support.freezes import freeze_until, frozen
 from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -376,3 +379,37 @@ async def test_a_registry_that_moves_to_another_namespace_leaves_nothing_behind(
             assert {e["metadata"]["labels"].get(SLOT_LABEL) for e in found.values()} == {
                 shared.slot(uid)
             }
+
+
+@pytest.mark.criterion("SH-28")
+async def test_a_freeze_counts_what_it_holds_of_the_tenants_of_all_managers(
+    shared: Shared, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
+    harness = shared.harness
+    await harness.environment.install_crds(ChangeFreeze)
+    async with shared.members.both():
+        await shared.fill()
+        await shared.template(
+            configMaps=[config_map("cm", "{{ .uid }}-cm")],
+            deployments=[WEB],
+            generate={"token": {"length": 16}},
+            prune=True,
+        )
+        await harness.ready(*shared.tenants)
+        async with frozen(harness.client, reason="Audit") as freeze:
+            await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+            for uid in shared.uids:
+                found = await harness.get(CONFIG_MAP, f"{uid}-cm")
+                assert found is not None
+                kept = {
+                    key: found["metadata"][key]
+                    for key in ("annotations", "labels", "ownerReferences")
+                }
+                metadata = {**kept, "name": f"{uid}-copy", "namespace": harness.namespace}
+                await harness.client.create(
+                    {**found, "metadata": metadata}, field_manager="kubectl"
+                )
+            await freeze_until(
+                harness.client, freeze, lambda each: each.status.held.tenancy == len(shared.uids)
+            )

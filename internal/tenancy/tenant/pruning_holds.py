@@ -12,7 +12,7 @@ from ctrlruntime.queue import Request
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from internal.tenancy.tenant.removal_decisions import Decision, Reason
 
-__all__ = ["PruningHolds"]
+__all__ = ["PruningHolds", "frozen_removals"]
 
 
 class Registries(Protocol):
@@ -41,3 +41,9 @@ class PruningHolds:
     def record(self, request: Request, decisions: Iterable[Decision] = ()) -> None:
         """Record how many strays of a tenant wait; it is queued when the freeze is over."""
         self.holds.record(request, sum(item.reason is Reason.FROZEN for item in decisions))
+
+
+def frozen_removals(tenant: Entry) -> int:
+    """Return how many strays of a tenant a freeze holds, by its status."""
+    removals = (tenant.field("status") or {}).get("pendingRemovals") or []
+    return sum(item.get("reason") == Reason.FROZEN.value for item in removals)
