@@ -11,7 +11,7 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.clock import perf
 from ctrlruntime.controller.event_dispatch import LOW_PRIORITY
-from ctrlruntime.controller.hot_requests import ADVICE, MANY, WINDOW, HotRequests
+from ctrlruntime.controller.hot_requests import ADVICE, MANY, WINDOW
 from ctrlruntime.controller.last_errors import LastErrors
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.object_timer import ObjectTimer
@@ -27,6 +27,7 @@ from ctrlruntime.controller.reconcile import (
 )
 from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.fast_dataclass import fast_dataclass
+from ctrlruntime.hot_keys import HotKeys
 from ctrlruntime.queue import Item, PriorityQueue, Request
 from ctrlruntime.sharding.ownership import current_slot
 from ctrlruntime.side_by_side import as_failure
@@ -96,7 +97,7 @@ class Worker:
         self._timer = timer
         self._tracebacks = Tracebacks()
         self._errors = LastErrors(controller)
-        self._hot = HotRequests()
+        self._hot = HotKeys(many=MANY, window=WINDOW)
 
     def close(self) -> None:
         """Forget the errors of its requests."""

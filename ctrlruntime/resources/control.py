@@ -21,6 +21,7 @@ from ctrlruntime.client.errors import (
 )
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.gate import STATE, Cause, Evidence, Gate, Hold, Permit, Removal, StateTable, Victim
+from ctrlruntime.resources.contention import Contention
 from ctrlruntime.resources.desired import (
     Desired,
     Manifest,
@@ -81,7 +82,7 @@ class Control:
         gate: Gate = DEFAULT_GATE,
         state: StateTable = STATE,
     ) -> None:
-        """`cache`, or the Cluster whose cache it is: objects are written there.
+        """`cache`, or the Cluster whose cache it is: objects are written there, and events recorded of contended ones.
 
         `gate` decides on removals; the default requires evidence that the object is the owner's. `state`
         tells it which objects hold state.
@@ -94,9 +95,11 @@ class Control:
             raise TypeError(
                 "a gate with a budget stores its record: pass it as SetPolicy(decide=...)"
             )
+        recorder = cache.recorder if isinstance(cache, Cluster) else None
         if isinstance(cache, Cluster):
             cache = cache.cache
         self._cache = cache
+        self._contention = Contention(cache, field_manager, recorder)
         self._client: CachedClient = cache.client()
         self._field_manager = field_manager
         self._writer = ObjectWriter(cache, self._client, field_manager)
@@ -538,6 +541,9 @@ class Control:
         if reason is Reason.ADOPTION and is_builder_change(desired, entry):
             # Ours again, and held back as before: what it was made from is left on record.
             desired = replace(desired, once=True, revision=entry.annotations[REVISION])
+        known = self._settled.get(desired.key)
+        if reason is Reason.DRIFT or (known is not None and known.revision == desired.revision):
+            await self._contention.count(desired, entry, owner)
         try:
             answer = await self._writer.update(desired, entry, owner, reason, over)
         except FieldDispute as error:

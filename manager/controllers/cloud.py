@@ -392,7 +392,7 @@ def _control_of(parts: CloudParts, owners: type[Resource[Any, Any]]) -> Control:
     """Return a control of what objects of a kind own."""
     store = parts.store_of(owners)
     return Control(
-        parts.manager.cache,
+        parts.manager.cluster,
         field_manager=FIELD_MANAGER,
         alive=lambda uid: bool(store.count("uid", uid)),
     )

@@ -309,7 +309,7 @@ def _namespace_reconciler(
 ) -> NamespaceReconciler:
     cache = manager.cache
     namespaces = cache.informer(NAMESPACE).store
-    control = Control(cache, field_manager=FIELD_MANAGER)
+    control = Control(manager.cluster, field_manager=FIELD_MANAGER)
     stack = StackControl(cache, manager.live_client, control)
     bindings = BindingControl(
         cache,

@@ -112,7 +112,7 @@ class ObjectCluster:
             return bool(owners.count("uid", uid))
 
         if self._hub is None:
-            return Control(self._manager.cache, field_manager=self._field_manager, alive=alive)
+            return Control(self._manager.cluster, field_manager=self._field_manager, alive=alive)
         return RemoteControl(
             self._hub.cluster,
             owner_cluster=self._hub.data_plane,

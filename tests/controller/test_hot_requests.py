@@ -9,8 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from ctrlruntime.controller import ControllerOptions, Result
-from ctrlruntime.controller.hot_requests import MANY, QUIET, WINDOW, HotRequests
+from ctrlruntime.controller.hot_requests import MANY, WINDOW
 from ctrlruntime.controller.reconcile import FuncReconciler
+from ctrlruntime.hot_keys import QUIET, HotKeys
 from ctrlruntime.open_files import raise_open_files
 from ctrlruntime.queue import Request
 from tests.controller.support import controller as controller_of
@@ -42,7 +43,7 @@ async def test_a_loop_of_reconciles_is_one_warning_that_names_causes() -> None:
 
 @pytest.mark.criterion("R-21")
 def test_many_objects_and_a_steady_pace_are_no_loop_and_it_is_warned_again_after_a_while() -> None:
-    found = HotRequests()
+    found = HotKeys(many=MANY, window=WINDOW)
     assert not any(found.is_hot(Request(str(each)), 0.0) for each in range(2 * MANY))
     steady = [found.is_hot(HOT, each * WINDOW / (MANY - 1)) for each in range(1, 10 * MANY)]
     assert not any(steady)

@@ -1,0 +1,38 @@
+"""Finds what happens to one thing again and again."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Hashable
+from typing import Final
+
+QUIET: Final = 600.0
+"""Seconds between two warnings."""
+
+
+class HotKeys:
+    """Counts by a hash of keys: nothing is kept of an object that is gone.
+
+    Keys that share a counter would have to be counted as often together; there are far more counters than that.
+    """
+
+    def __init__(self, *, many: int, window: float, counters: int = 1024) -> None:
+        """Take a key as hot that is counted `many` times within `window` seconds. `counters`: eight bytes each."""
+        self._counters = counters
+        self._many = many
+        self._window = window
+        self._counts = array("L", [0]) * self._counters
+        self._began = float("-inf")
+        self._warned_at = float("-inf")
+
+    def is_hot(self, key: Hashable, now: float) -> bool:
+        """Count a key; return whether it is time to warn. `now`: seconds of any steady clock."""
+        if now - self._began >= self._window:
+            self._counts = array("L", [0]) * self._counters
+            self._began = now
+        place = hash(key) % self._counters
+        self._counts[place] += 1
+        if self._counts[place] < self._many or now - self._warned_at < QUIET:
+            return False
+        self._warned_at = now
+        return True

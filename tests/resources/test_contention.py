@@ -1,0 +1,79 @@
+"""Two programs that undo each other's writes of one object are an event with the other one's name and fields (R-21)."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+
+from ctrlruntime.client.client import Client
+from ctrlruntime.client.config import Config
+from ctrlruntime.events.recorder import EVENT
+from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources.contention import MANY, REASON, contenders
+from tests.resources.test_control import CONFIG_MAP
+from tests.support.waiting import eventually
+
+OPTIONS = ManagerOptions(metrics_bind_address="0", health_bind_address="0")
+
+
+def desired(name: str, color: str) -> Desired:
+    metadata = {"name": name, "namespace": "default"}
+    data = {"color": color, "size": "1"}
+    manifest = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+    return Desired(mapping=CONFIG_MAP, manifest=manifest)
+
+
+@pytest.mark.criterion("R-21")
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [("rival", "rival sets data.color each time"), ("manager", "another process writes it as")],
+)
+async def test_r_21_an_object_that_another_manager_changes_back_is_an_event_that_names_it(
+    api_config: Config, other: str, words: str
+) -> None:
+    name = f"contended-{uuid.uuid4().hex[:8]}"
+    async with Client.connect(api_config) as client:
+        made: dict[str, Any] = await client.create(desired(f"{name}-owner", "-").manifest)
+        owner = Owner.of(made)
+        manager = Manager(api_config, OPTIONS)
+        manager.cache.declare(CONFIG_MAP, namespaces=["default"], track_manager="manager")
+        wanted = desired(name, "red")
+        async with manager.running():
+            control = Control(manager.cluster, field_manager="manager")
+            await control.ensure(wanted, owner)
+            for _ in range(MANY + 5):
+                body = desired(name, "blue").body(owner)
+                found = await client.apply(body, field_manager=other, force=True)
+                version = found["metadata"]["resourceVersion"]
+
+                def seen(version: str = version) -> bool:
+                    entry = control.look(wanted)
+                    return entry is not None and entry.resource_version == version
+
+                await eventually(seen)
+                assert (await control.ensure(wanted, owner)).action is Action.UPDATED
+
+            async def events() -> list[dict[str, Any]]:
+                listed = await client.list(EVENT, "default")
+                return [each for each in listed if each["regarding"].get("uid") == owner.uid]
+
+            (event,) = await eventually(events)
+        assert event["reason"] == REASON
+        assert event["type"] == "Warning"
+        assert f"ConfigMap default/{name} was corrected {MANY} times" in event["note"]
+        assert words in event["note"]
+        for each in (name, f"{name}-owner"):
+            await client.delete(CONFIG_MAP, each, namespace="default")
+
+
+def test_contenders_are_other_managers_with_what_they_hold_of_own_fields() -> None:
+    def entry(manager: str, *keys: str, **more: str) -> dict[str, Any]:
+        data = {f"f:{key}": {} for key in keys}
+        return {"manager": manager, "fieldsV1": {"f:data": data}, **more}
+
+    body = {"metadata": {"name": "a"}, "data": {"x": "1", "y": "2", "z": "3"}}
+    fields = [entry("own", "z"), entry("b", "x", "z"), entry("c", "y", subresource="status")]
+    assert contenders(fields, body, "own") == {"b": ["data.x"]}
