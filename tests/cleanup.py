@@ -19,6 +19,7 @@ _SWEPT = (
     GroupVersionKind("", "v1", "Pod"),
     GroupVersionKind("", "v1", "ServiceAccount"),
     GroupVersionKind("client.example.com", "v1", "Widget"),
+    GroupVersionKind("kopf.dev", "v1", "KopfExample"),
 )
 
 

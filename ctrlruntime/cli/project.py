@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import keyword
 import re
 from importlib.util import find_spec
@@ -185,7 +186,7 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Return the name of the kind's modules: the group is part of it where another group has the kind."""
         taken = {api.module for api in self.apis}
         name = snake(wanted.kind)
-        if keyword.iskeyword(name):
+        if keyword.iskeyword(name) or hasattr(builtins, name):
             name += "_"
         if name in taken:
             name = re.sub(r"[.-]", "_", wanted.group) + f"_{snake(wanted.kind)}"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -155,7 +156,9 @@ def _extend(command: list[str], change: Callable[[Project], Project]) -> None:
         _check_current(project)
         return change(project)
 
-    _run(find_root(Path.cwd()), command, extended, "make test")
+    installed = find_spec("mypy") and find_spec("ruff")
+    following = "make test" if installed else "make install test"
+    _run(find_root(Path.cwd()), command, extended, following)
 
 
 def _check_current(project: Project) -> None:

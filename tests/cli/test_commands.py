@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from ctrlruntime import __version__
+from ctrlruntime.cli import scaffold
 from ctrlruntime.cli.project import TAKEN, Project, parse_version
 from ctrlruntime.cli.rendering import PINS, render
 from ctrlruntime.cli.workspace import Workspace
@@ -105,6 +106,24 @@ USUAL = {
         "        old = obj.model_copy(deep=True)\n": "        print(obj)\n        old = obj.model_copy(deep=True)\n",
     },
 }
+
+
+@pytest.mark.criterion("D-2")
+@pytest.mark.parametrize("kind", ["List", "Callable", "Type"])
+def test_a_kind_hides_nothing_that_the_program_uses(tmp_path: Path, kind: str) -> None:
+    project = made(tmp_path / "shop", NEW, f"create api example.com/v1 {kind}")
+    command = [sys.executable, "-c", "from shop.app import CONTROLLERS; assert CONTROLLERS"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_next_command_is_one_that_works(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(tmp_path / "shop", NEW)
+    command = "create api example.com/v1 Website"
+    monkeypatch.setattr(scaffold, "find_spec", lambda _: None)  # what `make install` brings
+    assert "next: make install test" in ctrlruntime(tmp_path / "shop", command).output
 
 
 def test_names_that_a_kinds_module_imports_are_no_kinds() -> None:

@@ -7,6 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from ctrlruntime import kopf
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.client import Client
@@ -15,6 +17,8 @@ from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone, eventually_holds
 from ctrlruntime.manager import ManagerOptions
 
+BOTH = pytest.mark.parametrize("bench", ["embedded", "kube-apiserver"], indirect=True)
+"""Runs a test on the real server too."""
 KIND = GroupVersionKind("kopf.dev", "v1", "KopfExample")
 ANY = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 NAMES = {"kind": "KopfExample", "plural": "kopfexamples", "singular": "kopfexample"}

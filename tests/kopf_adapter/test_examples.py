@@ -20,7 +20,7 @@ from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.local_webhooks import LocalWebhooks
 
-from .support import KIND, Bench
+from .support import BOTH, KIND, Bench
 
 pytestmark = pytest.mark.criterion("D-52")
 
@@ -148,6 +148,7 @@ async def _equals(read: Callable[[], Any], expected: object) -> bool:
     return True
 
 
+@BOTH
 async def test_05_handlers_of_all_causes(bench: Bench) -> None:
     def calls(name: str) -> Callable[..., None]:
         def fn(**_: Any) -> None:
@@ -189,6 +190,7 @@ async def test_05_handlers_of_all_causes(bench: Bench) -> None:
         await bench.check_calls(*expected, "deleted1", "deleted2")
 
 
+@BOTH
 async def test_07_subhandlers_run_once_each(bench: Bench) -> None:
     @kopf.on.create("kopfexamples")
     def create_fn(spec: kopf.Spec, retry: int, **_: Any) -> None:
@@ -208,6 +210,7 @@ async def test_07_subhandlers_run_once_each(bench: Bench) -> None:
         await bench.check_calls("main 0", "item1 0", "item2 0", "main 1", "item2 1")
 
 
+@BOTH
 async def test_08_event_handlers_see_what_happens(bench: Bench) -> None:
     @kopf.on.event("kopfexamples")
     def event_fn_with_error(**_: Any) -> None:
@@ -229,6 +232,7 @@ async def test_08_event_handlers_see_what_happens(bench: Bench) -> None:
     assert bench.writes() == 0
 
 
+@BOTH
 async def test_10_builtins_have_handlers_too_and_the_records_are_in_configmaps(
     bench: Bench,
 ) -> None:
@@ -383,6 +387,7 @@ async def test_13_an_operator_whose_startup_fails_does_not_start(bench: Bench) -
             pass
 
 
+@BOTH
 async def test_14_daemons_accompany_objects(bench: Bench) -> None:
     @kopf.daemon("kopfexamples")
     def background_sync(
@@ -417,6 +422,7 @@ async def test_14_daemons_accompany_objects(bench: Bench) -> None:
         await bench.check_calls("sync", "async", "async cancelled", "sync stopped")
 
 
+@BOTH
 async def test_15_timers_ping_objects(bench: Bench) -> None:
     pings: list[float] = []
 
@@ -444,6 +450,7 @@ async def test_15_timers_ping_objects(bench: Bench) -> None:
         assert pings[bench.calls.index("other")] - changed >= 0.5
 
 
+@BOTH
 async def test_16_indices_are_filled_before_the_first_handler(bench: Bench) -> None:
     @kopf.index("pods")
     def is_running(namespace: str, name: str, status: kopf.Status, **_: Any) -> Any:
@@ -527,6 +534,7 @@ async def test_99_all_at_once(bench: Bench) -> None:
         await bench.check_calls(*expected, "None -> [1, 2]", "deleted")
 
 
+@BOTH
 async def test_17_admission_handlers_allow_deny_and_change(bench: Bench) -> None:
     async with LocalWebhooks(bench.environment) as hooks:
 

@@ -15,7 +15,7 @@ from ctrlruntime.envtest.eventually import eventually_holds
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Fail, Kill, Match
 
-from .support import Bench, definition, example
+from .support import BOTH, Bench, definition, example
 
 TYPED = {"type": "object", "properties": {"created": {"type": "string"}}}
 WRITES = Match(user="op", verb="write")
@@ -160,6 +160,7 @@ async def test_a_write_that_fails_is_repeated_and_the_handler_is_not(
 
 
 @pytest.mark.criterion("D-50")
+@BOTH
 async def test_what_kopf_has_handled_is_not_handled_again(bench: Bench) -> None:
     @kopf.on.create("kopfexamples")
     def created(**_: Any) -> None:
