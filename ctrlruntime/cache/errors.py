@@ -16,7 +16,7 @@ class CacheNotStarted(CacheError):
 
     def __init__(self) -> None:
         super().__init__(
-            "the cache is not started; read after the manager has started, or use the live client"
+            "the cache is not started; read after the manager has started, or use manager.live_client"
         )
 
 
@@ -26,7 +26,8 @@ class UndeclaredKind(CacheError):
     def __init__(self, gvk: GroupVersionKind) -> None:
         super().__init__(
             f"{gvk} is not declared: a read would need a watch that was not requested. Declare it with "
-            f"builder.owns/watches or cache.declare({gvk.kind}) before reading, or use the live client"
+            f'builder.owns/watches or manager.cache.declare("{gvk.api_version}/{gvk.kind}") in setup, or read it once by '
+            "manager.live_client"
         )
         self.gvk = gvk
 
@@ -48,7 +49,7 @@ class OutsideCache(CacheError):
     def __init__(self, gvk: GroupVersionKind, namespace: str, watched: list[str]) -> None:
         super().__init__(
             f"{gvk}: namespace {namespace!r} is not watched, only {', '.join(watched)}; "
-            "declare the kind with that namespace or use the live client"
+            "declare the kind with that namespace or use manager.live_client"
         )
 
 

@@ -60,7 +60,7 @@ class Query:
             path = ".".join(requirement.path)
             if requirement.negated:
                 raise UnsupportedRead(
-                    f"the cache cannot select by {path}!=...; filter the result, or use the live client"
+                    f"the cache cannot select by {path}!=...; filter the result, or use manager.live_client"
                 )
             if path not in wanted:
                 indexes.append((path, requirement.value))

@@ -109,7 +109,9 @@ class TestReadErrors:
     @pytest.mark.criterion("CA-11")
     async def test_undeclared_kind_names_the_fix_and_starts_no_watch(self, cache: Cache) -> None:
         await started(cache)
-        with pytest.raises(UndeclaredKind, match=r"v1, Kind=ConfigMap.*declare"):
+        with pytest.raises(
+            UndeclaredKind, match=r'declare\("v1/ConfigMap"\).*manager\.live_client'
+        ):
             cache.get(CONFIG_MAP, "a", namespace="default")
         with pytest.raises(UndeclaredKind):
             await cache.client().list(CONFIG_MAP)

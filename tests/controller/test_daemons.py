@@ -158,7 +158,9 @@ async def test_what_is_no_coroutine_function_is_refused() -> None:
             builder.for_(CONFIG_MAP, daemon=no_coroutine)  # type: ignore[arg-type]
 
 
-async def test_of_a_manager_it_ends_before_the_finalizer_goes_also_past_a_predicate() -> None:
+async def test_of_a_manager_it_ends_before_the_finalizer_goes_also_past_a_predicate(
+    environment: Environment,
+) -> None:
     """Nothing but creations passes the predicate; deletions lead to a pass all the same."""
     running_now: set[str] = set()
     at_the_end: list[bool] = []
@@ -171,34 +173,33 @@ async def test_of_a_manager_it_ends_before_the_finalizer_goes_also_past_a_predic
             await settled()
             running_now.discard(request.name)
 
-    async with Environment() as environment:
-        manager = make_manager(environment.config("manager"))
+    manager = make_manager(environment.config("manager"))
 
-        async def reconcile(request: Request) -> None:
-            found = manager.cache.get(CONFIG_MAP, request.name, namespace="default")
-            if found is not None and "deletionTimestamp" in found["metadata"]:
-                at_the_end.append(request.name in running_now)
-                patch = {"metadata": {"finalizers": None}}
-                await manager.client.patch(CONFIG_MAP, request.name, patch, namespace="default")
+    async def reconcile(request: Request) -> None:
+        found = manager.cache.get(CONFIG_MAP, request.name, namespace="default")
+        if found is not None and "deletionTimestamp" in found["metadata"]:
+            at_the_end.append(request.name in running_now)
+            patch = {"metadata": {"finalizers": None}}
+            await manager.client.patch(CONFIG_MAP, request.name, patch, namespace="default")
 
-        Builder(manager).for_(
-            CONFIG_MAP,
-            labels="mine=yes",
-            daemon=daemon,
-            predicates=[lambda event: type(event).__name__ == "CreateEvent"],
-        ).build(reconcile)
-        client = environment.client("envtest")
-        finalizers = ["example.com/f"]
-        await client.create(config_map("a", labels={"mine": "yes"}, finalizers=finalizers))
-        await client.create(config_map("b", labels={"mine": "yes"}))
-        async with manager.running():
-            await eventually_holds(lambda: running_now == {"a", "b"})
-            for name in ("a", "b"):
-                await client.delete(CONFIG_MAP, name, namespace="default")
-                await eventually_gone(client, CONFIG_MAP, name, namespace="default")
-            await eventually_holds(lambda: not running_now)
-            assert at_the_end == [False]
-            await client.create(config_map("c", labels={"mine": "yes"}))
-            await eventually(client, CONFIG_MAP, "c", {}, namespace="default")
-            await eventually_holds(lambda: running_now == {"c"})
-        assert not running_now
+    Builder(manager).for_(
+        CONFIG_MAP,
+        labels="mine=yes",
+        daemon=daemon,
+        predicates=[lambda event: type(event).__name__ == "CreateEvent"],
+    ).build(reconcile)
+    client = environment.client("envtest")
+    finalizers = ["example.com/f"]
+    await client.create(config_map("a", labels={"mine": "yes"}, finalizers=finalizers))
+    await client.create(config_map("b", labels={"mine": "yes"}))
+    async with manager.running():
+        await eventually_holds(lambda: running_now == {"a", "b"})
+        for name in ("a", "b"):
+            await client.delete(CONFIG_MAP, name, namespace="default")
+            await eventually_gone(client, CONFIG_MAP, name, namespace="default")
+        await eventually_holds(lambda: not running_now)
+        assert at_the_end == [False]
+        await client.create(config_map("c", labels={"mine": "yes"}))
+        await eventually(client, CONFIG_MAP, "c", {}, namespace="default")
+        await eventually_holds(lambda: running_now == {"c"})
+    assert not running_now

@@ -102,31 +102,32 @@ async def test_what_is_no_interval_is_refused(wrong: float) -> None:
             builder.for_(CONFIG_MAP, every=wrong)
 
 
-async def test_passes_of_a_manager_cost_no_request_and_end_with_the_object() -> None:
+async def test_passes_of_a_manager_cost_no_request_and_end_with_the_object(
+    environment: Environment,
+) -> None:
     runs: dict[str, int] = {"a": 0, "b": 0}
 
     async def reconcile(request: Request) -> None:
         runs[request.name] = runs.get(request.name, 0) + 1
 
-    async with Environment(proxy=True) as environment:
-        client = environment.client("envtest")
-        manager = make_manager(environment.config("manager"))
-        Builder(manager).for_(CONFIG_MAP, labels="mine=yes", every=0.02).build(reconcile)
-        for name in ("a", "b"):
-            await client.create(config_map(name, labels={"mine": "yes"}))
-        async with manager.running():
-            await eventually_holds(lambda: min(runs.values()) >= 1)
-            mark = environment.proxy.log.mark()
-            before = dict(runs)
-            await eventually_holds(lambda: all(runs[each] >= before[each] + 5 for each in runs))
-            assert environment.proxy.log.since(mark).select(user="manager").total == 0
-            await client.delete(CONFIG_MAP, "a", namespace="default")
-            await eventually_gone(client, CONFIG_MAP, "a", namespace="default")
-            await eventually_holds(
-                lambda: manager.cache.get(CONFIG_MAP, "a", namespace="default") is None
-            )
-            after = runs["b"]
-            await eventually_holds(lambda: runs["b"] >= after + 3)  # those of the deletion are over
-            ended = runs["a"]
-            await eventually_holds(lambda: runs["b"] >= after + 8)
-            assert runs["a"] == ended
+    client = environment.client("envtest")
+    manager = make_manager(environment.config("manager"))
+    Builder(manager).for_(CONFIG_MAP, labels="mine=yes", every=0.02).build(reconcile)
+    for name in ("a", "b"):
+        await client.create(config_map(name, labels={"mine": "yes"}))
+    async with manager.running():
+        await eventually_holds(lambda: min(runs.values()) >= 1)
+        mark = environment.proxy.log.mark()
+        before = dict(runs)
+        await eventually_holds(lambda: all(runs[each] >= before[each] + 5 for each in runs))
+        assert environment.proxy.log.since(mark).select(user="manager").total == 0
+        await client.delete(CONFIG_MAP, "a", namespace="default")
+        await eventually_gone(client, CONFIG_MAP, "a", namespace="default")
+        await eventually_holds(
+            lambda: manager.cache.get(CONFIG_MAP, "a", namespace="default") is None
+        )
+        after = runs["b"]
+        await eventually_holds(lambda: runs["b"] >= after + 3)  # those of the deletion are over
+        ended = runs["a"]
+        await eventually_holds(lambda: runs["b"] >= after + 8)
+        assert runs["a"] == ended
