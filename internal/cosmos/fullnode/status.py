@@ -244,7 +244,7 @@ def until_due(sync: Iterable[SyncInfo], now: datetime) -> float:
 
 
 def until_complete(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> float | None:
-    """Return the seconds until heights may be written that `set_status` left out; None if it left out none."""
+    """Return the seconds until heights and usages may be written that `set_status` left out; None if it left out none."""
     if _shown(status.sync) == _shown(facts.sync):
         known = {pod: at for pod, at in facts.heights.items() if pod in facts.nodes}
         if highest(status.height, known) == highest(status.height):
@@ -253,7 +253,9 @@ def until_complete(status: CosmosFullNodeStatus, facts: Facts, now: datetime) ->
 
 
 def _shown(sync: Mapping[str, SyncInfo]) -> dict[str, object]:
-    return {pod: (info.height, of_pod(info)) for pod, info in sync.items()}
+    return {
+        pod: (info.height, info.disk_used_percentage, of_pod(info)) for pod, info in sync.items()
+    }
 
 
 def _is_news(before: Mapping[str, SyncInfo], after: Mapping[str, SyncInfo]) -> bool:

@@ -1,4 +1,4 @@
-"""Heights that a status is too early for are written when they are due, also where no node has news any more."""
+"""Heights and usages of disks that a status is too early for are written when they are due, also where no node has news any more."""
 
 from __future__ import annotations
 
@@ -29,6 +29,15 @@ def test_a_height_left_out_is_due_later(
     found = until_complete(then, _facts(height), NOON + timedelta(seconds=seconds))
     assert found == expected
     assert (then.height == {"hub-0": height + 1}) is (expected is None)
+
+
+def test_a_usage_left_out_is_written_later() -> None:
+    """The disk answers after the node did, and nothing happens any more: a chain that stands still."""
+    before = told(CosmosFullNodeStatus(), facts(node(0, 100)))
+    (info,) = before.sync.values()
+    used = {"hub-0": info.model_copy(update={"disk_used_percentage": 40})}
+    known = replace(_facts(100), sync=used)
+    assert until_complete(before, known, NOON + timedelta(seconds=10)) is not None
 
 
 def test_a_clock_that_was_ahead_delays_no_height() -> None:

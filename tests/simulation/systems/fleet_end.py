@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, Final
 
-from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
+from apis.fleet.labels import DATA_PLANE, ORPHAN_RECORD, TARGET_NAMESPACE
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.simulation.cluster import Cluster
 from internal.fleet.labels import CONTROLLERS
@@ -32,6 +32,7 @@ def _lacks(world: Meant) -> Iterator[str]:
         yield from (f"{hub.name}: {each}" for each in _requests_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _workloads_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _nodes_lack(hub))
+        yield from (f"{hub.name}: {each}" for each in _records_lack(hub))
     for plane in world.planes.values():
         yield from (f"{plane.name}: {each}" for each in _plane_lacks(world, plane))
 
@@ -40,6 +41,8 @@ def _stacks_lack(hub: Hub) -> Iterator[str]:
     labelled = {name for name, labelled in hub.labelled.items() if labelled}
     for found in hub.cluster.objects(_CONFIGS):
         status = found.get("status") or {}
+        if status.get("observedGeneration") != found["metadata"]["generation"]:
+            yield "the operator has not looked at the FleetConfig"
         entries = {each["name"]: each for each in status.get("targetNamespaces") or ()}
         if {*entries} != labelled:
             yield f"the status lists {sorted(entries)}, and {sorted(labelled)} have the label"
@@ -129,6 +132,18 @@ def _plane_lacks(world: Meant, plane: Plane) -> Iterator[str]:
     meant = {f"{name}-note": str(each.marks[-1]) for name, each in wanted.items()}
     if notes != meant:
         yield f"there are {notes}, meant are {meant}"
+
+
+def _records_lack(hub: Hub) -> Iterator[str]:
+    """The workers of each plane lead there: the first that they write is what is left of owners that are gone."""
+    there = {
+        each["metadata"]["namespace"]
+        for each in hub.cluster.objects("configmaps")
+        if each["metadata"]["name"] == ORPHAN_RECORD
+    }
+    for name in sorted(name for name, labelled in hub.labelled.items() if labelled):
+        if name not in there:
+            yield f"the workers of {name} have not looked for objects whose owner is gone"
 
 
 def _within(cluster: Cluster, resource: str, namespace: str) -> list[Manifest]:
