@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from ctrlruntime.api.conditions import is_condition_true
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
@@ -20,7 +21,14 @@ from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY
 from manager.options import RunOptions
 from manager.systems import load_systems
 from tests.cosmos.servers.comet import CometNodes
-from tests.simulation.systems.machines import POD, Machines, image_of
+from tests.simulation.systems.cosmos_heal import Healing
+from tests.simulation.systems.machines import (
+    CLASS_OF_DISKS,
+    POD,
+    Machines,
+    begins_to_go,
+    image_of,
+)
 
 BUDGET: Final = "budget"
 DISKS: Final = "disks"
@@ -93,13 +101,13 @@ class Rules:
         by_manager = call is None or call.process is not None
         match kind:
             case "pods":
-                if by_manager and _begins_to_go(change):
+                if by_manager and begins_to_go(change):
                     self._taken_down(obj["metadata"]["name"])
                 self._pods[obj["metadata"]["name"]] = obj
                 if change.type == "DELETED":
                     del self._pods[obj["metadata"]["name"]]
             case "persistentvolumeclaims":
-                if by_manager and _begins_to_go(change):
+                if by_manager and begins_to_go(change):
                     self._disk_goes(obj["metadata"]["name"])
             case "secrets":
                 self._key(change, obj)
@@ -163,14 +171,6 @@ class Rules:
             )
 
 
-def _begins_to_go(change: Change) -> bool:
-    """Whether an object is deleted, or was told to go, and was not so before."""
-    before = change.previous.obj["metadata"] if change.previous is not None else {}
-    if before.get("deletionTimestamp"):
-        return False
-    return change.type == "DELETED" or bool(change.record.obj["metadata"].get("deletionTimestamp"))
-
-
 # -- the story ---------------------------------------------------------------------------------------------
 
 
@@ -189,6 +189,8 @@ class Set:
         self.min_ready = draw.choice((0, 10))
         self.peers = draw.choice(("Rolling", "OnRestart"))
         self._version = 1
+        heals = draw.random() < 0.5
+        self.healing = Healing(sim, random.Random(draw.random()), self.machines) if heals else None
 
     async def create(self) -> None:
         """Begin."""
@@ -200,7 +202,7 @@ class Set:
             "chain": {"chainID": "hub-1", "network": "testnet", "binary": "gaiad"},
             "podTemplate": {"image": self.wanted.image},
             "volumeClaimTemplate": {
-                "storageClassName": "standard",
+                "storageClassName": CLASS_OF_DISKS,
                 "resources": {"requests": {"storage": "1Gi"}},
             },
             "strategy": {"maxUnavailable": self.wanted.budget, "minReadySeconds": self.min_ready},
@@ -209,6 +211,9 @@ class Set:
         }
         if self.policy is not None:
             spec["volumeRetentionPolicy"] = self.policy
+        if self.healing is not None:
+            spec["selfHeal"] = self.healing.policy
+            await self.healing.start()
         manifest = {"metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
         await self.sim.client.create(CosmosFullNode.from_manifest(manifest))
 
@@ -222,6 +227,9 @@ class Set:
             self._node_fails,
             self._pod_deleted,
         )
+        if self.healing is not None:
+            happens = happens[3:] if self.healing.steady else happens
+            happens += (self._strikes,) * 4
         await self.draw.choice(happens)()
 
     def _want(self, **changes: object) -> None:
@@ -255,10 +263,19 @@ class Set:
         )
         self.machines.suffers(name, **self.draw.choice(kinds))
 
+    async def _strikes(self) -> None:
+        assert self.healing is not None
+        self.healing.strike(self.draw.choice(sorted(self.wanted.nodes)))
+
     async def _pod_deleted(self) -> None:
         name = self.draw.choice(sorted(self.wanted.nodes))
         with contextlib.suppress(NotFound):
             await self.sim.client.delete(POD, name, namespace="default")
+
+    def compared(self, key: str, obj: object) -> object:
+        """Leave out disks of nodes that left: which of them may go within a day depends on the order."""
+        node = key.removeprefix(_CLAIMS)
+        return None if node != key and node not in self.wanted.nodes else _compared(key, obj)
 
     async def ends(self) -> None:
         """Raise RuleBroken unless everything is as the spec requests."""
@@ -273,6 +290,12 @@ class Set:
         status = found.status
         if (status.phase, status.ready_replicas) != ("Complete", self.wanted.replicas):
             self.sim.breaks(END, f"{status.phase}: {status.status} ({status.ready_replicas} ready)")
+        claims = self.sim.objects("persistentvolumeclaims")
+        left = {each["metadata"]["name"].removeprefix("pvc-") for each in claims}
+        if (left - self.wanted.nodes) and not (
+            self.script.retain or is_condition_true(status.conditions, "DeletionsHeld")
+        ):
+            self.sim.breaks(END, f"disks of {left - self.wanted.nodes} stay, and are not held")
 
 
 async def add(manager: Manager, options: RunOptions) -> None:
@@ -286,9 +309,9 @@ async def story(sim: Simulation) -> None:
     options = RunOptions(systems=("cosmos",))
     options = replace(options, cosmos=replace(options.cosmos, node_sidecar_image="manager:v1"))
     runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
-    sim.compared = _compared
     await sim.install(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
     nodes = Set(sim)
+    sim.compared = nodes.compared
     sim.manager(partial(add, options=options), replicas=2, leader_election=True, options=runtime)
     await nodes.create()
     await sim.sleep(nodes.draw.choice((5, 60, 150)))
@@ -298,6 +321,8 @@ async def story(sim: Simulation) -> None:
             await sim.sleep(nodes.draw.choice((2, 20, 90)))
     nodes.machines.heal()
     await sim.sleep(60, exactly=True)
+    if nodes.healing is not None:
+        await nodes.healing.mends(nodes.wanted.nodes)
     await sim.settles(within=1800)
     await nodes.ends()
     await sim.stays_idle(900)
@@ -305,9 +330,10 @@ async def story(sim: Simulation) -> None:
 
 _OF_KEYS: Final = re.compile(
     r"^(ctrlruntime\.dev/(applied-fields|config-checksum|inputs|revision)|cosmos\.ctrlruntime\.dev/node-key-id"
-    r"|data|removals|podIPs?|height)$"
+    r"|data|removals|podIPs?|clusterIPs?|height)$"
 )
 """Members that hold keys or follow from them, what went on the way (heights of nodes that left), and addresses."""
+_CLAIMS: Final = "persistentvolumeclaims/default/pvc-"
 
 
 def _compared(_key: str, obj: object) -> object:

@@ -24,7 +24,7 @@ from ctrlruntime.envtest.nodes import podstatus
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
-from tests.cosmos.servers.comet import CometNodes
+from tests.cosmos.servers.comet import GIB, CometNodes
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CLAIM: Final = BUILTIN[GroupVersionKind("", "v1", "PersistentVolumeClaim")]
@@ -32,6 +32,9 @@ RPC: Final = 26657
 HEALTH: Final = 1251
 ONE_DISK: Final = "one disk"
 PROTECTION: Final = "kubernetes.io/pvc-protection"
+CLASS_OF_DISKS: Final = "standard"
+_READINESS: Final = 10.0
+"""Seconds until a kubelet has a Pod unready whose node does not answer."""
 Manifest = dict[str, Any]
 
 
@@ -82,9 +85,12 @@ class Machines:
         for key, value in said.items():
             setattr(node, key, value)
         self._look(name)
+        if said.get("hangs"):
+            for each in [each for each in self.running.values() if each.name == name]:
+                self._begin(self._hangs(each))
 
     def heal(self) -> None:
-        """Let all nodes work that run, and all images be pulled."""
+        """Let all nodes work that run, and all images be pulled; what a restart mends stays."""
         self.fails.clear()
         for name in list(self.up):
             self.suffers(name, catching_up=False, unreachable=False, network=None)
@@ -93,7 +99,7 @@ class Machines:
         """Note whether a node works."""
         node = self.nodes.node(name)
         runs = any(each.name == name for each in self.running.values())
-        is_up = runs and not (node.catching_up or node.unreachable or node.network)
+        is_up = runs and not (node.catching_up or node.unreachable or node.network or node.hangs)
         if self.up.get(name) != is_up:
             self.up[name], self.since[name] = is_up, self._loop.time()
             self.told(name)
@@ -159,12 +165,20 @@ class Machines:
             return
         run = self.running[uid] = Running(name, uid, image, claims)
         await self._listen(run)
-        self.suffers(name, catching_up=self._catching_up > 0)
+        self.suffers(name, catching_up=self._catching_up > 0, hangs=False, behind=0)
         self._loop.call_later(
             self._draw.uniform(0.0, self._catching_up), self._caught_up, uid, context=Context()
         )
         status = podstatus.running(pod, self._sim.now())
         await self._report(name, podstatus.with_address(status, self._address(name)))
+
+    async def _hangs(self, run: Running) -> None:
+        """Have a Pod unready whose node does not answer the kubelet either."""
+        await asyncio.sleep(_READINESS)
+        pod = await self._pod(run.name, run.uid)
+        if pod is not None and self.nodes.node(run.name).hangs:
+            status = podstatus.running(pod, self._sim.now(), ready=False)
+            await self._report(run.name, podstatus.with_address(status, self._address(run.name)))
 
     async def _pod(self, name: str, uid: str) -> Manifest | None:
         """Return a Pod that is wanted, or None."""
@@ -259,6 +273,10 @@ class Machines:
             status = claim.get("status") or {}
             if (status.get("phase"), status.get("capacity")) == ("Bound", wanted):
                 return
+            if status.get("phase") == "Bound":  # it grows, and what is on it stays
+                node = self.nodes.node(name.removeprefix("pvc-"))
+                node.disk_total += GIB
+                node.disk_free += GIB
             patch = {"status": {"phase": "Bound", "capacity": wanted}}
             await self._sim.client.patch(
                 CLAIM, name, patch, namespace="default", subresource="status"
@@ -293,6 +311,13 @@ def mounted(pod: Manifest) -> Iterable[str]:
     for volume in pod["spec"].get("volumes") or ():
         if source := volume.get("persistentVolumeClaim"):
             yield source["claimName"]
+
+
+def begins_to_go(change: Change) -> bool:
+    """Whether an object is deleted, or is to go from now on."""
+    if _is_going(change):
+        return False
+    return change.type == "DELETED" or bool(change.record.obj["metadata"].get("deletionTimestamp"))
 
 
 def _is_going(change: Change) -> bool:
