@@ -71,7 +71,7 @@ async def test_r_21_an_object_that_another_manager_changes_back_is_an_event_that
 
 def test_contenders_are_other_managers_with_what_they_hold_of_own_fields() -> None:
     def entry(manager: str, *keys: str, **more: str) -> dict[str, Any]:
-        data = {f"f:{key}": {} for key in keys}
+        data: dict[str, Any] = {f"f:{key}": {} for key in keys}
         return {"manager": manager, "fieldsV1": {"f:data": data}, **more}
 
     body = {"metadata": {"name": "a"}, "data": {"x": "1", "y": "2", "z": "3"}}

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import random
 import re
+from collections.abc import Callable, Coroutine
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -219,7 +220,7 @@ class Set:
 
     async def change(self) -> None:
         """Let something happen, as drawn."""
-        happens = (
+        happens: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
             self._image,
             self._scale,
             self._budget,
