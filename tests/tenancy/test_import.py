@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -169,13 +169,20 @@ class Former:
                     field_manager=self.operator.field_manager,
                 )
 
-    def manager(self) -> Awaitable[Program]:
-        """The manager's tenancy system as a process."""
-        return Program.start(
+    @contextlib.asynccontextmanager
+    async def manager(self) -> AsyncIterator[Program]:
+        """Run the manager's tenancy system as a process. A failed wait shows what it printed."""
+        program = await Program.start(
             "run", "--kubeconfig", self.environment.kubeconfig("admin"), "--system", "tenancy",
             "--allow-sqlite", self.folder, "--allow-foreign-namespaces", ELSEWHERE,
             "--metrics-bind-address", "0", "--health-probe-bind-address", "0",
         )  # fmt: skip
+        async with program:
+            try:
+                yield program
+            except AssertionError as error:
+                error.add_note(f"manager:\n{program.output}")
+                raise
 
     async def run(self, *arguments: str, code: int = 0) -> str:
         """Run `manager import`, and return what it printed."""
@@ -283,7 +290,7 @@ async def test_a_fleet_of_200_tenants_is_adopted_without_a_delete_a_roll_or_a_ne
     assert len(before) == 600
     output = await former.run()
     assert "200  no Tenant" in output
-    async with await former.manager() as manager:
+    async with former.manager() as manager:
         await former.apply_translated()
         await former.conditions("False", 200)
         assert marks(await former.objects()) == marks(before)  # the manager leaves them alone
@@ -310,7 +317,7 @@ async def test_what_was_taken_over_is_given_back_as_it_was_until_it_is_confirmed
 ) -> None:
     await former.begin(["ann", "bea"])
     before = await former.objects()
-    async with await former.manager():
+    async with former.manager():
         await former.apply_translated()
         await former.conditions("False", 2)
         assert "6 objects taken over" in await former.run("--yes")
@@ -335,7 +342,7 @@ async def test_what_would_change_or_is_not_the_former_operators_is_named_and_lef
     other = {"metadata": {"ownerReferences": None}}
     await former.client.patch(CONFIG_MAP, "bea-config", other, namespace=SHOP, type=PatchType.MERGE)
     before = await former.objects()
-    async with await former.manager():
+    async with former.manager():
         await former.apply_translated()
         await former.conditions("False", 2)
         output = await former.run("--yes")
@@ -369,7 +376,7 @@ async def test_nothing_is_taken_over_while_the_former_operator_renews_its_lease(
         },
     }
     await former.client.create(lease)
-    async with await former.manager():
+    async with former.manager():
         await former.apply_translated()
         await former.conditions("False", 1)
     output = await former.run("--yes", code=1)
