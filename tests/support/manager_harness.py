@@ -15,8 +15,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.idle import WITHIN, idle
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from tests.support.memories import kept_of_gone
 
+PATIENT = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
+"""Leases are released, not waited for: a machine that has much else to do must not lose one."""
 SILENCE = 0.5
 """Seconds without a request that count as idle for managers in other processes."""
 TURNS = 10
@@ -144,14 +147,14 @@ class ManagerHarness:
     async def silent(self, seconds: float = SILENCE) -> None:
         """Wait until managers of other processes, whose state is not to be seen, send nothing for so long."""
         async with asyncio.timeout(LIMIT):
-            while not await self._is_silent(seconds):
+            while not await is_silent(partial(self.requests, self.mark()), seconds):
                 pass
 
-    async def _is_silent(self, seconds: float) -> bool:
-        """Look at it in turns: a process that the machine did not run for so long was not idle."""
-        mark = self.mark()
-        for _ in range(TURNS):
-            await asyncio.sleep(seconds / TURNS)
-            if self.requests(mark):
-                return False
-        return True
+
+async def is_silent(sent: Callable[[], Sized], seconds: float = SILENCE) -> bool:
+    """Return whether nothing is `sent` for so long. Looks in turns: a process that the machine did not run meanwhile was not idle."""
+    for _ in range(TURNS):
+        await asyncio.sleep(seconds / TURNS)
+        if sent():
+            return False
+    return True

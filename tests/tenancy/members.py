@@ -6,27 +6,24 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from ctrlruntime.manager import ElectionOptions, Manager
+from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.sharding import SlotHandOver, slot_of
 from internal.tenancy.tenant.slots import TenantSlots
 from manager.controllers.tenancy import add_tenancy
 from manager.options import LEADER_ELECTION_ID
 from tests.manifests.installation import NAMESPACE as INSTALLED
-from tests.support.manager_harness import make_manager
+from tests.support.manager_harness import LIMIT, PATIENT, is_silent, make_manager
 from tests.tenancy.harness import TenancyHarness
 
 FIRST, SECOND = frozenset(range(32)), frozenset(range(32, 64))
 USERS = ("admin", "manager", "member")
-SILENCE = 0.4
-"""Seconds without a request that count as rest."""
-PATIENCE = 30.0
-BRISK = ElectionOptions(lease_duration=3.0, renew_deadline=2.0, retry_period=0.2)
 
 
 @dataclass(slots=True)
@@ -73,7 +70,7 @@ class Members:
                 leader_election=True,
                 leader_election_id=LEADER_ELECTION_ID,
                 leader_election_namespace=INSTALLED,
-                election=BRISK,
+                election=PATIENT,
             )
             add_tenancy(manager, options)
             async with manager.running(leading=False):
@@ -99,17 +96,13 @@ class Members:
 
     async def silent(self) -> None:
         """Wait until no manager has sent anything for a while, Leases, watches and events aside."""
-        mark, sent = self.harness.mark(), list[LogEntry]()
+        mark = self.harness.mark()
         try:
-            async with asyncio.timeout(PATIENCE):
-                while True:
-                    await asyncio.sleep(SILENCE)
-                    sent = self.requests(mark)
-                    if not sent:
-                        return
+            async with asyncio.timeout(LIMIT):
+                while not await is_silent(partial(self.requests, mark)):
                     mark = self.harness.mark()
         except TimeoutError:
-            raise AssertionError(f"never silent; last: {sent}") from None
+            raise AssertionError(f"never silent; last: {self.requests(mark)}") from None
 
     def requests(self, since: Mark | None = None) -> list[LogEntry]:
         """Return what managers sent, Leases, watches and events aside."""

@@ -6,16 +6,14 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from ctrlruntime.manager import ElectionOptions, Manager
+from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.sharding import ALL_SLOTS, ShardingOptions, slot_of
 from ctrlruntime.sharding.assignment import distribute
-from tests.support.manager_harness import ManagerHarness, make_manager
+from tests.support.manager_harness import PATIENT, ManagerHarness, make_manager
 from tests.support.waiting import eventually
 
 USERS = ("one", "two", "three")
-PATIENT = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
-"""Slots are let go, not waited for: a machine that has much else to do must not lose its Lease."""
 
 
 @contextlib.asynccontextmanager

@@ -31,8 +31,7 @@ from tests.fleet.stack.test_plane_exclusive import is_ready
 from tests.fleet.stack.test_processes import stack
 from tests.fleet.stack.test_rights import grant, hub_and_plane, shipped
 from tests.manager_cli.program import Program
-from tests.support.manager_harness import make_manager
-from tests.tenancy.members import BRISK
+from tests.support.manager_harness import PATIENT, make_manager
 
 MEMBERS = ("one", "two")
 TENANTS = [f"t{number}" for number in range(8)]
@@ -118,7 +117,7 @@ async def test_the_leader_alone_caches_what_the_sweep_looks_at(tmp_path: Path) -
             leader_election=True,
             leader_election_id="members",
             leader_election_namespace="default",
-            election=BRISK,
+            election=PATIENT,
         )
         config = servers.hub.environment.config("manager")
         stack = StackOptions(data_plane=servers.plane.id, target_namespace="planes")
