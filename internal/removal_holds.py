@@ -195,15 +195,16 @@ class StatusRecords:
 # -- a record that is lost -----------------------------------------------------------------------------
 
 
-def has_no_record(entry: Entry) -> bool:
+def has_no_record(entry: Entry, record: str = "") -> bool:
     """Whether the status is empty or of another life of the object: new, wiped, or restored from a backup. Pure."""
-    return is_without_record(entry.field("status"), entry.generation)
+    return is_without_record(entry.field("status"), entry.generation, record)
 
 
-def is_without_record(status: Mapping[str, Any] | None, generation: int) -> bool:
-    """Whether a status is empty, or of another life of the object with this generation. Pure."""
+def is_without_record(status: Mapping[str, Any] | None, generation: int, record: str = "") -> bool:
+    """Whether a status is empty, lacks the field `record`, or is of another life of the object with this generation. Pure."""
     observed: int | None = (status or {}).get("observedGeneration")
-    return observed is None or observed > generation
+    lacks = bool(record) and record not in (status or {})
+    return observed is None or observed > generation or lacks
 
 
 def lost_record(annotations: Mapping[str, str], group: str, now: datetime) -> BudgetRecord:
@@ -231,6 +232,8 @@ class LostRecords:
     clock: Callable[[], datetime]
     used: Callable[[Mapping[str, int]], Manifest]
     """Returns the fields of a status that hold used approvals."""
+    record: str = ""
+    """The field that each status has from its beginning: a write beside a wipe puts only what it changes back."""
 
     async def report(self, entry: Entry, has_members: Callable[[], bool]) -> bool:
         """Begin the status of a parent that has none, before it gets its first member. Return whether to read it again.
@@ -238,9 +241,9 @@ class LostRecords:
         So a status that is missing where members are was lost: no crash leaves that behind. Raises the client's
         errors, and Conflict if the object was changed since it was read.
         """
-        if not has_no_record(entry):
+        if not has_no_record(entry, self.record):
             return False
-        fields: Manifest = {"observedGeneration": 0}
+        fields: Manifest = {"observedGeneration": 0, **({self.record: {}} if self.record else {})}
         if has_members():
             now = self.clock()
             fields[UNKNOWN_SINCE] = f"{now:%Y-%m-%dT%H:%M:%SZ}"

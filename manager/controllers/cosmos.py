@@ -35,6 +35,7 @@ from internal.cosmos.datasource import DataSources
 from internal.cosmos.fullnode.additional_pod_control import AdditionalPodControl
 from internal.cosmos.fullnode.configmap_control import ConfigMapControl
 from internal.cosmos.fullnode.desired_objects import CONFIG_MAP, DISRUPTION_BUDGET, ROLE, SECRET
+from internal.cosmos.fullnode.disk_removals import RECORD
 from internal.cosmos.fullnode.disruption_budget import DisruptionBudgetControl
 from internal.cosmos.fullnode.ended_pods import EndedPods
 from internal.cosmos.fullnode.memory import NodeSetMemory
@@ -330,7 +331,8 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
             parts.patcher,
             CosmosFullNode.mapping(),
             parts.options.clock.now,
-            lambda used: {"removals": {"used": used}} if used else {},
+            lambda used: {RECORD: {"used": used}} if used else {},
+            record=RECORD,
         ),
         orphan_requests=_orphan_requests(parts),
     )

@@ -20,6 +20,7 @@ from ctrlruntime.gate import (
     Removal,
     decide,
 )
+from ctrlruntime.gate.budget import HOUR
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.pvc_builder import has_claim
@@ -39,6 +40,8 @@ LAST: Final = "no disk that stays is known to have the chain's data"
 PROTECTED: Final = (
     "the CosmosFullNode is being deleted, and spec.deletionProtection keeps its disks"
 )
+RECORD: Final = "removals"
+"""The field of a status with what went."""
 LOST: Final = "the status was lost since it was read"
 STALE: Final = "the spec has changed since it was read"
 
@@ -77,11 +80,12 @@ class DiskRemovals:
 
     def _parent(self) -> ParentState:
         spec = self.node_set.spec
-        window = spec.deletions.budget.window
+        every_node = spec.deletions.max_percent >= 100
+        window = HOUR if every_node else spec.deletions.budget.window
         since = self.node_set.status.removals_unknown_since
         protection = unknown_removals(since, self.clock(), window)
-        if spec.deletions.max_percent >= 100:
-            protection = ""
+        if every_node and spec.deletions.max_with_state >= len(self.claims):
+            protection = ""  # nothing limits what may go
         if spec.deletion_protection is not False:
             if is_renumbered(self.node_set, self.claims):
                 protection = RENUMBERED
@@ -103,7 +107,7 @@ class DiskRemovals:
         def state(found: Mapping[str, Any]) -> ParentState:
             generation = found["metadata"].get("generation") or 0
             held = STALE if generation != metadata.generation else ""
-            if is_without_record(found.get("status"), generation):
+            if is_without_record(found.get("status"), generation, RECORD):
                 held = LOST  # since the pass began: the next one reports it first
             return replace(self._parent(), held=held)
 
