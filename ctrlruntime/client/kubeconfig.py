@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from ctrlruntime.client.auth import (
     Authenticator,
@@ -56,6 +56,8 @@ _TEXTS: Final = frozenset(
     }
 )
 """Fields of entries that are texts."""
+_LINES: Final = ("server", "tls-server-name", "proxy-url", "token", "as")
+"""Those of them that stand in a request or a TLS handshake: what they cannot hold is found here, not by each request."""
 _IN_NAMES: Final = "!#$&'*+.^`|~"
 """Characters beside letters, digits, ``-`` and ``_`` that the name of a header field may have."""
 _FLAG: Final = "insecure-skip-tls-verify"
@@ -212,6 +214,8 @@ def _check_types(document: Mapping[str, Any], what: str) -> None:
             wrong = [k for k, v in body.items() if k in _TEXTS and not isinstance(v or "", str)]
             if wrong:
                 raise ConfigError(f"{what}: {wrong[0]} of a {section} is not a text")
+            if name := next((k for k in _LINES if not _is_line(body.get(k) or "")), ""):
+                raise ConfigError(f"{what}: {name} of a {section} is not one line of printed text")
             if not isinstance(body.get(_FLAG) or False, bool):
                 raise ConfigError(f"{what}: {_FLAG} of a {section} is neither true nor false")
 
@@ -219,7 +223,7 @@ def _check_types(document: Mapping[str, Any], what: str) -> None:
 def check_proxy(url: str, where: str) -> None:
     """Raise ConfigError for a proxy that cannot be used: found at once, and not by each request."""
     try:
-        Endpoint.parse(url)
+        _check_host(Endpoint.parse(url).host, where)
     except ValueError as error:
         raise ConfigError(
             f"{where}: {error}; proxies that speak SOCKS are not supported, use one that speaks HTTP"
@@ -242,9 +246,13 @@ def _server(cluster: _Named, *, foreign: bool) -> str:
     if not foreign and "://" not in server and _HOST.fullmatch(server):
         server = f"{'https' if authorities or body.get(_FLAG) else 'http'}://{server}"
     try:
-        Endpoint.parse(server)
+        host, path = Endpoint.parse(server).host, urlsplit(server).path
     except ValueError as error:
         raise ConfigError(f"the server of {cluster.where} is no URL: {error}") from None
+    if " " in path or not path.isascii():
+        raise ConfigError(f"the server of {cluster.where} is no URL: its path is not escaped")
+    for name in (host, str(body.get("tls-server-name") or "")):
+        _check_host(name, cluster.where)
     return server
 
 
@@ -379,4 +387,18 @@ def _impersonation(entry: _Named) -> dict[str, str | Sequence[str]]:
 
 
 def _is_texts(value: object) -> bool:
-    return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    return isinstance(value, list) and all(
+        isinstance(each, str) and _is_line(each) for each in value
+    )
+
+
+def _is_line(text: str) -> bool:
+    return not any(ord(character) < 32 or character == "\x7f" for character in text)
+
+
+def _check_host(name: str, where: str) -> None:
+    """Raise ConfigError for a name that no handshake and no look-up takes."""
+    try:
+        name.encode("idna")
+    except UnicodeError:
+        raise ConfigError(f"{where} has a host name that is none") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -16,6 +17,7 @@ from ctrlruntime.cluster.provider import ClusterSync, Engager, Wanted
 from internal.cloud.tasks.kubernetes.access import insecurity_of
 from internal.fleet.plane_access import access_of
 from internal.fleet.stack_deployer import deployed
+from internal.fleet.targets import TargetError
 from tests.fleet.operator.harness import kubeconfig
 from tests.support.waiting import eventually
 
@@ -78,6 +80,37 @@ def test_a_server_by_https_in_capitals_is_verified() -> None:
 def test_a_flag_that_is_a_text_is_refused() -> None:
     with pytest.raises(ConfigError, match="insecure-skip-tls-verify of a cluster is neither true"):
         config_of("https://plane.example", {"insecure-skip-tls-verify": "false"})
+
+
+@pytest.mark.criterion("S-F7")
+@pytest.mark.parametrize(
+    ("cluster", "user", "message"),
+    [
+        ({"tls-server-name": "a..b"}, {}, "has a host name that is none"),
+        ({"tls-server-name": "a" * 100}, {}, "has a host name that is none"),
+        ({"tls-server-name": "a\0b"}, {}, "tls-server-name of a cluster is not one line"),
+        ({"server": "https://a..b"}, {}, "has a host name that is none"),
+        ({"server": "https://a/x y"}, {}, "its path is not escaped"),
+        ({"server": "https://a/x\r\nHost: b"}, {}, "server of a cluster is not one line"),
+        ({"proxy-url": "http://a..b:1"}, {}, "proxy-url of cluster 'c'"),
+        ({}, {"token": "a\r\nX: y"}, "token of a user is not one line"),
+        ({}, {"token": "t", "as": "a\nb"}, "as of a user is not one line"),
+        ({}, {"as": "a", "as-groups": ["x\r\ny"]}, "as-groups is not a list of texts"),
+        ({}, {"as": "a", "as-user-extra": {"a": ["\0"]}}, "as-user-extra is not a mapping"),
+    ],
+)
+def test_what_no_request_can_hold_is_an_invalid_kubeconfig(
+    cluster: dict[str, Any], user: dict[str, Any], message: str
+) -> None:
+    document = {
+        "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": "https://a", **cluster}}],
+        "users": [{"name": "u", "user": user}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    }
+    data = {"kubeconfig": base64.b64encode(json.dumps(document).encode()).decode()}
+    with pytest.raises(TargetError, match=message):
+        access_of(data)
 
 
 class _Engager:
