@@ -242,7 +242,15 @@ class Console:
 
     async def _sign_in(self, request: web.Request) -> web.StreamResponse:
         _check_same_origin(request, https=self._users.is_https(request))
-        form = await request.post()
+        if request.content_type != "application/x-www-form-urlencoded":
+            raise web.HTTPUnsupportedMediaType
+        try:
+            form = await request.post()
+        except (
+            ValueError,
+            LookupError,
+        ):  # the bytes are not of the charset, or there is no such one
+            raise web.HTTPBadRequest from None
         token = str(form.get("token", "")).strip()
         if not token or len(token) > LONGEST_TOKEN:
             raise Unknown(f"Paste a bearer token; it has at most {LONGEST_TOKEN:,} characters.")

@@ -23,6 +23,26 @@ async def console() -> AsyncIterator[Harness]:
         yield harness
 
 
+@pytest.mark.parametrize(
+    ("content_type", "body", "status"),
+    [
+        ("multipart/form-data", b"--x", 415),
+        ("multipart/form-data; boundary=x", b"--" + b"x\r\n" * 100, 415),
+        ("application/x-www-form-urlencoded; charset=utf-99", b"token=a", 400),
+        ("application/x-www-form-urlencoded; charset=rot13", b"token=a", 400),
+        ("application/x-www-form-urlencoded; charset=ascii", b"token=\xff", 400),
+    ],
+)
+async def test_a_form_that_cannot_be_read_is_the_senders_error(
+    console: Harness, content_type: str, body: bytes, status: int
+) -> None:
+    """Whoever reaches the port could write tracebacks into the manager's log."""
+    headers = {"Content-Type": content_type, "Origin": own(console)}
+    async with console.http.post(console.url("/sign-in"), data=body, headers=headers) as answer:
+        assert answer.status == status
+        assert "Content-Security-Policy" in answer.headers
+
+
 async def post(console: Harness, path: str, **headers: str) -> tuple[int, str]:
     """Send a form with these headers alone; return the status, and what the browser would keep."""
     async with (
