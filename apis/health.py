@@ -131,6 +131,32 @@ def state_of(manifest: Mapping[str, Any]) -> State:
     return min(found, key=lambda state: state.health.rank)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What a condition has to be, beside the answer and the phase of its kind."""
+
+    status: str
+    otherwise: Health
+    """What any other status means."""
+    reasons: Mapping[str, Health] = field(default_factory=dict)
+    """What it means with one of these reasons."""
+
+
+def expected_conditions(kind: str) -> dict[str, Expected]:
+    """Return what further conditions of a kind have to be, by type; those that say nothing of health are left out."""
+    rules = RULES.get(kind, HealthRules())
+    found = {
+        name: Expected("True", Health.FAILING, rules.needed.get(name, {}))
+        for name in (*_NEEDED, *rules.needed)
+    }
+    unwanted = {**_UNWANTED, **rules.unwanted}
+    return found | {
+        name: Expected("False", means)
+        for name, means in unwanted.items()
+        if means is not Health.GOOD and name not in found
+    }
+
+
 def phase_health(kind: str, phase: str) -> Health:
     """Return what a phase of a kind, or of a template's rollout, means."""
     phases = ROLLOUT_PHASES if kind == "TenantTemplate" else RULES.get(kind, HealthRules()).phases

@@ -11,11 +11,26 @@ from pathlib import Path
 
 from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
+from apis.health import PAUSED, Expected, Health, expected_conditions
 from apis.tenancy import GROUP as TENANCY
 from ctrlruntime.generate import to_yaml
 from ctrlruntime.generate.layout import kustomization
 
 NAME = "argocd-cm"
+_CONDITIONS = """local hs = judged()
+local good = hs.status == "Healthy"
+for _, condition in ipairs((obj.status or {}).conditions or {}) do
+  local rule = expected[condition.type]
+  if good and rule ~= nil and condition.status ~= rule[1] then
+    local word = rule[3][condition.reason] or rule[2]
+    if hs.status == "Healthy" or word == "Degraded" then
+      hs = { status = word, message = condition.message or "" }
+    end
+  end
+end
+return hs
+"""
+"""Lua that follows the table `expected`: of each condition its status, the health of any other, and that by reason."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,10 +89,40 @@ def config_map_data(lua: Mapping[str, str]) -> dict[str, str]:
     for each in CUSTOMIZATIONS:
         for kind in each.kinds:
             name = f"{each.group}_{kind}"
-            data[f"resource.customizations.health.{name}"] = lua[each.health]
+            data[f"resource.customizations.health.{name}"] = _health(kind, lua[each.health])
             if each.actions:
                 data[f"resource.customizations.actions.{name}"] = _actions(each, lua)
     return data
+
+
+def _health(kind: str, script: str) -> str:
+    """Return a script of a kind, after which every condition that is not as it should be counts.
+
+    So nothing is Healthy here that `manager top` does not show as good.
+    """
+    rows = [
+        f"  {name} = {{ {_lua(each.status)}, {_lua(_word(name, each.otherwise))}, {{ {_reasons(name, each)} }} }},"
+        for name, each in sorted(expected_conditions(kind).items())
+    ]
+    body = "".join(f"  {line}\n" if line else "\n" for line in script.splitlines())
+    expected = "\n".join(rows)
+    return f"local function judged()\n{body}end\nlocal expected = {{\n{expected}\n}}\n{_CONDITIONS}"
+
+
+def _reasons(name: str, each: Expected) -> str:
+    return ", ".join(
+        f"{reason} = {_lua(_word(name, means))}" for reason, means in sorted(each.reasons.items())
+    )
+
+
+def _word(name: str, health: Health) -> str:
+    if name == PAUSED:
+        return "Suspended"
+    return "Degraded" if health is Health.FAILING else "Progressing"
+
+
+def _lua(text: str) -> str:
+    return f'"{text}"'
 
 
 def _actions(each: Customization, lua: Mapping[str, str]) -> str:

@@ -7,6 +7,8 @@ import pytest
 import yaml
 
 from apis import cloud, cosmos, tenancy
+from apis.health import RULES, Health, expected_conditions, state_of
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.json import Json
 from manager.manifests.argocd import argocd_files
@@ -321,6 +323,28 @@ def test_tenancy_kinds_can_be_looked_at_now(config_map: dict[str, str], kind: st
     assert changed["metadata"]["annotations"] == {key: "1"}
     changed["status"] = {"lastHandledReconcile": "1"}
     assert evaluate(definitions["reconcile"], changed)["metadata"]["annotations"] == {key: "2"}
+
+
+@pytest.mark.criterion("U-1")
+@pytest.mark.parametrize("gvk", KINDS, ids=lambda gvk: gvk.kind)
+def test_nothing_is_healthy_that_the_summary_does_not_show_as_good(
+    config_map: dict[str, str], gvk: GroupVersionKind
+) -> None:
+    """Each condition that is not as it should be, beside a status that is good in all else."""
+    phase = RULES[gvk.kind].phases
+    good = {"phase": max(phase.good)} if phase else {}
+    answers = [condition(each, "True") for each in (*RULES[gvk.kind].answers, "Ready", "Applied")]
+    expected = expected_conditions(gvk.kind)
+    assert {"SlotsOwned", "DisksFull"} <= set(expected) or gvk.kind != "CosmosFullNode"
+    for name, each in expected.items():
+        bad = condition(name, "False" if each.status == "True" else "True", "Look here.")
+        others = [item for item in answers if item["type"] != name]
+        status = {"observedGeneration": 3, **good, "conditions": [*others, bad]}
+        manifest = obj(gvk.kind, status=status)
+        assert state_of(manifest).health is not Health.GOOD, name
+        word, _ = health(config_map, gvk.group, manifest)
+        assert word != "Healthy", name
+        assert word == "Degraded" or state_of(manifest).health is not Health.FAILING, name
 
 
 SEEN: Final = {"observedGeneration": 3}
