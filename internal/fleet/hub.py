@@ -20,13 +20,17 @@ from ctrlruntime.client.errors import (
     TransportError,
 )
 from ctrlruntime.clock import monotonic
+from internal.fleet.labels import ACCOUNT
+from internal.fleet.stack_bindings import WRITER
 
 GRACE: Final = 10.0
 """Seconds without an answer after which the hub counts as unreachable."""
 PROBE_PERIOD: Final = 2.0
 """Seconds between two probes, which are sent only while requests have failed."""
 
-_NOT_GRANTED: Final = re.compile(r'cannot \S+ resource "[^"]+".* in the namespace "')
+_NOT_GRANTED: Final = re.compile(
+    r'cannot (?P<verb>\S+) resource "(?P<plural>[^"]+)"(?: in API group "(?P<group>[^"]*)")?.* in the namespace "'
+)
 
 
 class HubReason(StrEnum):
@@ -70,13 +74,14 @@ def explain(error: Exception, namespace: str, target_namespace: str) -> HubTroub
             f"The hub has no namespace {namespace!r} for the workloads of this one; its owner creates it: "
             f"kubectl create namespace {namespace} && {grant}",
         )
-    refused = isinstance(error, Forbidden) and _NOT_GRANTED.search(error.message)
+    refused = _NOT_GRANTED.search(error.message) if isinstance(error, Forbidden) else None
     # Out of the cache are Secrets of namespaces without the label, where their reading is restricted.
     if namespace and (refused or isinstance(error, OutsideCache)):
         return HubTrouble(
             HubReason.NAMESPACE_NOT_GRANTED,
-            f"The stack of {target_namespace} may not write in the namespace {namespace!r} of the hub, or it does "
-            f"not exist. To create it: kubectl create namespace {namespace}. To allow it: {grant}",
+            f"The stack of {target_namespace} may not {_right(refused)} in the namespace {namespace!r} of the hub, or it does "
+            f"not exist. To create it: kubectl create namespace {namespace}. To allow it: {grant}. If it has that label, "
+            f"the ClusterRole {WRITER} lacks the right: bind a Role with it to the ServiceAccount {ACCOUNT} of {target_namespace}",
         )
     return None
 
@@ -88,6 +93,14 @@ def unreachable(error: str) -> HubTrouble:
         f"The hub does not answer ({error}): workloads run on as they are, and are looked at again once it "
         "does. Objects that are only on the data plane are reconciled",
     )
+
+
+def _right(refused: re.Match[str] | None) -> str:
+    """Return the verb and the resource that were refused; of Secrets that are not read there is no answer."""
+    if refused is None:
+        return "read Secrets"
+    group = refused["group"] or ""
+    return f"{refused['verb']} {refused['plural']}{group and f'.{group}'}"
 
 
 def _is_missing_namespace(error: Exception, namespace: str) -> bool:

@@ -236,6 +236,19 @@ def test_errors_of_the_hub_are_distinguished_from_those_of_an_object(
         )
 
 
+@pytest.mark.criterion("D5-17")
+def test_a_right_that_the_stack_lacks_on_the_hub_is_named() -> None:
+    """Where the namespace has its label, it is the kind that the stack's role leaves out."""
+    denied = 'cannot create resource "rollouts" in API group "argoproj.io" in the namespace "a"'
+    found = explain(Forbidden(f'rollouts "x" is forbidden: User "u" {denied}'), "a", "plane-a")
+    assert found is not None
+    assert (
+        "The stack of plane-a may not create rollouts.argoproj.io in the namespace 'a'"
+        in found.message
+    )
+    assert "ClusterRole ctrlruntime-fleet-stack-writer lacks the right" in found.message
+
+
 @pytest.mark.slow
 @pytest.mark.criterion("R-F8")
 async def test_what_a_restored_hub_lost_is_made_again_and_its_tenant_is_not_ready_meanwhile(
