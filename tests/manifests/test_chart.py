@@ -339,20 +339,30 @@ def test_helm_finds_nothing_to_complain_about(helm: str, chart: str) -> None:
     assert done.returncode == 0, done.stdout
 
 
+def runbooks(found: list[dict[str, Any]]) -> list[str]:
+    (alerts,) = (each for each in found if each["kind"] == "PrometheusRule")
+    return [
+        rule["annotations"]["runbook_url"]
+        for group in alerts["spec"]["groups"]
+        for rule in group["rules"]
+        if "alert" in rule
+    ]
+
+
+def test_alerts_link_to_the_documentation_by_default(rendered: Rendered) -> None:
+    urls = runbooks(rendered({"metrics": {"rules": {"enabled": True}}}))
+    assert "https://ctrlruntime.dev/docs/runbooks/ManagerHasNoLeader.html" in urls
+
+
 def test_image_and_alerts_match_the_values(rendered: Rendered) -> None:
     digest = "sha256:" + "0" * 64
     found = rendered({**EVERYTHING, "image": {"repository": "r.example.com/m", "digest": digest}})
     pods = [e["spec"]["template"]["spec"] for e in found if e["kind"] == "Deployment"]
     images = [container["image"] for pod in pods for container in pod["containers"]]
     assert images == [f"r.example.com/m@{digest}"] * len(made.SYSTEMS)
-    (alerts,) = (each for each in found if each["kind"] == "PrometheusRule")
-    urls = [
-        rule["annotations"]["runbook_url"]
-        for group in alerts["spec"]["groups"]
-        for rule in group["rules"]
-        if "alert" in rule
-    ]
+    urls = runbooks(found)
     assert urls
+    assert "https://docs.example.com/docs/runbooks/ManagerHasNoLeader.md" in urls
     assert all(url.startswith("https://docs.example.com/docs/runbooks/") for url in urls)
 
 

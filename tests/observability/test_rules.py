@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -131,8 +132,10 @@ def test_the_words_of_labels_are_words_that_are_used() -> None:
 def test_every_alert_has_a_severity_a_sentence_and_a_runbook(rule: dict[str, Any]) -> None:
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert rule["annotations"]["summary"]
-    runbook = ROOT / rule["annotations"]["runbook_url"]
-    assert runbook == RUNBOOKS / f"{rule['alert']}.md"
+    runbook = RUNBOOKS / f"{rule['alert']}.md"
+    site = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Documentation"]
+    page = runbook.relative_to(ROOT / "docs").with_suffix(".html")
+    assert rule["annotations"]["runbook_url"] == f"{site}/{page}"
     text = runbook.read_text()
     assert text.startswith(f"# {rule['alert']}\n")
     assert "**What it means.**" in text
