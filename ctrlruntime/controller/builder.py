@@ -166,7 +166,7 @@ class Builder(Generic[RequestT]):
         optional: bool = False,
         cluster: ClusterRef | None = None,
     ) -> Builder[Request]:
-        """Return a kind the primary creates: events lead to the owner named in its owner references.
+        """Watch a kind that the primary creates: events lead to the owner named in its owner references.
 
         Owner references do not cross clusters: ``cluster`` is that of for_(), which is the default. What
         is made elsewhere is watched by :meth:`watches`, with a handler that finds the owner.
@@ -223,12 +223,12 @@ class Builder(Generic[RequestT]):
         return self
 
     def watches_raw(self, source: Source) -> Self:
-        """Return a source made elsewhere; the event filter does not apply to it."""
+        """Add a source that was made elsewhere; the event filter does not apply to it."""
         self._sources.append(source)
         return self
 
     def event_filter(self, predicate: Predicate) -> Self:
-        """Return a predicate for every watch, before the watch's own. May be called several times."""
+        """Apply a predicate to every watch, before the watch's own. May be called several times."""
         self._filters.append(predicate)
         return self
 
@@ -265,7 +265,7 @@ class Builder(Generic[RequestT]):
         return self
 
     def named(self, name: str) -> Self:
-        """Return the controller's name; by default the primary kind in lower case."""
+        """Set the name of the controller; by default the primary kind in lower case."""
         self._name = name
         return self
 
