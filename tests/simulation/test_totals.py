@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ctrlruntime.envtest.simulation.faults import KINDS
-from tests.simulation.systems.__main__ import total
+from tests.simulation.systems.__main__ import table, total
 
 
 @pytest.mark.criterion("SIM-42")
@@ -14,3 +14,4 @@ def test_a_kind_of_fault_that_never_fired_shows_in_the_total() -> None:
     both = total([report, {**report, "faults": {"crash": 4}}])
     assert both["faults"] == {**dict.fromkeys(KINDS, 0), "crash": 7, "rows lag": 1}
     assert (both["seeds"], both["rarest fault"], both["red"]) == (10, 0, 0)
+    assert table(both).splitlines()[-1].split() == ["crash", "7", "700"]

@@ -45,7 +45,9 @@ def main(options: tuple[str, ...], system: str, seeds: int | None, minutes: floa
         if run.stdout.startswith("{"):
             reports.append(json.loads(run.stdout))
     if len(reports) > 1:
-        click.echo(json.dumps(total(reports), indent=2))
+        found = total(reports)
+        click.echo(json.dumps(found, indent=2))
+        click.echo(table(found), err=True)
     sys.exit(code)
 
 
@@ -61,6 +63,14 @@ def total(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "rarest fault": min(fired.values()),
         "red": sum(len(each["red"]) for each in reports),
     }
+
+
+def table(found: dict[str, Any]) -> str:
+    """Return how often each kind of fault fired, the rarest first, and that for 1,000 seeds."""
+    lines = [f"{'fault':<20}{'fired':>8}{'of 1,000 seeds':>16}"]
+    for kind, count in sorted(found["faults"].items(), key=lambda each: (each[1], each[0])):
+        lines.append(f"{kind:<20}{count:>8}{1000 * count / max(1, found['seeds']):>16.0f}")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,8 @@ from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY
 from manager.options import RunOptions
 from manager.systems import load_systems
 from tests.cosmos.servers.comet import CometNodes
+from tests.simulation.systems.cosmos_copies import RESOURCE as COPIES_OF
+from tests.simulation.systems.cosmos_copies import Copies
 from tests.simulation.systems.cosmos_heal import Healing
 from tests.simulation.systems.machines import (
     CLASS_OF_DISKS,
@@ -190,8 +192,9 @@ class Set:
         self.min_ready = draw.choice((0, 10))
         self.peers = draw.choice(("Rolling", "OnRestart"))
         self._version = 1
-        heals = draw.random() < 0.5
-        self.healing = Healing(sim, random.Random(draw.random()), self.machines) if heals else None
+        own, share = random.Random(draw.random()), draw.random()
+        self.healing = Healing(sim, own, self.machines) if share < 0.4 else None
+        self.copies = Copies(sim, own, NAME) if share >= 0.7 else None
 
     async def create(self) -> None:
         """Begin."""
@@ -215,6 +218,8 @@ class Set:
         if self.healing is not None:
             spec["selfHeal"] = self.healing.policy
             await self.healing.start()
+        if self.copies is not None:
+            await self.copies.start()
         manifest = {"metadata": {"name": NAME, "namespace": "default"}, "spec": spec}
         await self.sim.client.create(CosmosFullNode.from_manifest(manifest))
 
@@ -231,6 +236,8 @@ class Set:
         if self.healing is not None:
             happens = happens[3:] if self.healing.steady else happens
             happens += (self._strikes,) * 4
+        if self.copies is not None:
+            happens += (self.copies.user_copies,)
         await self.draw.choice(happens)()
 
     def _want(self, **changes: object) -> None:
@@ -275,6 +282,8 @@ class Set:
 
     def compared(self, key: str, obj: object) -> object:
         """Leave out disks of nodes that left: which of them may go within a day depends on the order."""
+        if key.startswith((COPIES_OF, "scheduledvolumesnapshots.")):
+            return None  # when they were made differs
         node = key.removeprefix(_CLAIMS)
         return None if node != key and node not in self.wanted.nodes else _compared(key, obj)
 
@@ -322,6 +331,8 @@ async def story(sim: Simulation) -> None:
             await sim.sleep(nodes.draw.choice((2, 20, 90)))
     nodes.machines.heal()
     await sim.sleep(60, exactly=True)
+    if nodes.copies is not None:
+        await nodes.copies.end()
     if nodes.healing is not None:
         await nodes.healing.mends(nodes.wanted.nodes)
     await sim.settles(within=1800)
