@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import random
 import re
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -225,7 +225,7 @@ class Set:
 
     async def change(self) -> None:
         """Let something happen, as drawn."""
-        happens: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = (
+        happens: tuple[Callable[[], Awaitable[None]], ...] = (
             self._image,
             self._scale,
             self._budget,
