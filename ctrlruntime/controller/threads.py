@@ -7,6 +7,7 @@ import contextvars
 import inspect
 import threading
 from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
@@ -28,6 +29,46 @@ class _Ended:
     error: BaseException | None = None
 
 
+async def in_thread(
+    func: Callable[[], object],
+    threads: Executor | None = None,
+    waits: Callable[[], object] = lambda: None,
+) -> object:
+    """Call a function in a thread, with the context of the caller; return or raise what it does.
+
+    A cancellation is raised once the function has returned; one that still waits for a free thread is not called any
+    more. `waits` is called at the first cancellation of one that runs.
+    """
+    begun = threading.Lock()  # whoever takes it decides: the thread, or a cancellation before it
+
+    def call() -> _Ended:
+        if not begun.acquire(blocking=False):
+            return _Ended()
+        try:
+            return _Ended(func())
+        except BaseException as error:  # noqa: BLE001 - raised again by the caller
+            return _Ended(error=error)  # a future refuses some exceptions, as StopIteration
+
+    context = contextvars.copy_context()
+    work = asyncio.get_running_loop().run_in_executor(threads, context.run, call)
+    cancelled: asyncio.CancelledError | None = None
+    while not work.done():
+        try:
+            await asyncio.wait((work,))
+        except asyncio.CancelledError as error:
+            if cancelled is None and begun.acquire(blocking=False):
+                raise
+            if cancelled is None and not work.done():
+                waits()
+            cancelled = cancelled or error
+    if cancelled is not None:
+        raise cancelled
+    ended = work.result()
+    if ended.error is not None:
+        raise ended.error
+    return ended.answer
+
+
 class ThreadReconciler:
     """A function that blocks, as a reconciler: called in a thread of the loop, with the context of the pass.
 
@@ -41,37 +82,12 @@ class ThreadReconciler:
 
     async def reconcile(self, subject: object, /) -> Result | None:
         """Raise what the function raises; the cancellation, whatever it returns, if there was one."""
-        begun = (
-            threading.Lock()
-        )  # whoever takes it decides: the thread, or a cancellation before it
-        context = contextvars.copy_context()
-        loop = asyncio.get_running_loop()
-        work = loop.run_in_executor(None, context.run, self._call, subject, begun)
-        cancelled: asyncio.CancelledError | None = None
-        while not work.done():
-            try:
-                await asyncio.wait((work,))
-            except asyncio.CancelledError as error:
-                if cancelled is None and begun.acquire(blocking=False):
-                    raise
-                if cancelled is None and not work.done():
-                    logger_from_context().warning(WORKS_ON)
-                cancelled = cancelled or error
-        if cancelled is not None:
-            raise cancelled
-        ended = work.result()
-        if ended.error is not None:
-            raise ended.error
-        return cast("Result | None", ended.answer)
 
-    def _call(self, subject: object, begun: threading.Lock) -> _Ended:
-        """Return what the function raises as well: a future refuses some exceptions, as StopIteration."""
-        if not begun.acquire(blocking=False):
-            return _Ended()
-        try:
-            return _Ended(self._checked(self._func(subject)))
-        except BaseException as error:  # noqa: BLE001 - raised again in the pass
-            return _Ended(error=error)
+        def warn() -> None:
+            logger_from_context().warning(WORKS_ON)
+
+        answer = await in_thread(lambda: self._checked(self._func(subject)), waits=warn)
+        return cast("Result | None", answer)
 
     def _checked(self, answer: object) -> object:
         if not inspect.isawaitable(answer):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import Executor
 from contextvars import ContextVar
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ctrlruntime.clock import wall
 from ctrlruntime.controller.reconcile import is_asynchronous
+from ctrlruntime.controller.threads import in_thread
 from ctrlruntime.kopf.bodies import Body, Logger, Patch, put_result
 from ctrlruntime.kopf.errors import (
     ErrorsMode,
@@ -82,31 +82,10 @@ def current_invocation() -> Invocation:
 
 
 async def call(fn: Callable[..., Any], kwargs: dict[str, Any], threads: Executor | None) -> Any:  # noqa: ANN401 - the user's own
-    """Call a function and return what it returns; a plain one in a thread.
-
-    A cancellation lasts until the thread has ended, so that nothing of the object begins beside it.
-    """
+    """Call a function and return what it returns; a plain one in a thread, see `in_thread`."""
     if is_asynchronous(fn):
         return await fn(**kwargs)
-
-    def called() -> Any:  # noqa: ANN401 - the user's own
-        try:
-            return fn(**kwargs)
-        except StopIteration as error:  # a future refuses it
-            raise RuntimeError("the handler raised StopIteration") from error
-
-    context = contextvars.copy_context()
-    work = asyncio.get_running_loop().run_in_executor(threads, context.run, called)
-    cancelled: asyncio.CancelledError | None = None
-    while not work.done():
-        try:
-            await asyncio.wait((work,))
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        work.exception()
-        raise cancelled
-    return work.result()
+    return await in_thread(lambda: fn(**kwargs), threads)
 
 
 async def attempt(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Awaitable, Generator
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from ctrlruntime.kopf.filters import matches
 from ctrlruntime.kopf.handling import Attempts, attempt
 from ctrlruntime.kopf.objects import ObjectHandling, Seen
 from ctrlruntime.kopf.registry import SPAWNING, Handler
+from ctrlruntime.manager.running import outlast
 from ctrlruntime.queue import Request
 
 __all__ = ["DaemonStopped", "ObjectTasks"]
@@ -105,8 +106,8 @@ class ObjectTasks:
                 await changed.wait()
         finally:
             self._changes.pop(request, None)
-            there = [handler for handler in handlers if handler.id in running]
-            await _outlast(asyncio.gather(*(self._end(each, running[each.id]) for each in there)))
+            ends = [self._end(each, running[each.id]) for each in handlers if each.id in running]
+            await outlast(asyncio.gather(*ends))
             self._idle_since.pop(request, None)
 
     def _start_and_stop(
@@ -204,13 +205,3 @@ class ObjectTasks:
             logger.warning("Daemon did not end and is left alone", handler=handler.id)
         elif not task.task.cancelled() and (error := task.task.exception()):
             logger.error("Daemon failed", handler=handler.id, exc_info=error)
-
-
-async def _outlast(work: Awaitable[object]) -> None:
-    """Wait for the end of work, whatever is cancelled meanwhile."""
-    done = asyncio.ensure_future(work)
-    while not done.done():
-        try:
-            await asyncio.wait({done})
-        except asyncio.CancelledError:
-            continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from ctrlruntime.manager.signals import mark_graceful
 
@@ -109,7 +109,7 @@ async def _end(subject: Startable, task: asyncio.Task[None]) -> None:
 
 
 async def outlast(
-    task: asyncio.Task[None], hurry: Callable[[], object]
+    task: asyncio.Future[Any], hurry: Callable[[], object] = lambda: None
 ) -> asyncio.CancelledError | None:
     """Wait for the end of a task whatever cancels the caller, which must not leave it behind.
 
