@@ -182,7 +182,9 @@ async def test_g_t3_a_set_whose_status_was_wiped_gives_no_disk_without_an_approv
     found = await place.object(CosmosFullNode.mapping(), NAME)
     assert found is not None
     wiped = {"status": dict.fromkeys(found["status"])}
-    if manager == "writes":  # its write follows the wipe, with the generation and what else it changes
+    if (
+        manager == "writes"
+    ):  # its write follows the wipe, with the generation and what else it changes
         del wiped["status"]["observedGeneration"]
     await place.client.patch_status(CosmosFullNode, NAME, wiped, namespace=place.namespace)
     if manager == "is down":
