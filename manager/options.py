@@ -20,11 +20,11 @@ SYSTEMS = ("tenancy", "cloud", "cosmos")
 """Names of the systems, in the order in which they are added."""
 LEADER_ELECTION_ID = "manager.ctrlruntime.dev"
 SHARD_GROUP = "manager"
-"""Names the managers that share tenants, and with them sets of nodes; the Leases of their slots begin with it."""
+"""Names the managers that share tenants, and with them sets of nodes and Instances; the Leases of their slots begin with it."""
 COSMOS_GROUP = "cosmos"
-"""Names those that share sets of nodes alone."""
-DIVIDED = ("tenancy", "cosmos")
-"""Systems whose objects several managers share. Those of others are the leader's."""
+"""Names those that share sets of nodes without tenants."""
+CLOUD_GROUP = "cloud"
+"""Names those that share Instances alone."""
 
 
 def system_lease(system: str) -> str:
@@ -34,7 +34,7 @@ def system_lease(system: str) -> str:
 
 LEASES = (LEADER_ELECTION_ID, *map(system_lease, SYSTEMS))
 """Every Lease that shipped manifests name."""
-SHARD_GROUPS = (SHARD_GROUP, COSMOS_GROUP)
+SHARD_GROUPS = (SHARD_GROUP, COSMOS_GROUP, CLOUD_GROUP)
 """Groups of managers that share work: the values of the label of their Leases."""
 EVENTS_WAITING = 20_000
 """Events that may wait to be sent: those of a thousand instances that are rolled out at once."""
@@ -118,19 +118,20 @@ class RunOptions(ServedRun):
 
     @property
     def shares(self) -> bool:
-        """Whether other managers work on tenants and sets of nodes at the same time."""
+        """Whether other managers work on tenants, sets of nodes and Instances at the same time."""
         return self.shards or self.slots is not None
 
     def sharding(self) -> ShardingOptions | None:
         """Return the runtime's part of sharing; None for a manager that works on all. Raises ValueError for a bad name.
 
-        Managers of versions that divided tenants alone have their leader work on all sets of nodes: the rule keeps it from
-        doing so beside members that divide them.
+        Managers of versions that divided less have their leader work on all sets of nodes, or all Instances: the rule keeps it
+        from doing so beside members that divide them.
         """
         if not self.shares:
             return None
-        group = SHARD_GROUP if "tenancy" in self.systems else COSMOS_GROUP
-        rule = LABEL_VERSION + ("cosmos" in self.systems)
+        without_tenants = COSMOS_GROUP if "cosmos" in self.systems else CLOUD_GROUP
+        group = SHARD_GROUP if "tenancy" in self.systems else without_tenants
+        rule = LABEL_VERSION + ("cosmos" in self.systems) + 2 * ("cloud" in self.systems)
         return ShardingOptions(group=group, slots=self.slots, member=self.shard_name, rule=rule)
 
     def protected_patterns(self) -> frozenset[str]:

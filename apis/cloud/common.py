@@ -287,6 +287,8 @@ class WaitingReason(StrEnum):
     """No maintenance window of the instance is open."""
     APPROVAL = "Approval"
     """A plan that no person has approved."""
+    TURN = "Turn"
+    """The leader of several managers, which grants starts, has not looked at it yet."""
 
 
 class Waiting(ApiModel):
@@ -312,6 +314,8 @@ class Waiting(ApiModel):
     """When position, holder and estimate were written."""
     estimate: Duration | None = None
     """How long it may take still, judged by the last runs of its type."""
+    granted_at: MicroTime | None = None
+    """When the leader of several managers granted the start: it counts as running from then on."""
 
 
 class TaskStatus(ApiModel):

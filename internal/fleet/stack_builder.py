@@ -52,8 +52,6 @@ class StackOptions:
     """Pods of the controllers, of which one is elected."""
     admission: int = 1
     workers: int = 1
-    shares: bool = True
-    """Whether the systems of stacks have work that members can share."""
     restrict_hub_secrets: bool = True
     """Let stacks read Secrets of the hub in their parallel namespaces and their own alone."""
     arguments: tuple[str, ...] = ()

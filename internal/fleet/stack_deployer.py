@@ -26,10 +26,6 @@ from internal.fleet.targets import TRUE, KnownTargets, Mode, Outcome, TargetErro
 from internal.fleet.waves import Health, Stack, waits_for
 
 DEPLOYED = Outcome(Reason.SUCCESSFUL_DEPLOYMENT, "Namespace deployed successfully")
-NOTHING_TO_SHARE: Final = (
-    "members share Tenants and CosmosFullNodes, which these stacks have none of: leave stackPods.shards out, or give the "
-    "operator --stack-system tenancy or --stack-system cosmos"
-)
 LISTED_WITHIN = 1.0
 """Seconds until it is looked again whether the Lease was listed, which takes no request."""
 
@@ -76,8 +72,6 @@ class StackDeployer:
         look = Look()
         try:
             await self._mark(entry)
-            if mode.pods.shards and not self.options.shares:
-                raise TargetError(Reason.DEPLOYMENT_FAILURE, NOTHING_TO_SHARE)
             if mode.scale:
                 look.outcome = await self._deploy_for_plane(entry, mode.pods, owner, look)
             else:

@@ -82,9 +82,8 @@ class SystemFreezes:
     needs_leader_election: bool = True
     """Whether objects wait in the leader alone: several managers that share them each wake their own."""
     reported: Callable[[], Iterable[tuple[str, int]]] | None = None
-    """Returns the namespace and the number of held changes of objects that managers share; None: holders have them all."""
-    frozen: Callable[[Entry], int] = frozen_of
-    """Returns how many changes of such an object are held."""
+    """Returns, of what several managers share, the namespace of each object and how many changes of it are held; None: holders
+    have them all."""
     _started: datetime | None = None
     _holders: list[Holder] = field(default_factory=list)
     _memo: VersionMemo[str, Freeze] = field(default_factory=lambda: VersionMemo(256))
@@ -150,9 +149,9 @@ class SystemFreezes:
             self._memo.forget(event.old.uid)
         self._changed.set()
 
-    def report_changed(self, event: Event) -> None:
-        """Handle an event of objects that several managers share."""
-        counts = [self.frozen(each) for each in entries_of(event)]
+    def report_changed(self, held: Callable[[Entry], int], event: Event) -> None:
+        """Handle an event of objects that several managers share. `held`: how many changes of one are held."""
+        counts = [held(each) for each in entries_of(event)]
         if counts[0] != counts[-1] or (len(counts) == 1 and counts[0]):
             self.on_counts()
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from apis.cloud import Instance
 from apis.cosmos import CosmosFullNode
 from apis.tenancy import Tenant
 from ctrlruntime.api.scalars import parse_time
@@ -19,7 +20,7 @@ from ctrlruntime.sharding.members import LABEL_VERSION
 from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.commands.summaries import Summary
 from manager.commands.tables import Column
-from manager.options import COSMOS_GROUP
+from manager.options import CLOUD_GROUP, COSMOS_GROUP
 
 NO_OWNER: Final = "(none)"
 MEMBERS: Final = (
@@ -28,6 +29,7 @@ MEMBERS: Final = (
     Column("SLOTS", "slots"),
     Column("TENANTS", "tenants"),
     Column("NODE SETS", "sets"),
+    Column("INSTANCES", "instances"),
     Column("RENEWED", "renewed"),
 )
 
@@ -43,12 +45,12 @@ async def read_members(
         leases: list[dict[str, Any]] = await client.list(LEASE, labels=GROUP_LABEL)
     except (Forbidden, NotFound):
         return []
-    slots = {kind.gvk().kind: Counter[int]() for kind in (Tenant, CosmosFullNode)}
+    slots = {kind.gvk().kind: Counter[int]() for kind in (Tenant, CosmosFullNode, Instance)}
     for each in found:
         if each.kind in slots:
             slots[each.kind][slot_of(each.name, namespace=each.namespace)] += 1
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
-    divided: dict[tuple[str, str], tuple[Counter[int], Counter[int]]] = {}
+    divided: dict[tuple[str, str], tuple[Counter[int], ...]] = {}
     for lease in leases:
         member, namespace = member_of(lease), lease["metadata"]["namespace"]
         if member is None:
@@ -68,14 +70,14 @@ async def read_members(
     return [row for rows in groups.values() for row in rows]
 
 
-def _divided(
-    group: str, rule: int, slots: Mapping[str, Counter[int]]
-) -> tuple[Counter[int], Counter[int]]:
-    """Return tenants and sets of nodes by slot, as far as members of a group with that rule divide them."""
-    tenants, sets = slots.values()
+def _divided(group: str, rule: int, slots: Mapping[str, Counter[int]]) -> tuple[Counter[int], ...]:
+    """Return tenants, sets of nodes and Instances by slot, as far as members of a group with that rule divide them."""
+    tenants, sets, instances = slots.values()
+    more = rule - LABEL_VERSION
     return (
-        Counter() if group == COSMOS_GROUP else tenants,
-        sets if rule > LABEL_VERSION else Counter(),
+        Counter() if group in {COSMOS_GROUP, CLOUD_GROUP} else tenants,
+        sets if more & 1 else Counter(),
+        instances if more & 2 else Counter(),
     )
 
 
@@ -83,15 +85,16 @@ def _row(
     namespace: str,
     member: str,
     slots: frozenset[int],
-    counts: tuple[Counter[int], Counter[int]],
+    counts: tuple[Counter[int], ...],
     renewed: str,
 ) -> dict[str, Any]:
-    tenants, sets = counts
+    tenants, sets, instances = (sum(each[slot] for slot in slots) for each in counts)
     return {
         "namespace": namespace,
         "member": member,
         "slots": format_slots(slots),
-        "tenants": sum(tenants[slot] for slot in slots),
-        "sets": sum(sets[slot] for slot in slots),
+        "tenants": tenants,
+        "sets": sets,
+        "instances": instances,
         "renewed": renewed,
     }

@@ -16,6 +16,7 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import Handler
 from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.controller.request_source import RequestSource
+from ctrlruntime.controller.slot_gate import SlotOf
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from internal.approvals.counted import NOT_SERVED, STATUS, ApprovalView, CountedEntries
@@ -132,10 +133,11 @@ def add_approvals(
     whole: Whole | None = None,
     *,
     divided: bool = False,
+    slot: SlotOf | None = None,
 ) -> Approvals:
     """Record who gives approvals of a kind, and report which count. `key`: None without webhooks: then none counts.
 
-    `divided`: where several managers share the objects, each reports on its own.
+    `divided`: where several managers share the objects, each reports on its own. `slot`: that of an object; None: by its name.
     """
     mapping = kind.mapping()
     store = manager.cache.declare(kind).informer.store
@@ -166,7 +168,9 @@ def add_approvals(
         key.changed.append(again)
     patcher = ObjectPatcher(manager.client, FIELD_MANAGER)
     reconciler = ApprovalsReconciler(store, view, mapping, patcher, manager.recorder, utc_now)
-    builder = Builder(manager).sharded(cached_whole=True) if divided else Builder(manager)
+    builder = Builder(manager)
+    if divided:
+        builder.sharded(slot=slot, cached_whole=True)
     builder = (
         builder.for_(kind)  # with its status: the conditions of another writer may take ours along
         .named(f"{kind.gvk().kind.lower()}-approvals")

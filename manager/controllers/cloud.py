@@ -31,7 +31,8 @@ from internal.approvals.counted import CountedEntries
 from internal.approvals.key import ApprovalKey
 from internal.cloud.approvals import INSTANCE as INSTANCE_APPROVALS
 from internal.cloud.approvals import SUBRESOURCE as SUBRESOURCE_APPROVALS
-from internal.cloud.concurrency import ConcurrencyLimiter
+from internal.cloud.concurrency import ConcurrencyChecker, ConcurrencyLimiter
+from internal.cloud.concurrency.grants import GrantsInStatus
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
 from internal.cloud.instance.children import Children
@@ -56,10 +57,21 @@ from internal.cloud.taskdriver.writes import SECRET, RunCluster
 from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.approvals import Approvals, Whole, add_approvals, approval_key, view_of
-from manager.controllers.change_freezes import add_change_freezes
+from manager.controllers.change_freezes import Divided, add_change_freezes
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
+from manager.controllers.cloud_slots import (
+    add_granters,
+    call,
+    ended_lease,
+    forget_parts,
+    frozen_run,
+    granter_sources,
+    has_lease,
+    requests_of,
+    slot_of_parts,
+)
 from manager.controllers.cloud_watches import (
     InstanceHandlers,
     Wakeups,
@@ -73,6 +85,7 @@ from manager.controllers.cloud_watches import (
 )
 from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider, plugin_of
+from manager.controllers.slot_memory import forget_with_slots
 from manager.controllers.task_settings import SettingsFile
 from manager.controllers.terraform_types import types_file
 
@@ -118,7 +131,10 @@ def add_cloud(
     records who gives approvals. Raises OrderError for subresources that cannot be carried out in the order given.
     """
     parts = make_parts(manager, options, subresources, hub)
-    freezes = add_change_freezes(manager, FrozenSystem.CLOUD)
+    divided = [Divided(parts.instances, ended_lease, may=has_lease)]
+    divided += [Divided(parts.handle_of(item.kind), frozen_run) for item in parts.subresources]
+    shared = [] if manager.shards is None else divided
+    freezes = add_change_freezes(manager, FrozenSystem.CLOUD, divided=shared)
     key = approval_key(manager) if webhooks else None
     add_instance_controller(parts, freezes, key)
     add_subresource_controllers(parts, freezes, provider, key)
@@ -132,10 +148,11 @@ def add_instance_controller(
     parts: CloudParts, freezes: SystemFreezes, key: ApprovalKey | None = None
 ) -> None:
     """Add the controller of instances alone; their subresources are another's."""
-    counts = InstanceMetrics(parts.manager.metrics.registry)
+    counts = InstanceMetrics(parts.manager.metrics.registry, parts.store_of(Instance))
     parts.instances.informer.add_handler(counts.observe)
+    parts.manager.add(counts)
     parts.instances.informer.add_handler(freezes.object_changed)
-    approvals = add_approvals(parts.manager, Instance, INSTANCE_APPROVALS, key)
+    approvals = add_approvals(parts.manager, Instance, INSTANCE_APPROVALS, key, divided=True)
     handlers = InstanceHandlers(parts.store_of(Instance))
     builder = (
         _builder_of(parts, Instance)
@@ -148,13 +165,16 @@ def add_instance_controller(
         builder.watches(item.kind, handlers.child_changed)
         builder.permission(GROUP, item.kind.mapping().plural, "create", "delete", "patch")
     thawed = RequestSource("freezes of instances")
-    holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"))
+    holds = freezes.holder(partial(thawed.enqueue, reason="a freeze began or ended"), divided=True)
     builder.watches_raw(thawed).watches_raw(_terraform_types(parts))
     builder.watches_raw(approvals.wakeups)
     if parts.hub is not None:
         parts.objects.watch_owned(builder, Instance, CONFIG_MAP, metadata_only=True)
         builder.watches_raw(_hub_changes(parts, Instance))
-    builder.build(_guarded(parts, _instance_reconciler(parts, holds, approvals.entries), Instance))
+    reconciler = _instance_reconciler(parts, holds, approvals.entries)
+    builder.build(_guarded(parts, reconciler, Instance))
+    kept = partial(requests_of, parts.store_of(Instance))
+    forget_with_slots(parts.manager, kept, reconciler.forget)
 
 
 def _hub_changes(parts: CloudParts, kind: type[Resource[Any, Any]]) -> RequestSource:
@@ -220,17 +240,24 @@ def add_subresource_controllers(
     """Add one controller for each type, with one limiter and one provider of runs for all."""
     manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
     runs = provider or make_provider(options.runs, manager, parts.objects)
-    limiter = ConcurrencyLimiter(utc_now, wakeups.wake)
+    shares, places = manager.shards is not None, granter_sources(parts)
+    ledger = ConcurrencyLimiter(utc_now, partial(call, places) if shares else wakeups.wake)
+    limiter: ConcurrencyChecker = GrantsInStatus() if shares else ledger
     metrics = TaskMetrics(manager.metrics.registry)
-    keeper = _ledger_keeper(parts, limiter, metrics, wakeups)
+    keeper = _ledger_keeper(parts, ledger, metrics, wakeups)
     drift = _workload_drift(parts, wakeups)
     tools = _tools(parts, runs, limiter, metrics, wakeups)
     for item in parts.subresources:
         parts.handle_of(item.kind).informer.add_handler(partial(keeper.observe, item))
         source = wakeups.sources[item.kind.gvk().kind]
-        holds = freezes.holder(partial(source.enqueue, reason="a freeze began or ended"))
+        holds = freezes.holder(
+            partial(source.enqueue, reason="a freeze began or ended"), divided=True
+        )
         approvals = _approvals_of_part(parts, item, key)
         _add_subresource_controller(parts, item, tools, keeper, wakeups, holds, drift, approvals)
+        forget_parts(parts, item, holds, metrics)
+    if shares:
+        add_granters(parts, keeper, places, wakeups)
     if provider is None:
         manager.add(_Closing(runs.aclose))
     if options.settings_file is not None:
@@ -255,13 +282,14 @@ def _ledger_keeper(
         wake=wakeups.wake,
         gone=metrics.forget,
         namespaces=parts.manager.options.namespaces or (),
+        grants=parts.manager.shards is not None,
     )
 
 
 def _tools(
     parts: CloudParts,
     runs: RunProvider,
-    limiter: ConcurrencyLimiter,
+    limiter: ConcurrencyChecker,
     metrics: TaskMetrics,
     wakeups: Wakeups,
 ) -> Tools:
@@ -295,7 +323,10 @@ def _approvals_of_part(
 ) -> Approvals:
     """Record and report approvals of a subresource, which need those whom its instance names."""
     whole = _whole(parts, item)
-    return add_approvals(parts.manager, item.kind, SUBRESOURCE_APPROVALS, key, whole)
+    slot = slot_of_parts(parts.store_of(item.kind))
+    return add_approvals(
+        parts.manager, item.kind, SUBRESOURCE_APPROVALS, key, whole, divided=True, slot=slot
+    )
 
 
 def _whole(parts: CloudParts, item: Subresource[Any]) -> Whole:
@@ -332,11 +363,12 @@ def _add_subresource_controller(
         item,
         tools,
         reads,
-        ready=keeper.ready,
         holds=holds,
         control=parts.objects.control(parts.store_of(item.kind)),
         hub=parts.hub,
     )
+    if not keeper.grants:
+        reconciler.ready = keeper.ready
     queue_own = instance_changed(parts.store_of(item.kind))
     builder = (
         _builder_of(parts, item.kind)
@@ -401,8 +433,10 @@ def _control_of(parts: CloudParts, owners: type[Resource[Any, Any]]) -> Control:
 def _builder_of(parts: CloudParts, kind: type[Resource[Any, Any]]) -> Builder:
     """Begin a controller of instances or subresources: what all of them watch and may write."""
     plural = kind.mapping().plural
+    slot = None if kind is Instance else slot_of_parts(parts.store_of(kind))
     return (
         Builder(parts.manager)
+        .sharded(slot=slot, cached_whole=True)
         .for_(kind, predicates=[more_than_own_status_changed])
         .watches(
             CRD,

@@ -70,9 +70,10 @@ from internal.cosmos.fullnode.upgrade_gate import Crossings
 from internal.cosmos.labels import FIELD_MANAGER
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.cosmos.workload.claims import ClaimControl, StorageClasses
+from internal.operations.freezes import frozen_of
 from internal.removal_holds import LostRecords
 from manager.controllers.approvals import add_approvals, approval_key
-from manager.controllers.change_freezes import add_change_freezes
+from manager.controllers.change_freezes import Divided, add_change_freezes
 from manager.controllers.cosmos_cache import add_cache
 from manager.controllers.cosmos_jobs import add_stateful_jobs
 from manager.controllers.cosmos_options import CosmosOptions
@@ -181,7 +182,7 @@ def add_node_sets(
     memory = NodeSetMemory(Crossings(monotonic, options.times.upgrade))
     handlers = NodeSetHandlers(parts.node_sets.informer.store, wakeups, memory.waiting)
     parts.objects.subscribe(handlers.hub_changed)
-    shared = None if manager.shards is None else parts.node_sets
+    shared = [] if manager.shards is None else [Divided(parts.node_sets, frozen_of)]
     freezes = add_change_freezes(manager, FrozenSystem.COSMOS, divided=shared)
     parts.node_sets.informer.add_handler(freezes.object_changed)
     holds = freezes.holder(

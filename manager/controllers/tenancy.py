@@ -72,7 +72,7 @@ from internal.tenancy.tenant.reports import TenantReports
 from internal.tenancy.tenant.slot_labels import SlotLabels
 from internal.tenancy.tenant.slots import SlotConditions, slot_labels
 from manager.controllers.approvals import Approvals, add_approvals, approval_key
-from manager.controllers.change_freezes import add_change_freezes
+from manager.controllers.change_freezes import Divided, add_change_freezes
 from manager.controllers.error_status import with_error_status
 from manager.controllers.health_checks import add_health_checks
 from manager.controllers.tenancy_options import TenancyOptions
@@ -107,10 +107,8 @@ def add_tenancy(manager: Manager, options: TenancyOptions, hub: "Hub | None" = N
     counting = TenantCounting(parts.records.tally, parts.wakeups.counts_changed)
     parts.informers.tenants.informer.add_handler(HandOvers(parts.wakeups.takes_over))
     parts.informers.tenants.informer.add_handler(counting)
-    shared = None if options.slots is None else parts.informers.tenants
-    freezes = add_change_freezes(
-        manager, FrozenSystem.TENANCY, divided=shared, frozen=frozen_removals
-    )
+    shared = [] if options.slots is None else [Divided(parts.informers.tenants, frozen_removals)]
+    freezes = add_change_freezes(manager, FrozenSystem.TENANCY, divided=shared)
     parts.informers.registries.informer.add_handler(freezes.object_changed)
     _add_tenant_controller(parts, freezes)
     _add_template_controller(parts)

@@ -9,7 +9,7 @@ import click
 
 from ctrlruntime.sharding.slots import BadSlots, parse_slots
 from manager.flags.groups import with_options
-from manager.options import DIVIDED, Role, RunOptions
+from manager.options import Role, RunOptions
 
 
 def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -20,12 +20,12 @@ def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
             "--slots",
             metavar="RANGES",
             callback=lambda _context, _option, text: None if text is None else _slots(text),
-            help="Work on the tenants and node sets of these slots alone, such as 0-31, beside managers of the other slots.",
+            help="Work on the tenants, node sets and Instances of these slots alone, such as 0-31, beside managers of the other slots.",
         ),
         click.option(
             "--shards",
             is_flag=True,
-            help="Share tenants and node sets with the other managers that have this flag, as they come and go.",
+            help="Share tenants, node sets and Instances with the other managers that have this flag, as they come and go.",
         ),
         click.option(
             "--shard-name",
@@ -62,11 +62,6 @@ def check_shards(options: RunOptions) -> None:
     ):
         raise click.UsageError(
             "--slots is not there for stacks: give --shards, and the leader assigns slots"
-        )
-    if not {*DIVIDED} & {*options.systems}:
-        raise click.UsageError(
-            f"{given} divides tenants and sets of nodes; Instances are one manager's work, and another stands by. "
-            f"Leave {given} out, or add --system tenancy or --system cosmos"
         )
     try:
         options.sharding()

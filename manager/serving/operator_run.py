@@ -18,7 +18,6 @@ from manager.console.options import ConsoleOptions
 from manager.console.serve import serve_console
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.flags.stack import BY_DEFAULT
-from manager.options import DIVIDED
 from manager.own_image import OwnImageUnknown, own_image
 from manager.serving.served_run import ServedRun
 from manager.serving.tracing import exported_traces
@@ -68,7 +67,6 @@ async def run_operator(options: OperatorRun) -> None:
         stacks = StackOptions(
             image=image,
             workers=options.stack_workers,
-            shares=not {*DIVIDED}.isdisjoint(options.stack_systems),
             restrict_hub_secrets=not options.unrestricted_hub_secrets,
             arguments=system_arguments(options.stack_systems),
             allow_addresses=allowed_environment().get(ALLOWED, ""),

@@ -36,7 +36,6 @@ ELECT = ["--leader-elect", "--leader-election-namespace", "system"]
         (["--shards", "--slots", "1", *ELECT], "give --slots or --shards"),
         (["--shards", "--role", "admission", *ELECT], "leave --role admission out"),
         (["--slots", "1", *STACK, *ELECT], "--slots is not there for stacks"),
-        (["--shards", "--system", "cloud", *ELECT], "Instances are one manager's work"),
         (["--shards", "--shard-name", "A_1", *ELECT], "DNS label"),
     ],
 )
@@ -51,9 +50,11 @@ def test_flags_that_do_not_go_together_are_refused(flags: list[str], said: str) 
     ("systems", "group", "rule"),
     [
         (("tenancy",), "manager", 1),
-        (("tenancy", "cloud"), "manager", 1),
+        (("tenancy", "cloud"), "manager", 3),
         (("cosmos",), "cosmos", 2),
-        (("tenancy", "cloud", "cosmos"), "manager", 2),
+        (("cloud",), "cloud", 3),
+        (("cloud", "cosmos"), "cosmos", 4),
+        (("tenancy", "cloud", "cosmos"), "manager", 4),
     ],
 )
 def test_managers_that_divide_different_things_share_nothing(

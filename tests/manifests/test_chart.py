@@ -217,9 +217,9 @@ def test_members_share_the_tenants_and_are_scaled_by_what_they_serve(rendered: R
         system: "--shards" in spec["template"]["spec"]["containers"][0]["args"]
         for system, spec in specs.items()
     }
-    assert sharing == {"tenancy": True, "cloud": False, "cosmos": True}
+    assert sharing == {"tenancy": True, "cloud": True, "cosmos": True}
     replicas = {system: spec["replicas"] for system, spec in specs.items()}
-    assert replicas == {"tenancy": 4, "cloud": 2, "cosmos": 4}
+    assert replicas == {"tenancy": 4, "cloud": 4, "cosmos": 4}
     assert fixed["PodDisruptionBudget", names["tenancy"]]["spec"]["maxUnavailable"] == 1
     (rights,) = (
         each["rules"]

@@ -75,13 +75,6 @@ parts:
 {{- if $root.Values.webhooks.enabled }}yes{{ end -}}
 {{- end -}}
 
-{{- /* Called with the root and a part: not empty if its Pods share their work. */ -}}
-{{- define "ctrlruntime.shares" -}}
-{{- $root := index . 0 -}}
-{{- $part := index . 1 -}}
-{{- if and $root.Values.shards.enabled (or (not $part.systems) (has "tenancy" $part.systems) (has "cosmos" $part.systems)) }}yes{{ end -}}
-{{- end -}}
-
 {{- /* Called with the root and a part: what selects its Pods alone. */ -}}
 {{- define "ctrlruntime.partSelector" -}}
 {{ include "ctrlruntime.selector" (index . 0) }}

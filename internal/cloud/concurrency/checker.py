@@ -23,6 +23,10 @@ class Claim:
     concurrency: Concurrency
     priority: TaskPriority = TaskPriority.NORMAL
     """How early its turn comes."""
+    recorded: Waiting | None = None
+    """What the status has of its wait."""
+    live: bool = False
+    """Whether the status has a run under way, whose place was granted."""
 
 
 @dataclass(frozen=True, slots=True)

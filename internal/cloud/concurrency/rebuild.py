@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from apis.cloud import TaskPriority, TaskState
+from apis.cloud import TaskPriority, TaskState, TaskStatus
+from ctrlruntime.api import Resource
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import NotFound
@@ -47,6 +48,10 @@ class LedgerKeeper:
     """Called with the task and UID of objects that are deleted (`TaskMetrics.forget`)."""
     namespaces: Collection[str] = ()
     """Those that are managed; none means all."""
+    grants: bool = False
+    """Whether several managers share the objects: what has a grant on record counts as running."""
+    listed: dict[str, int] = field(default_factory=dict, init=False)
+    """By UID, the version of each object that the ledger was filled from, until a cache has it."""
     _reading: asyncio.Task[None] | None = field(default=None, init=False)
     _read: bool = field(default=False, init=False)
 
@@ -65,6 +70,7 @@ class LedgerKeeper:
         """Return a handler for the informer of the subresource's kind."""
         if isinstance(event, DeleteEvent):
             self.ledger.forget(event.old.uid)
+            self.listed.pop(event.old.uid, None)
             self.gone(subresource.definition.name, event.old.uid)
             return
         if not isinstance(event, CreateEvent | UpdateEvent):
@@ -86,6 +92,9 @@ class LedgerKeeper:
         ]
         for subresource, manifest in found:
             self._enter(subresource, manifest)
+            if self.grants:
+                metadata = manifest["metadata"]
+                self.listed[metadata["uid"]] = int(metadata["resourceVersion"])
         self._read = True
 
     async def _list(
@@ -110,26 +119,35 @@ class LedgerKeeper:
         resource = typed(subresource.kind, manifest)
         if resource is None:
             return False
-        definition, now = self.definition_of(subresource), self.clock()
-        owner = owner_of(resource)
-        status = trusted(resource.status, owner, definition, now)
+        claim, status = self.claim_of(subresource, resource)
         if not self._read:
             for ended in (status.run, *status.history):
                 if ended is not None and ended.created_at and ended.finished_at:
-                    self.ledger.ran(definition.name, ended.created_at, ended.finished_at)
-        run, waiting = status.run, status.waiting
-        since = now if waiting is None else min(waiting.since, now)
+                    self.ledger.ran(claim.task, ended.created_at, ended.finished_at)
+        run, waiting, now = status.run, status.waiting, self.clock()
+        if run is not None and is_live(run):
+            sure = self.grants or run.state is not TaskState.CREATING
+            return self.ledger.learn(claim, since=run.created_at or now, sure=sure)
+        if self.grants and waiting is not None and waiting.granted_at is not None:
+            return self.ledger.learn(claim, since=waiting.granted_at, sure=True)
+        if waiting is not None:
+            self.ledger.queue(claim)
+        return False
+
+    def claim_of(
+        self, subresource: Subresource[Any], resource: Resource[Any, TaskStatus]
+    ) -> tuple[Claim, TaskStatus]:
+        """Return what an object wants of the ledger by its status, and what of that status can be believed."""
+        definition, now = self.definition_of(subresource), self.clock()
+        owner = owner_of(resource)
+        status = trusted(resource.status, owner, definition, now)
+        waiting = status.waiting
         claim = Claim(
             task=definition.name,
             owner=owner,
             instance=instance_name(resource),
-            since=since,
+            since=now if waiting is None else min(waiting.since, now),
             concurrency=definition.concurrency,
             priority=(waiting and waiting.priority) or TaskPriority.NORMAL,
         )
-        if run is not None and is_live(run):
-            sure = run.state is not TaskState.CREATING
-            return self.ledger.learn(claim, since=run.created_at or now, sure=sure)
-        if waiting is not None:
-            self.ledger.queue(claim)
-        return False
+        return claim, status

@@ -13,8 +13,19 @@ from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import removal_of, remove_object
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
+from internal.cloud.instance.reading import read
 from internal.cloud.labels import is_paused
-from internal.cloud.leases import Lease, lease_of
+from internal.cloud.leases import Lease, is_ephemeral, lease_of
+
+
+def is_overdue(entry: Entry, now: datetime) -> bool:
+    """Whether an instance is to be deleted at the end of its lease, and is not yet."""
+    features = (entry.field("spec") or {}).get("instanceFeatures") or {}
+    if entry.deletion_timestamp is not None or not is_ephemeral(features):
+        return False
+    instance, flaw = read(entry)
+    lease = lease_of(instance, now)
+    return flaw is None and lease.delete
 
 
 @dataclass(slots=True)

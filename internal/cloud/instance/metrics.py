@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -15,9 +17,11 @@ Key = tuple[str, str, str]
 
 
 class InstanceMetrics:
-    """How many instances run which version, in which phase and of which type."""
+    """How many instances run which version, in which phase and of which type. A runnable: they are counted once, by who leads."""
 
-    def __init__(self, registry: CollectorRegistry) -> None:
+    def __init__(self, registry: CollectorRegistry, instances: Iterable[Entry] = ()) -> None:
+        self._instances = instances
+        self._counts_now = False
         self._keys: dict[str, Key] = {}
         self._counts: Counter[Key] = Counter()
         self.instances = Gauge(
@@ -27,8 +31,17 @@ class InstanceMetrics:
             registry=registry,
         )
 
+    async def start(self) -> None:
+        """Count until cancelled."""
+        self._counts_now = True
+        for entry in self._instances:
+            self._replace(entry.uid, _key(entry))
+        await asyncio.Event().wait()
+
     def observe(self, event: Event[Any]) -> None:
         """Take over an event of the informer of instances."""
+        if not self._counts_now:
+            return
         if isinstance(event, UpdateEvent | DeleteEvent):
             self._replace(event.old.uid, None)
         if isinstance(event, CreateEvent | UpdateEvent):

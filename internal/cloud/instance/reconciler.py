@@ -49,8 +49,7 @@ class InstanceReconciler:
         """One pass. Raises the client's errors when the server gives no usable answer."""
         entry = self.instances.get(request.name, namespace=request.namespace)
         if entry is None:
-            self.writer.forget(request)
-            self.lease_ends.forget(request)
+            self.forget(request)
             return None
         if is_extracted(entry.annotations):
             return None
@@ -72,6 +71,11 @@ class InstanceReconciler:
         if await self.writer.restore_assignment(entry):
             return None  # the answer is in the cache and brings us back
         return await self._reconcile_object(instance, entry, owner)
+
+    def forget(self, request: Request) -> None:
+        """Forget what is kept in memory of an instance that is gone, or another manager's."""
+        self.writer.forget(request)
+        self.lease_ends.forget(request)
 
     async def _reconcile_object(
         self, instance: Instance, entry: Entry, owner: Owner

@@ -22,6 +22,7 @@ from ctrlruntime.api.omit_empty import status_fields
 from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from internal.cloud.change_holds import is_held, waits_for_people
+from internal.cloud.concurrency.grants import is_passing
 from internal.cloud.hub_instances import CONFLICTED
 from internal.cloud.instance.held_runs import held_child, held_conditions
 from internal.cloud.instance.order import Child, outputs
@@ -349,8 +350,10 @@ def _busy(children: Sequence[Child]) -> Child | None:
 
 
 def _waiting(children: Sequence[Child]) -> Waiting | None:
-    found = (child for child in children if child.subresource.gates and not child.ready)
-    return next((child.status.waiting for child in found if child.status.waiting), None)
+    """Return what the first of them waits for that is worth showing: a start that the leader is about to grant is not."""
+    gating = (child for child in children if child.subresource.gates and not child.ready)
+    found = (child.status.waiting for child in gating if child.status.waiting is not None)
+    return next((each for each in found if not is_passing(each)), None)
 
 
 def _summary(child: Child) -> ChildSummary:

@@ -27,6 +27,7 @@ from ctrlruntime.lifecycle.remote import report_hub
 from ctrlruntime.rollout import Waiting
 from internal.cloud.change_holds import waits_for_people
 from internal.cloud.concurrency import Claim, Denial
+from internal.cloud.concurrency.grants import is_requested
 from internal.cloud.labels import (
     CANCEL,
     RECONCILE,
@@ -183,6 +184,8 @@ def claim_of(s: Situation) -> Claim:
         since=s.now if not _is_queued(waiting) else min(waiting.since, s.now),
         concurrency=s.definition.concurrency,
         priority=s.priority,
+        recorded=waiting,
+        live=is_live(s.status.run),
     )
 
 
@@ -332,7 +335,7 @@ class _Pass(Generic[R]):
             return await self._leave()
         if s.hold is not None and is_held_change(s, s.status):
             return hold_back(s, s.hold)
-        denied = self._denied()
+        denied = await self._hindered()
         if denied is not None:
             return denied
         return await self._begin(step.identity, await self._all())
@@ -350,19 +353,30 @@ class _Pass(Generic[R]):
             return hold_back(s, s.hold)
         identity = s.first_attempt() if isinstance(step, CleanUp) else step.identity
         if not live:
-            denied = self._denied()
+            denied = await self._hindered()
             if denied is not None:
                 return denied
         return await self._begin(identity, found)
 
     async def _begin(self, identity: Identity, found: Sequence[Run]) -> Decision:
-        """Begin a run, unless a Secret that the object names is not for that: then it is looked at again."""
+        """Begin a run, unless a Secret that the object names is not for that."""
+        refused = await self._refused_secret()
+        return refused or begin(self.s, identity, found, self.tools.tracing.carrier())
+
+    async def _refused_secret(self) -> Decision | None:
+        """Return that the object is looked at again, since a Secret that it names is not for that; None: all are."""
         try:
             await self._secrets()
         except SecretRefused as error:
             self.s = replace(self.s, held=Hold(reason=NOT_LABELLED, message=str(error)))
             return replace(rest(self.s, None), requeue=self.s.pace.poll_most)
-        return begin(self.s, identity, found, self.tools.tracing.carrier())
+        return None
+
+    async def _hindered(self) -> Decision | None:
+        """Return why no run may begin now; None: one may. What could not begin requests no place: it would give it back each time."""
+        waits = is_requested(self.s.status.waiting)
+        refused = None if waits else await self._refused_secret()
+        return refused or self._denied()
 
     async def _start_again(self, decision: Decision) -> Decision:
         """Start a run whose intent is on record and which is not there: the process ended in between, or the provider did not take it."""

@@ -265,13 +265,18 @@ LEAST_MOVE = 0.2
 def refreshed(before: Waiting | None, now_waiting: Waiting, now: datetime, least: float) -> Waiting:
     """Return what to write: what stands there, or the news if they are worth it and `least` seconds passed."""
     news = now_waiting.model_copy(update={"as_of": now})
-    if before is None:
+    if before is None or _of_leader(before) != _of_leader(news):
         return news
     if before.as_of is not None and (now - before.as_of).total_seconds() < least:
         return before
     moved = abs(news.position - before.position) >= max(1.0, LEAST_MOVE * before.position)
     changed = _kind_of_wait(news) != _kind_of_wait(before)
     return news if moved or changed else before
+
+
+def _of_leader(waiting: Waiting) -> tuple[bool, bool]:
+    """Return what the leader of several managers waits for, or gave: it is never left as it is for a time."""
+    return (waiting.reason is WaitingReason.TURN, waiting.granted_at is not None)
 
 
 def _kind_of_wait(waiting: Waiting) -> tuple[object, ...]:
@@ -289,6 +294,8 @@ def waiting_message(task: str, waiting: Waiting) -> str:
         return f"Waiting: {waiting.message}."
     if waiting.reason in (WaitingReason.FROZEN, WaitingReason.WINDOW):
         return f"Waiting: {waiting.message}."
+    if waiting.reason is WaitingReason.TURN:
+        return "Waiting for a place."
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"Waiting for {waiting.holder}, which works on the same instance."
     if waiting.reason is WaitingReason.RATE:

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import InstanceTerraform, TaskState
+from apis.cloud import InstanceTerraform, TaskState, Waiting, WaitingReason
 from ctrlruntime.api import Resource
+from ctrlruntime.clock import utc_now
+from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from internal.cloud.concurrency import ConcurrencyLimiter
+from internal.cloud.concurrency.granter import Granter
+from internal.cloud.concurrency.grants import GrantsInStatus
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.runs import RunState
 from internal.cloud.subresource import Subresource
@@ -23,6 +27,7 @@ from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, Life, TaskDriverHar
 
 LIMIT = 2
 NAMES = [f"acme-{number}" for number in range(5)]
+WAITS = Waiting(reason=WaitingReason.TURN, since=utc_now())
 DEFINITION = replace(
     PLAIN,
     timeout=3600.0,
@@ -45,6 +50,8 @@ class Seat:
 
     life: Life
     keeper: LedgerKeeper
+    granter: Granter[Any]
+    """Where the managers share the objects."""
     leads: bool = True
     old: dict[str, Any] = field(default_factory=dict)
     """Objects as they once were in its cache."""
@@ -52,12 +59,15 @@ class Seat:
 
 @dataclass
 class Schedule:
-    """A random schedule; `seed` decides all of it."""
+    """A random schedule; `seed` decides all of it. `shared`: the managers share the objects, and the leader grants starts."""
 
     harness: TaskDriverHarness
     stack: AsyncExitStack
     seed: int
+    shared: bool
     seats: list[Seat] = field(default_factory=list)
+    owned: float = 0.9
+    """How probable it is that a manager works on the slot of an object."""
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -70,25 +80,37 @@ class Schedule:
         return self.seats[-1]
 
     async def take_over(self) -> None:
-        """A new manager leads; the last one may go on for a while, and may not act outside."""
+        """A new manager leads; the last one may go on for a while, and may not act outside unless it has its share."""
         for seat in self.seats:
             seat.leads = False
 
         def fence() -> None:
-            if not seat.leads:
+            if not (seat.leads or self.shared):
                 raise Deposed
 
-        life = await self.stack.enter_async_context(self.harness.life(fence=fence))
-        ledger = life.tools.limiter
-        assert isinstance(ledger, ConcurrencyLimiter)
+        ledger = ConcurrencyLimiter(self.harness.clock)
+        limiter = GrantsInStatus() if self.shared else ledger
+        life = await self.stack.enter_async_context(self.harness.life(fence=fence, limiter=limiter))
         keeper = LedgerKeeper(
             ledger=ledger,
             client=life.cache.live_client,
             subresources=[TERRAFORM],
             crds=Definitions(life.cache.live_client),
             clock=self.harness.clock,
+            grants=self.shared,
         )
-        seat = Seat(life, keeper)
+        granter = Granter(
+            TERRAFORM,
+            keeper,
+            life.tools.client,
+            life.tools.patcher,
+            self.harness.clock,
+            is_left_alone=lambda _resource: False,
+            has_owner=lambda _resource: self.random.random() < self.owned,
+            wake=lambda _owner: None,
+            least=3.0,
+        )
+        seat = Seat(life, keeper, granter)
         life.cache.informer(InstanceTerraform).add_handler(partial(keeper.observe, TERRAFORM))
         await keeper.ready()
         self.seats = [*self.seats[-1:], seat]
@@ -97,8 +119,17 @@ class Schedule:
         """One thing happens."""
         name = self.random.choice(NAMES)
         action = self.random.choices(
-            [self.work, self.lag, self.run_on, self.change, self.depose, self.fault, self.wait],
-            [10, 4, 6, 2, 1, 2, 3],
+            [
+                self.work,
+                self.lag,
+                self.run_on,
+                self.change,
+                self.depose,
+                self.fault,
+                self.wait,
+                self.grant,
+            ],
+            [10, 4, 6, 2, 1, 2, 3, 12 if self.shared else 0],
         )[0]
         await action(name)
 
@@ -119,6 +150,10 @@ class Schedule:
             await seat.life.step(name, resource=resource, definition=self.definition)
         except (Lost, Deposed):
             return
+
+    async def grant(self, name: str) -> None:
+        """The leader looks at an object, as its cache has it."""
+        await self.leader.granter.reconcile(Request(name, namespace=NAMESPACE))
 
     async def run_on(self, _name: str) -> None:
         """Something happens to a run."""
@@ -153,10 +188,14 @@ class Schedule:
 
     async def converge(self) -> None:
         """Faults stop: everybody's turn comes."""
-        self.harness.outside.fault = None
+        self.harness.outside.fault, self.owned = None, 1.0
         await self.take_over()
         for _ in range(12):
             for name in NAMES:
+                await self.leader.life.drive(name, definition=self.definition)
+                if self.shared:
+                    await self.leader.life.seen(name)
+                    await self.grant(name)
                 await self.leader.life.drive(name, definition=self.definition)
                 self.check()
             for run in self.harness.outside.live():
@@ -168,12 +207,14 @@ class Schedule:
 @pytest.mark.criterion("SG-40")
 @pytest.mark.criterion("SG-43")
 @pytest.mark.criterion("SG-44")
+@pytest.mark.criterion("SH-38")
+@pytest.mark.parametrize("shared", [False, True], ids=["one works", "shared"])
 @pytest.mark.parametrize("seed", range(6))
-async def test_a_random_schedule(harness: TaskDriverHarness, seed: int) -> None:
+async def test_a_random_schedule(harness: TaskDriverHarness, seed: int, shared: bool) -> None:
     for name in NAMES:
         await harness.make(name)
     async with AsyncExitStack() as stack:
-        schedule = Schedule(harness, stack, seed)
+        schedule = Schedule(harness, stack, seed, shared)
         await schedule.take_over()
         for _ in range(80):
             await schedule.step()
@@ -184,3 +225,40 @@ async def test_a_random_schedule(harness: TaskDriverHarness, seed: int) -> None:
         assert run.state is TaskState.DONE
         assert item.status.succeeded is not None
         assert item.status.succeeded.inputs_version.startswith(f"{item.metadata.generation}-")
+
+
+@pytest.mark.criterion("SH-38")
+async def test_a_new_leader_counts_what_is_granted_before_it_grants_more(
+    harness: TaskDriverHarness,
+) -> None:
+    """Also where its cache has an object as it was before it was granted."""
+    for name in NAMES:
+        await harness.make(name)
+    async with AsyncExitStack() as stack:
+        schedule = Schedule(harness, stack, 0, shared=True, owned=1.0)
+        await schedule.take_over()
+        for name in NAMES:
+            await schedule.leader.life.drive(name, definition=schedule.definition)
+            await schedule.leader.life.seen(name)
+            await schedule.grant(name)
+        await schedule.take_over()
+        ledger = schedule.leader.keeper.ledger
+        for name in reversed(NAMES):
+            await schedule.leader.life.seen(name)
+            await schedule.grant(name)
+            assert ledger.running(DEFINITION.name) == LIMIT
+        found = await harness.admin.list(InstanceTerraform, NAMESPACE)
+        granted = [each for each in found if (each.status.waiting or WAITS).granted_at is not None]
+        assert [each.metadata.name for each in granted] == NAMES[:LIMIT]
+        uid = granted[0].metadata.uid
+        schedule.leader.keeper.listed[uid] = 1 << 60
+        await schedule.work(NAMES[0])
+        assert harness.outside.live()
+        schedule.harness.outside.move(harness.outside.live()[0].run_id, RunState.SUCCEEDED)
+        await schedule.leader.life.drive(NAMES[0], definition=schedule.definition)
+        await schedule.grant(NAMES[0])
+        assert ledger.holds(uid), "what the cache has is older than what was listed"
+        del schedule.leader.keeper.listed[uid]
+        await schedule.leader.life.seen(NAMES[0])
+        await schedule.grant(NAMES[0])
+        assert not ledger.holds(uid)

@@ -35,7 +35,7 @@ def main() -> None:
     with Path(os.environ["TASK_INPUT"]).open() as file:
         given = json.load(file)
     note("began", given)
-    time.sleep(0.05)
+    time.sleep(float(os.environ.get("STUB_SECONDS", "0.05")))
     outputs = {"zone": "us-central1-f"} if given["task"] == "terraform" else {}
     if given["task"] == "terraform" and given["operation"] == "Apply" and waits(given):
         plan = {"content": given["inputs_version"], "add": 1}

@@ -38,7 +38,8 @@ class Elsewhere:
     started: list[RunRequest] = field(default_factory=list)
     runs: dict[str, Run] = field(default_factory=dict)
     owners: dict[str, RunOwner] = field(default_factory=dict)
-    _changed: Callable[[RunOwner], None] = lambda _owner: None
+    subscribers: list[Callable[[RunOwner], None]] = field(default_factory=list)
+    """One of each manager."""
 
     def tasks(self) -> list[str]:
         """The tasks that were started, in order: teardowns with a minus, plans with `?`, repairs with `!`."""
@@ -50,8 +51,12 @@ class Elsewhere:
         self.held.discard(task)
         for run_id, run in list(self.runs.items()):
             if run_id.startswith(f"{task}-") and not run.state.finished:
-                self.runs[run_id] = self._ended(task, run_id)
-                self._changed(self.owners[run_id])
+                self.end_run(run_id)
+
+    def end_run(self, run_id: str) -> None:
+        """Let one run end."""
+        self.runs[run_id] = self._ended(run_id.rpartition("-")[0], run_id)
+        self._changed(self.owners[run_id])
 
     def _ended(self, task: str, run_id: str) -> Run:
         if task in self.failing:
@@ -103,8 +108,12 @@ class Elsewhere:
         self.runs.pop(run_id, None)
 
     def subscribe(self, changed: Callable[[RunOwner], None]) -> bool:
-        self._changed = changed
+        self.subscribers.append(changed)
         return True
+
+    def _changed(self, owner: RunOwner) -> None:
+        for each in self.subscribers:
+            each(owner)
 
     async def aclose(self) -> None:
         return

@@ -24,6 +24,7 @@ async def member(
     slots: frozenset[int] | None = None,
     *,
     shares: bool = True,
+    group: str = "cosmos",
 ) -> AsyncIterator[Manager]:
     """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases.
 
@@ -38,7 +39,7 @@ async def member(
             leader_election_namespace=namespace,
             leader_election_id="tests",
             election=PATIENT,
-            sharding=ShardingOptions(group="cosmos", member=user, slots=slots, settle=0.0)
+            sharding=ShardingOptions(group=group, member=user, slots=slots, settle=0.0)
             if shares
             else None,
         )

@@ -67,16 +67,6 @@ async def test_a_stack_gets_members_more_and_fewer_and_none_again() -> None:
         await _reach(hub, ALONE)
 
 
-async def test_members_of_stacks_that_have_nothing_to_share_are_refused() -> None:
-    options = StackOptions(image="stack:1", shares=False)
-    async with Hub.running() as hub, planes(1) as (plane,), hub.operator(stack=options):
-        await hub.configure(scaleMode={"enabled": True}, stackPods={"shards": 2})
-        await hub.add("east", plane)
-        await hub.until(east="DeploymentFailure")
-        assert "leave stackPods.shards out" in await hub.message("east")
-        assert await hub.objects("east") == set()
-
-
 async def _configure(hub: Hub, shards: int) -> None:
     """Write the FleetConfig, whose status the operator writes meanwhile."""
 

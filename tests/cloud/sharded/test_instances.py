@@ -1,0 +1,291 @@
+"""Instances that several managers share: each is one's work, no run begins twice, and the limits hold for all of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+import pytest
+
+from apis.cloud import FleetRollout, InstanceTerraform
+from ctrlruntime.api import format_time
+from ctrlruntime.clock import utc_now
+from ctrlruntime.manager import Manager
+from ctrlruntime.sharding.planner import SlotsTaken
+from manager.controllers import change_freezes, cloud_slots
+from tests.cloud.instance.harness import NAMESPACE, instance
+from tests.cloud.sharded.harness import SharedInstances
+from tests.cosmos.sharded.members import (
+    USERS,
+    assert_in_turn,
+    member,
+    name_of,
+    owners,
+    writers,
+)
+from tests.support.freezes import freeze_until, frozen
+from tests.support.waiting import eventually
+
+ONE, TWO, THREE = USERS
+PATIENCE = 60.0
+JOINED = owners([ONE], [ONE, TWO], [ONE, TWO, THREE])
+NAMES = {user: name_of(JOINED, user, NAMESPACE) for user in USERS}
+"""An instance of each member, once all three are there."""
+
+
+@pytest.fixture(params=["embedded", "kube-apiserver"])
+async def shared(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SharedInstances]:
+    real = request.param != "embedded"
+    server = request.getfixturevalue("real_server") if real else None
+    async with SharedInstances.with_members(tmp_path, server) as made:
+        yield made
+        if real:
+            await clear(made)
+
+
+@pytest.fixture
+async def embedded(tmp_path: Path) -> AsyncIterator[SharedInstances]:
+    async with SharedInstances.with_members(tmp_path) as made:
+        yield made
+
+
+async def clear(harness: SharedInstances) -> None:
+    """Leave nothing to other tests of this server."""
+    async with member(harness, ONE, NAMESPACE, group="cloud"):
+        for name in NAMES.values():
+            await harness.delete(name)
+        for name in NAMES.values():
+            await harness.gone("Instance", name, PATIENCE)
+
+
+def joined(
+    harness: SharedInstances, user: str, *slots: frozenset[int]
+) -> AbstractAsyncContextManager[Manager]:
+    return member(harness, user, NAMESPACE, *slots, group="cloud")
+
+
+def of_members(found: dict[tuple[str, str, str], list[str]]) -> dict[str, set[str]]:
+    """Who wrote each Instance, and each thing that it has, but for the leader, who grants starts: by the Instance's name."""
+    return {
+        name: {
+            " and ".join({*users} - {ONE})
+            for (resource, _, of), users in found.items()
+            if of == name and "cloud." in resource
+        }
+        for name in NAMES.values()
+    }
+
+
+@pytest.mark.criterion("SH-36")
+async def test_each_instance_is_one_members_and_a_hand_over_or_a_restart_writes_nothing(
+    shared: SharedInstances,
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with joined(shared, ONE):
+            for name in NAMES.values():
+                await shared.apply(instance(name))
+            for name in NAMES.values():
+                await shared.phase("Ready", name)
+            await shared.silent()
+        mark = shared.mark()
+        for user in USERS:
+            await stack.enter_async_context(joined(shared, user))
+        await shared.silent()
+        assert writers(shared, mark) == {}
+        for name in NAMES.values():
+            await shared.apply(instance(name, version="5.2.0"))
+        for name in NAMES.values():
+            await shared.until(
+                "Instance",
+                lambda found: found.status.version == "5.2.0" and found.status.phase == "Ready",
+                name,
+                PATIENCE,
+            )
+        await shared.silent()
+        found = writers(shared, mark)
+        assert of_members(found) == {
+            name: {"" if user == ONE else user} for user, name in NAMES.items()
+        }
+        assert_in_turn({key: users for key, users in found.items() if "instances." in key[0]})
+    assert {*shared.elsewhere.identities().values()} == {1}
+    assert shared.elsewhere.most["terraform"] <= 2
+
+
+@pytest.mark.criterion("SH-36")
+async def test_fixed_slots_that_overlap_are_refused(embedded: SharedInstances) -> None:
+    async with joined(embedded, ONE, frozenset(range(32))):
+        with pytest.raises(SlotsTaken):
+            async with joined(embedded, TWO, frozenset(range(31, 64))):
+                pass
+
+
+@pytest.mark.criterion("SH-37")
+async def test_a_run_goes_on_at_another_member_and_is_begun_by_none_again(
+    embedded: SharedInstances,
+) -> None:
+    """From one to three members, to two: the first one, who leads, goes."""
+    runs = embedded.elsewhere
+    runs.held.add("terraform")
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await first.enter_async_context(joined(embedded, ONE))
+        for name in NAMES.values():
+            await embedded.apply(instance(name))
+        await eventually(lambda: len(runs.live("terraform")) == 2, timeout=PATIENCE)
+        for user in (TWO, THREE):
+            await stack.enter_async_context(joined(embedded, user))
+        await first.aclose()
+        await embedded.silent()
+        assert len(runs.started) == len(runs.live("terraform")) == 2
+        runs.end("terraform")
+        for name in NAMES.values():
+            await embedded.phase("Ready", name)
+    assert {*runs.identities().values()} == {1}
+    assert runs.most["terraform"] == 2
+
+
+@pytest.mark.criterion("SH-38")
+async def test_the_limit_of_runs_holds_for_three_members_and_when_the_leader_changes(
+    embedded: SharedInstances,
+) -> None:
+    runs = embedded.elsewhere
+    runs.held.add("terraform")
+    names = [f"many{number}" for number in range(9)]
+
+    async def end_one() -> None:
+        """Let a run end, and wait until as many are under way as may be."""
+        runs.end_run(runs.live("terraform")[0])
+        ended = sum(
+            run_id.startswith("terraform-") and run.state.finished
+            for run_id, run in runs.runs.items()
+        )
+        busy = min(2, len(names) - ended)
+        await eventually(lambda: len(runs.live("terraform")) == busy, timeout=PATIENCE)
+
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await first.enter_async_context(joined(embedded, ONE))
+        for user in (TWO, THREE):
+            await stack.enter_async_context(joined(embedded, user))
+        for name in names:
+            await embedded.apply(instance(name))
+        await eventually(lambda: len(runs.live("terraform")) == 2, timeout=PATIENCE)
+        await end_one()
+        await end_one()
+        await first.aclose()
+        for _ in range(4):
+            await end_one()
+        runs.held.discard("terraform")
+        runs.end("terraform")
+        for name in names:
+            await embedded.phase("Ready", name)
+    assert {*runs.identities().values()} == {1}
+    assert runs.most["terraform"] == 2
+
+
+@pytest.mark.criterion("SH-38")
+async def test_a_grant_of_a_slot_that_no_manager_works_on_is_taken_back(
+    embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cloud_slots, "GRACE", 0.5)
+    mine, other = frozenset(range(32)), frozenset(range(32, 64))
+    owned = dict.fromkeys(mine, ONE) | dict.fromkeys(other, TWO)
+    names = {user: name_of(owned, user, NAMESPACE) for user in (ONE, TWO)}
+    runs = embedded.elsewhere
+    embedded.options.limits["terraform"] = 1  # type: ignore[index]
+    runs.held.add("terraform")
+    async with joined(embedded, ONE, mine):
+        async with joined(embedded, TWO, other):
+            await embedded.apply(instance(names[ONE]))
+            await eventually(lambda: runs.live("terraform"), timeout=PATIENCE)
+            await embedded.apply(instance(names[TWO]))
+            await embedded.until(
+                "InstanceTerraform",
+                lambda found: found is not None and found.status.waiting is not None,
+                names[TWO],
+                PATIENCE,
+            )
+        granted = {"waiting": {"grantedAt": format_time(utc_now())}}
+        await embedded.client.patch_status(
+            InstanceTerraform, names[TWO], {"status": granted}, namespace=NAMESPACE
+        )
+        await embedded.until(
+            "InstanceTerraform",
+            lambda found: found.status.waiting.granted_at is None,
+            names[TWO],
+            30.0,  # less than any grant that is not made use of is left
+        )
+        runs.end("terraform")
+        await embedded.phase("Ready", names[ONE])
+        await embedded.silent()
+        assert {each.input.instance for each in runs.started} == {names[ONE]}
+        async with joined(embedded, TWO, other):
+            await embedded.phase("Ready", names[TWO])
+
+
+@pytest.mark.criterion("SH-37")
+async def test_a_fleet_rollout_keeps_its_budget_while_members_come_and_go(
+    embedded: SharedInstances,
+) -> None:
+    runs, names = embedded.elsewhere, [f"fleet{number}" for number in range(6)]
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await first.enter_async_context(joined(embedded, ONE))
+        for name in names:
+            await embedded.apply(instance(name))
+        for name in names:
+            await embedded.phase("Ready", name)
+        runs.held.add("upgrade")
+        head = {"apiVersion": FleetRollout.gvk().api_version, "kind": "FleetRollout"}
+        spec = {"targetVersion": "5.2.0", "maxConcurrent": 2}
+        metadata = {"name": "release", "namespace": NAMESPACE}
+        await embedded.apply({**head, "metadata": metadata, "spec": spec})
+
+        async def changing() -> list[str]:
+            return [each.spec.to_version for each in await embedded.upgrades()]
+
+        await eventually(lambda: len(runs.live("upgrade")) == 2, timeout=PATIENCE)
+        for user in (TWO, THREE):
+            await stack.enter_async_context(joined(embedded, user))
+        await embedded.silent()
+        assert len(await changing()) == 2
+        await first.aclose()
+        await embedded.silent()
+        assert len(await changing()) == 2
+        runs.end("upgrade")
+        for name in names:
+            await embedded.until(
+                "Instance",
+                lambda found: found.status.version == "5.2.0" and found.status.phase == "Ready",
+                name,
+                PATIENCE,
+            )
+    assert runs.most["upgrade"] <= 2
+    assert {*runs.identities().values()} == {1}
+
+
+@pytest.mark.criterion("SH-36")
+async def test_a_freeze_counts_and_ends_for_the_instances_of_all_members(
+    embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
+    async with joined(embedded, ONE), joined(embedded, TWO), joined(embedded, THREE):
+        for name in NAMES.values():
+            await embedded.apply(instance(name))
+        for name in NAMES.values():
+            await embedded.phase("Ready", name)
+        async with frozen(embedded.client, reason="Audit", systems=["Cloud"]) as freeze:
+            await freeze_until(embedded.client, freeze, lambda each: each.status.phase == "Active")
+            for name in NAMES.values():
+                await embedded.apply(instance(name, version="5.2.0"))
+            await freeze_until(embedded.client, freeze, lambda each: each.status.held.cloud == 3)
+        for name in NAMES.values():
+            await embedded.until(
+                "Instance",
+                lambda found: found.status.version == "5.2.0" and found.status.phase == "Ready",
+                name,
+                PATIENCE,
+            )
+    assert {*embedded.elsewhere.identities().values()} == {1}
