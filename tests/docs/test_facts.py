@@ -329,7 +329,8 @@ def test_events_are_those_of_the_code() -> None:
     ):
         for node in ast.walk(ast.parse(Path(inspect.getfile(module)).read_text())):
             if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "event":
-                recorded |= {a.value for a in node.args[2:3] if isinstance(a, ast.Constant)}
+                of = 1 if ast.unparse(node.func) == "this.event" else 2
+                recorded |= {a.value for a in node.args[of : of + 1] if isinstance(a, ast.Constant)}
     assert recorded - listed == set()
 
 
