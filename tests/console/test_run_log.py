@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from collections.abc import AsyncIterator
 from html import unescape
@@ -19,7 +20,7 @@ from internal.cloud.cloud_run_tails import CloudRunPlace
 from internal.cloud.log_tail import MOST_BYTES, MOST_LINES
 from internal.cloud.pod_logs import POD
 from internal.cloud.runs.cloudrun import CloudRunOptions
-from internal.cloud.runs.cloudrun.job import execution_id, job_id, job_of
+from internal.cloud.runs.cloudrun.job import OWNER_LABEL, execution_id, job_id, job_of
 from internal.cloud.runs.local.folder import SECRETS
 from internal.cloud.runs.local.supervisor import LOG
 from internal.cloud.runs.provider import RunOwner
@@ -235,8 +236,8 @@ async def beside_cloud_run(cloud: CloudServer, tmp_path: Path) -> AsyncIterator[
         yield harness
 
 
-async def make_job(cloud: CloudServer, owner_uid: str) -> None:
-    """Make the Cloud Run job of the run, as the provider does for this owner."""
+async def make_job(cloud: CloudServer, owner_uid: str, label: str | None = None) -> None:
+    """Make the Cloud Run job of the run, as the provider does for this owner, with another's label if given."""
     owner = RunOwner(
         api_version="cloud.ctrlruntime.dev/v1",
         kind="InstanceTerraform",
@@ -250,6 +251,12 @@ async def make_job(cloud: CloudServer, owner_uid: str) -> None:
     url = f"{cloud.url}/v2/{options.parent}/jobs/{job_id(owner_uid)}?allowMissing=true"
     headers = {"Authorization": f"Bearer {cloud.token}"}
     body = job_of(request_of(owner, run_id=RUN), options)
+    if label is not None:
+        body = json.loads(
+            json.dumps(body).replace(
+                f'"{OWNER_LABEL}": "{owner_uid}"', f'"{OWNER_LABEL}": "{label}"'
+            )
+        )
     async with (
         aiohttp.ClientSession(headers=headers) as session,
         session.patch(url, json=body) as answer,
@@ -301,6 +308,12 @@ async def test_a_status_names_no_other_run_of_cloud_run(
     cloud.logging.write(execution_id("another-owner", RUN), WORD)
     page = await console.page(page_of())
     assert (WORD not in page, "has no run of that name" in page) == (True, True)
+    found = await console.client.get(InstanceTerraform, "acme", namespace="default")
+    uid = str(found.metadata.uid)
+    await make_job(cloud, uid, label="another-owner")
+    cloud.logging.write(execution_id(uid, RUN), WORD)
+    page = await console.page(page_of())
+    assert (WORD not in page, "was not made for this object" in page) == (True, True)
     for run_id, where in (
         (f'{RUN}" OR "', ADDRESS),
         (f"../jobs/{RUN}", ADDRESS),
