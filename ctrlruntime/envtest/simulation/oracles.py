@@ -34,6 +34,8 @@ RULES: Final = {
 """What `Simulation.allow` takes."""
 _WATCH: Final = 240.0
 """Seconds that a watch lasts at least, on average."""
+_ON_THE_WAY: Final = 1.0
+"""Seconds after which a manager has learnt at the latest what a user changed: until then it may want the same itself."""
 _CONTENT: Final = ("metadata", "status", "apiVersion", "kind")
 """Members of an object that are no content."""
 _Field = tuple[str, str]
@@ -67,6 +69,8 @@ class Oracles:
         self._set_by_users: dict[_Field, str] = {}
         self._unsure: set[str] = set()
         """Objects of which a manager did not learn how its write ended."""
+        self._by_users: dict[str, float] = {}
+        """When users last wrote to an object."""
         self._idle = False
         self._watches: Counter[str] = Counter()
 
@@ -167,12 +171,15 @@ class Oracles:
             return
         if self._idle:
             self._answered_while_idle(call)
-        if call.process is None or not call.is_write:
+        if not call.is_write:
             return
-        if call.lost or call.status >= 500 or call.process.dead:
+        if call.process is None:
+            self._by_users[call.path] = self._now()
+        elif call.lost or call.status >= 500 or call.process.dead:
             self._unsure.add(call.path)
         elif call.status < 300 and not call.changes:
-            if not (self._faults.stale or call.path in self._unsure):
+            same = self._now() - self._by_users.get(call.path, -_ON_THE_WAY) < _ON_THE_WAY
+            if not (self._faults.stale or call.path in self._unsure or same):
                 self._broken(CHANGES_NOTHING, f"{call.who}: {call.request.verb} {call.path}")
         else:
             self._unsure.discard(call.path)
