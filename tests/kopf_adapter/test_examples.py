@@ -24,6 +24,8 @@ from .support import BOTH, KIND, Bench
 
 pytestmark = pytest.mark.criterion("D-52")
 
+OWN = {"suite": "examples"}
+"""Labels of Pods of these tests: a real server may have those of others."""
 POD = GroupVersionKind("", "v1", "Pod")
 
 
@@ -242,13 +244,13 @@ async def test_10_builtins_have_handlers_too_and_the_records_are_in_configmaps(
         await asyncio.sleep(0.1)
         await bench.client.delete(POD, name, namespace="default")
 
-    @kopf.on.resume("pods")
-    @kopf.on.create("pods")
+    @kopf.on.resume("pods", labels=OWN)
+    @kopf.on.create("pods", labels=OWN)
     async def pod_in_sight(name: str, **_: Any) -> None:
         bench.calls.append(f"seen {name}")
         tasks[name] = asyncio.create_task(killer(name))
 
-    @kopf.on.delete("pods", optional=True)
+    @kopf.on.delete("pods", labels=OWN, optional=True)
     async def pod_deleted(**_: Any) -> None:
         bench.calls.append("never: it is optional")
 
@@ -263,7 +265,7 @@ def pod(name: str, phase: str = "Running") -> dict[str, Any]:
     return {
         "apiVersion": "v1",
         "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "labels": {"app": name}},
+        "metadata": {"name": name, "namespace": "default", "labels": {"app": name, **OWN}},
         "spec": {"containers": [{"name": "c", "image": "i"}]},
         "status": {"phase": phase},
     }
@@ -452,13 +454,11 @@ async def test_15_timers_ping_objects(bench: Bench) -> None:
 
 @BOTH
 async def test_16_indices_are_filled_before_the_first_handler(bench: Bench) -> None:
-    own = {"suite": "indices"}  # the real server may have the Pods of others
-
-    @kopf.index("pods", labels=own)
+    @kopf.index("pods", labels=OWN)
     def is_running(namespace: str, name: str, status: kopf.Status, **_: Any) -> Any:
         return {(namespace, name): status.get("phase") == "Running"}
 
-    @kopf.index("pods", labels=own)
+    @kopf.index("pods", labels=OWN)
     async def by_label(labels: kopf.Labels, name: str, **_: Any) -> Any:
         return dict.fromkeys(labels.items(), name)
 
@@ -474,9 +474,7 @@ async def test_16_indices_are_filled_before_the_first_handler(bench: Bench) -> N
 
     names = [f"p{number}" for number in range(20)]
     for name in names:
-        made = pod(name)
-        made["metadata"]["labels"] |= own
-        await bench.client.create(made)
+        await bench.client.create(pod(name))
         status = {"status": {"phase": "Running" if name != "p3" else "Failed"}}
         await bench.client.patch_status(POD, name, status, namespace="default")
     await bench.create()
