@@ -4,7 +4,7 @@ import base64
 import binascii
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -57,7 +57,10 @@ _TEXTS: Final = frozenset(
 )
 """Fields of entries that are texts."""
 _LINES: Final = ("server", "tls-server-name", "proxy-url", "token", "as")
-"""Those of them that stand in a request or a TLS handshake: what they cannot hold is found here, not by each request."""
+"""Those of them that stand in a request or a TLS handshake: what they cannot hold is found here, not by each request.
+
+A line's end after them, as block texts of YAML leave, is no part of them.
+"""
 _IN_NAMES: Final = "!#$&'*+.^`|~"
 """Characters beside letters, digits, ``-`` and ``_`` that the name of a header field may have."""
 _FLAG: Final = "insecure-skip-tls-verify"
@@ -181,7 +184,12 @@ class Kubeconfig:
         if found is None:
             known = ", ".join(self._sections[section]) or "none"
             raise ConfigError(f"{self._where()}: no {section} {name!r}; there are: {known}")
-        return found
+        lines = {key: (found.body.get(key) or "").rstrip("\r\n") for key in _LINES}
+        if wrong := next((key for key, line in lines.items() if not _is_line(line)), ""):
+            raise ConfigError(f"{found.where}: {wrong} is not one line of printed text")
+        return replace(
+            found, body={**found.body, **{k: v for k, v in lines.items() if found.body.get(k)}}
+        )
 
     def _where(self) -> str:
         return ", ".join(str(path) for path in self._paths)
@@ -214,8 +222,6 @@ def _check_types(document: Mapping[str, Any], what: str) -> None:
             wrong = [k for k, v in body.items() if k in _TEXTS and not isinstance(v or "", str)]
             if wrong:
                 raise ConfigError(f"{what}: {wrong[0]} of a {section} is not a text")
-            if name := next((k for k in _LINES if not _is_line(body.get(k) or "")), ""):
-                raise ConfigError(f"{what}: {name} of a {section} is not one line of printed text")
             if not isinstance(body.get(_FLAG) or False, bool):
                 raise ConfigError(f"{what}: {_FLAG} of a {section} is neither true nor false")
 

@@ -119,6 +119,20 @@ async def test_what_cannot_be_used_is_refused_when_it_is_read(
         await Config.load(written(tmp_path / "c", user=user, cluster=cluster))
 
 
+async def test_the_end_of_a_line_is_no_part_of_a_server_and_entries_without_use_refuse_nothing(
+    tmp_path: Path,
+) -> None:
+    """A merged file has entries of many clusters; block texts of YAML end in a newline."""
+    proxy = {"proxy-url": "http://p:1\n"}
+    path = written(tmp_path / "c", "https://x:1\n", {"token": "t\n"}, proxy)
+    document = yaml.safe_load(path.read_text())
+    document["users"].append({"name": "other", "user": {"token": "a\nb"}})
+    path.write_text(yaml.safe_dump(document))
+    config = await Config.load(path)
+    assert (config.host, config.proxy_url) == ("https://x:1", "http://p:1")
+    assert (await config.auth.headers())["Authorization"] == "Bearer t"
+
+
 @pytest.mark.parametrize(
     ("stamp", "message"),
     [("2100-01-01T00:00:00Z", ""), ("2100-01-01T00:00:00", "no time"), ("soon", "no time")],
