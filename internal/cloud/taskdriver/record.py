@@ -291,15 +291,21 @@ def tries_of(run: TaskRun, status: TaskStatus) -> int:
 
 
 def is_excused_loss(status: TaskStatus) -> bool:
-    """Whether the recorded run was lost with its Pod or node for the first time: what loses two at the same thing may be its cause."""
+    """Whether the recorded run was lost with its Pod or node, once since the same thing last succeeded.
+
+    What loses two runs may be their cause.
+    """
     run = status.run
     if run is None or not run.lost:
         return False
     thing = (run.operation, run.inputs_version, run.slot)
-    return not any(
-        other.lost and (other.operation, other.inputs_version, other.slot) == thing
-        for other in status.history
-    )
+    for other in status.history:  # the newest first
+        if (other.operation, other.inputs_version, other.slot) == thing:
+            if other.outcome is TaskOutcome.SUCCEEDED:
+                return True
+            if other.lost:
+                return False
+    return True
 
 
 def last_attempt(status: TaskStatus, identity: Identity) -> int:

@@ -100,14 +100,22 @@ def test_g_c4_only_what_the_rollout_changed_counts(lost: Instance, excused: bool
 
 @pytest.mark.parametrize(
     ("before", "excused"),
-    [({}, True), ({"lost": True}, False), ({"lost": True, "inputsVersion": "2-b"}, True)],
-    ids=["first", "second", "of another change"],
+    [
+        ([{}], True),
+        ([{"lost": True}], False),
+        ([{"lost": True, "inputsVersion": "2-b"}], True),
+        ([{"outcome": "Succeeded"}, {"lost": True}], True),
+    ],
+    ids=["first", "second", "of another change", "after a success"],
 )
 def test_g_c4_a_run_that_is_lost_once_more_is_no_accident(
-    before: dict[str, Any], excused: bool
+    before: list[dict[str, Any]], excused: bool
 ) -> None:
-    last = {"runID": "r-2", "inputsVersion": "1-a", "lost": True}
-    history = [{"runID": "r-1", "inputsVersion": "1-a", **before}]
+    last = {"runID": "r-0", "inputsVersion": "1-a", "lost": True}
+    history = [
+        {"runID": f"r-{number}", "inputsVersion": "1-a", **each}
+        for number, each in enumerate(before, 1)
+    ]
     assert is_excused_loss(TaskStatus.model_validate({"run": last, "history": history})) is excused
 
 
