@@ -36,3 +36,8 @@ class HotKeys:
             return False
         self._warned_at = now
         return True
+
+    def take_back(self, key: Hashable) -> None:
+        """Count a key once less: what was counted has not happened."""
+        place = hash(key) % self._counters
+        self._counts[place] -= min(1, self._counts[place])

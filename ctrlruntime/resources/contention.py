@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import orjson
@@ -39,17 +41,33 @@ class Contention:
         self._hot = HotKeys(many=MANY, window=WINDOW, counters=8192)
         self._logger = structlog.get_logger("control")
 
-    async def count(self, desired: Desired, entry: Entry, owner: Owner) -> None:
-        """Count a correction of `entry` that is about to be made, and report it where it is one of too many."""
-        if not self._hot.is_hot(desired.key, monotonic()):
-            return
+    @asynccontextmanager
+    async def correcting(
+        self, desired: Desired, entry: Entry, owner: Owner
+    ) -> AsyncGenerator[None]:
+        """Count a correction of `entry`, unless it fails: a write that is refused again and again has its own error.
+
+        One of too many is reported before it is made, as it takes the fields from the other manager.
+        """
+        if self._hot.is_hot(desired.key, monotonic()):
+            await self._report(desired, entry, owner)
         try:
-            live: Manifest = await self._cache.live_client.get(
-                desired.mapping, entry.name, namespace=entry.namespace or None, metadata_only=True
+            yield
+        except BaseException:
+            self._hot.take_back(desired.key)
+            raise
+
+    async def _report(self, desired: Desired, entry: Entry, owner: Owner) -> None:
+        try:  # by a list, which is what an account that watches the kind may do
+            found: list[Manifest] = await self._cache.live_client.list(
+                desired.mapping,
+                entry.namespace or None,
+                fields=f"metadata.name={entry.name}",
+                metadata_only=True,
             )
         except (APIError, TransportError):
             return
-        fields = live["metadata"].get("managedFields") or []
+        fields = [each for live in found for each in live["metadata"].get("managedFields") or ()]
         note = describe(contenders(fields, desired.body(owner), self._field_manager))
         place = f"{entry.namespace}/{entry.name}" if entry.namespace else entry.name
         note = f"{entry.gvk.kind} {place} was corrected {MANY} times within {WINDOW:g} s: " + (

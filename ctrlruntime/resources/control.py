@@ -3,6 +3,7 @@
 import copy
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Final, Self
 
@@ -542,10 +543,11 @@ class Control:
             # Ours again, and held back as before: what it was made from is left on record.
             desired = replace(desired, once=True, revision=entry.annotations[REVISION])
         known = self._settled.get(desired.key)
-        if reason is Reason.DRIFT or (known is not None and known.revision == desired.revision):
-            await self._contention.count(desired, entry, owner)
+        again = reason is Reason.DRIFT or (known is not None and known.revision == desired.revision)
+        counted = self._contention.correcting(desired, entry, owner) if again else nullcontext()
         try:
-            answer = await self._writer.update(desired, entry, owner, reason, over)
+            async with counted:
+                answer = await self._writer.update(desired, entry, owner, reason, over)
         except FieldDispute as error:
             return Outcome(Action.CONFLICT, entry, reason, str(error))
         if not desired.once:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
+from ctrlruntime.client.auth import StaticAuth
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import APIError
+from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.envtest.server.options import User
 from ctrlruntime.events.recorder import EVENT
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.resources import Action, Control, Desired, Owner
@@ -16,6 +23,7 @@ from ctrlruntime.resources.contention import MANY, REASON, contenders
 from tests.resources.test_control import CONFIG_MAP
 from tests.support.waiting import eventually
 
+RBAC = "rbac.authorization.k8s.io"
 OPTIONS = ManagerOptions(metrics_bind_address="0", health_bind_address="0")
 
 
@@ -67,6 +75,66 @@ async def test_r_21_an_object_that_another_manager_changes_back_is_an_event_that
         assert words in event["note"]
         for each in (name, f"{name}-owner"):
             await client.delete(CONFIG_MAP, each, namespace="default")
+
+
+@pytest.fixture
+async def limited() -> AsyncIterator[tuple[Config, Config]]:
+    """How an administrator reaches a server, and an account with the rights of the shipped roles: none to get."""
+    users = {"admin": User("admin", groups=("system:masters",)), "limited": User("limited")}
+    rules = [
+        {"apiGroups": [group], "resources": [resource], "verbs": verbs}
+        for group, resource, verbs in (
+            ("", "configmaps", ["create", "delete", "list", "patch", "watch"]),
+            ("events.k8s.io", "events", ["create", "patch"]),
+        )
+    ]
+    role = {"apiVersion": f"{RBAC}/v1", "kind": "ClusterRole", "metadata": {"name": "limited"}}
+    binding = {
+        **role,
+        "kind": "ClusterRoleBinding",
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "limited"},
+        "subjects": [{"kind": "User", "name": "limited", "apiGroup": RBAC}],
+    }
+    async with APIServer(ServerOptions(authorization="RBAC", tokens=users)) as server:
+        admin, account = (Config(host=server.url, auth=StaticAuth(token=name)) for name in users)
+        async with Client.connect(admin) as client:
+            await client.create({**role, "rules": rules})
+            await client.create(binding)
+        yield admin, account
+
+
+@pytest.mark.criterion("R-21")
+@pytest.mark.parametrize("refused", [False, True])
+async def test_r_21_no_right_to_get_is_needed_and_writes_that_are_refused_are_no_corrections(
+    limited: tuple[Config, Config], refused: bool
+) -> None:
+    admin, account = limited
+    async with Client.connect(admin) as client:
+        owner = Owner.of(await client.create(desired("owner", "-").manifest))
+        manager = Manager(account, OPTIONS)
+        manager.cache.declare(CONFIG_MAP, namespaces=["default"], track_manager="manager")
+        wanted = desired("contended", "red")
+        if refused:
+            wanted.manifest["data"]["size"] = 1
+        with capture_logs() as logs:
+            async with manager.running():
+                control = Control(manager.cluster, field_manager="manager")
+                await control.ensure(desired("contended", "red"), owner)
+                for _ in range(MANY + 1):
+                    body = desired("contended", "blue").body(owner)
+                    found = await client.apply(body, field_manager="rival", force=True)
+                    version = found["metadata"]["resourceVersion"]
+
+                    def seen(version: str = version) -> bool:
+                        entry = control.look(wanted)
+                        return entry is not None and entry.resource_version == version
+
+                    await eventually(seen)
+                    with pytest.raises(APIError) if refused else nullcontext():
+                        await control.ensure(wanted, owner)
+        notes = [each["event"] for each in logs if "was corrected" in each["event"]]
+        assert len(notes) == (0 if refused else 1)
+        assert all("rival sets data.color each time" in each for each in notes)
 
 
 def test_contenders_are_other_managers_with_what_they_hold_of_own_fields() -> None:
