@@ -331,3 +331,14 @@ async def test_a_hook_of_a_tenant_that_no_template_made_is_a_job_of_its_namespac
         {"jobs.batch", "pods"}
     )
     assert not await harness.client.list(JOB, "default")
+
+
+async def test_a_hook_of_a_written_tenant_may_name_the_namespace_that_it_runs_in(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await Fleet.make(harness)
+    own = hook("BeforeCreate")
+    own["spec"]["metadata"] = {"namespace": fleet.namespace}
+    await fleet.create(Tenant, "a", {"uid": "a", "templateRef": "none", "hooks": [own]})
+    await fleet.until(Tenant, "a", "Ready", "False", "HookRunning")
+    assert len(await harness.client.list(JOB, fleet.namespace)) == 1

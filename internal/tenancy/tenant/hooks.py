@@ -93,7 +93,8 @@ class Hooks:
         draw: Callable[[], Awaitable[None]],
     ) -> Stopped | None:
         """Return why a hook has not ended well yet; None: it has."""
-        if problems := check_hook(hook):  # of a Tenant that no template made
+        home = tenant.metadata.namespace or ""
+        if problems := check_hook(hook, home):  # of a Tenant that no template made
             return _failed(tenant, hook, "; ".join(problems))
         try:
             await draw()
@@ -169,15 +170,15 @@ def unreadable_hooks(spec: object, annotations: Mapping[str, str]) -> Stopped | 
     )
 
 
-def check_hook(hook: Hook) -> list[str]:
-    """Return what is wrong with the manifest of a hook, one sentence each."""
+def check_hook(hook: Hook, home: str = "") -> list[str]:
+    """Return what is wrong with the manifest of a hook, one sentence each. `home`: the namespace of its tenant, where it is known."""
     try:
         gvk = GroupVersionKind.of(hook.spec)
     except ValueError as error:
         return [str(error)]
     found = [] if gvk == JOB else [f"a hook is a batch/v1 Job, not a {gvk.api_version} {gvk.kind}"]
     metadata, spec = hook.spec.get("metadata") or {}, hook.spec.get("spec") or {}
-    if isinstance(metadata, Mapping) and metadata.get("namespace"):
+    if isinstance(metadata, Mapping) and (metadata.get("namespace") or home) != home:
         found.append("metadata.namespace: a hook runs in the namespace of its tenant")
     ttl = spec.get("ttlSecondsAfterFinished") if isinstance(spec, Mapping) else None
     if ttl is not None and not (isinstance(ttl, int) and ttl >= SHORTEST_TTL):
