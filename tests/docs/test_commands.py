@@ -459,7 +459,7 @@ async def test_a_port_that_is_taken_is_named_at_once(tmp_path: Path) -> None:
 async def test_ctrl_c_ends_a_program_though_it_was_ignored_where_the_tests_began(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Waits for the program's end by Ctrl-C, at most 20 s. A shell lets what runs in its background ignore SIGINT."""
+    """Wait for the program's end by Ctrl-C, at most 20 s. A shell lets what runs in its background ignore SIGINT."""
     monkeypatch.setattr("tests.docs.terminal.LONGEST_END", 20.0)
     terminal = Terminal(tmp_path, {})
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
