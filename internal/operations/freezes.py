@@ -149,10 +149,13 @@ class SystemFreezes:
             self._memo.forget(event.old.uid)
         self._changed.set()
 
-    def report_changed(self, held: Callable[[Entry], int], event: Event) -> None:
-        """Handle an event of objects that several managers share. `held`: how many changes of one are held."""
+    def report_changed(self, held: Callable[[Entry], int], timed: bool, event: Event) -> None:
+        """Handle an event of objects that several managers share. `held`: how many changes of one are held.
+
+        `timed`: that changes as time passes, so an event that shows it may have the same count before and after.
+        """
         counts = [held(each) for each in entries_of(event)]
-        if counts[0] != counts[-1] or (len(counts) == 1 and counts[0]):
+        if counts[0] != counts[-1] or (counts[0] and (timed or len(counts) == 1)):
             self.on_counts()
 
     def object_changed(self, event: Event) -> None:

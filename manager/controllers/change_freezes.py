@@ -57,9 +57,9 @@ def add_change_freezes(
     if divided:
         freezes.reported = partial(_reported, divided)
     for each in divided:
-        may = each.may or each.held
+        may, timed = each.may or each.held, each.may is not None
         each.kind.informer.store.add_index(_HELD_INDEX, partial(_indexed, may))
-        each.kind.informer.add_handler(partial(freezes.report_changed, each.held))
+        each.kind.informer.add_handler(partial(freezes.report_changed, each.held, timed))
     informer.add_handler(freezes.freeze_changed)
     informer.add_served_handler(lambda _served: freezes.served_changed())
     manager.add(freezes)

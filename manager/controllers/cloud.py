@@ -63,11 +63,9 @@ from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
 from manager.controllers.cloud_slots import (
     add_granters,
-    call,
     ended_lease,
     forget_parts,
     frozen_run,
-    granter_sources,
     has_lease,
     requests_of,
     slot_of_parts,
@@ -240,8 +238,8 @@ def add_subresource_controllers(
     """Add one controller for each type, with one limiter and one provider of runs for all."""
     manager, options, wakeups = parts.manager, parts.options, Wakeups.of(parts)
     runs = provider or make_provider(options.runs, manager, parts.objects)
-    shares, places = manager.shards is not None, granter_sources(parts)
-    ledger = ConcurrencyLimiter(utc_now, partial(call, places) if shares else wakeups.wake)
+    shares, places = manager.shards is not None, Wakeups.of(parts)
+    ledger = ConcurrencyLimiter(utc_now, (places if shares else wakeups).wake)
     limiter: ConcurrencyChecker = GrantsInStatus() if shares else ledger
     metrics = TaskMetrics(manager.metrics.registry)
     keeper = _ledger_keeper(parts, ledger, metrics, wakeups)
@@ -257,11 +255,17 @@ def add_subresource_controllers(
         _add_subresource_controller(parts, item, tools, keeper, wakeups, holds, drift, approvals)
         forget_parts(parts, item, holds, metrics)
     if shares:
-        add_granters(parts, keeper, places, wakeups)
+        add_granters(parts, keeper, places.sources, wakeups)
     if provider is None:
         manager.add(_Closing(runs.aclose))
     if options.settings_file is not None:
-        changed, registry = wakeups.settings_changed, manager.metrics.registry
+        registry = manager.metrics.registry
+
+        def changed(tasks: list[str]) -> None:
+            wakeups.settings_changed(tasks)
+            if shares:  # a higher limit is the leader's to grant
+                places.settings_changed(tasks)
+
         manager.add(
             SettingsFile(
                 options.settings_file, parts.definitions, changed, registry, options.file_period

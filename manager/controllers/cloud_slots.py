@@ -23,7 +23,6 @@ from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance.lease_end import is_overdue
 from internal.cloud.labels import INSTANCE, is_extracted
 from internal.cloud.leases import is_ephemeral
-from internal.cloud.runs import RunOwner
 from internal.cloud.subresource import Subresource
 from internal.cloud.taskdriver import TaskMetrics
 from internal.cloud.taskdriver.inputs import instance_name
@@ -136,18 +135,6 @@ def add_granters(
             .explicit_permissions()  # those of the controller of the kind
             .build(UnprotectedOnly(granter, parts.manager.options.protected))
         )
-
-
-def granter_sources(parts: CloudParts) -> dict[str, RequestSource]:
-    """Make one source for each kind of subresource."""
-    return {kind: RequestSource(f"places for {kind}") for kind in parts.kinds}
-
-
-def call(sources: Mapping[str, RequestSource], owner: RunOwner) -> None:
-    """Queue an object for the leader, which may grant its start now."""
-    source = sources.get(owner.kind)
-    if source is not None:
-        source.enqueue(Request(owner.name, namespace=owner.namespace), "its turn")
 
 
 def _is_left_alone(parts: CloudParts, resource: Resource[Any, Any]) -> bool:

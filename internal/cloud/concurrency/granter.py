@@ -102,7 +102,7 @@ class Granter(Generic[R]):
         left = UNUSED - (now - granted_at).total_seconds()
         if left > 0 and self.has_owner(resource):
             return Result(requeue_after=min(left, WITHOUT_OWNER))
-        again = Waiting(
+        again = Waiting(  # of an instance out of management too: a grant that stayed would count, or begin a run uncounted
             reason=WaitingReason.TURN,
             priority=None if status.waiting is None else status.waiting.priority,
             since=now,  # behind those who come when called
@@ -114,6 +114,9 @@ class Granter(Generic[R]):
     async def _grant(
         self, claim: Claim, status: TaskStatus, resource: R, waiting: Waiting
     ) -> Result | None:
+        if self.is_left_alone(resource):
+            self.keeper.ledger.forget(claim.owner.uid)
+            return None  # what takes it into management again brings it back
         if not self.has_owner(resource):
             self.keeper.ledger.forget(claim.owner.uid)
             return Result(requeue_after=WITHOUT_OWNER)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from ctrlruntime.api import format_time
 from ctrlruntime.clock import utc_now
 from ctrlruntime.manager import Manager
 from ctrlruntime.sharding.planner import SlotsTaken
+from internal.cloud.leases import with_lease
+from internal.cloud.pace import Pace
+from internal.operations import freezes
 from manager.controllers import change_freezes, cloud_slots
 from tests.cloud.instance.harness import NAMESPACE, instance
 from tests.cloud.sharded.harness import SharedInstances
@@ -289,3 +294,72 @@ async def test_a_freeze_counts_and_ends_for_the_instances_of_all_members(
                 PATIENCE,
             )
     assert {*embedded.elsewhere.identities().values()} == {1}
+
+
+@pytest.mark.criterion("SH-38")
+async def test_nothing_is_granted_to_an_instance_out_of_management(
+    embedded: SharedInstances,
+) -> None:
+    runs = embedded.elsewhere
+    embedded.options.limits["terraform"] = 1  # type: ignore[index]
+    runs.held.add("terraform")
+    async with joined(embedded, ONE):
+        await embedded.apply(instance("first"))
+        await eventually(lambda: runs.live("terraform"), timeout=PATIENCE)
+        await embedded.apply(instance("second"))
+        await embedded.until(
+            "InstanceTerraform",
+            lambda found: found is not None and found.status.waiting is not None,
+            "second",
+            PATIENCE,
+        )
+        await embedded.annotate("second", control_plane_mode="false")
+        await embedded.silent()
+        runs.end("terraform")
+        await embedded.phase("Ready", "first")
+        await embedded.silent()
+        left = await embedded.read("InstanceTerraform", "second")
+        assert left.status.waiting.granted_at is None
+        await embedded.annotate("second", control_plane_mode=None)
+        await embedded.phase("Ready", "second")
+
+
+@pytest.mark.criterion("SH-38")
+async def test_a_higher_limit_grants_what_waits_at_once(
+    embedded: SharedInstances, tmp_path: Path
+) -> None:
+    runs, settings = embedded.elsewhere, tmp_path / "settings.yaml"
+    settings.write_text("terraform: {limit: 1}\n")
+    pace = Pace(settle=0.0, waiting=300.0)  # nothing is looked at again by itself
+    embedded.options = replace(
+        embedded.options, limits={}, pace=pace, settings_file=settings, file_period=0.2
+    )
+    runs.held.add("terraform")
+    owned = owners([ONE], [ONE, TWO])
+    async with joined(embedded, ONE), joined(embedded, TWO):
+        for user in (ONE, TWO):
+            await embedded.apply(instance(name_of(owned, user, NAMESPACE)))
+            await eventually(lambda: runs.live("terraform"), timeout=PATIENCE)
+        await embedded.silent()
+        assert len(runs.live("terraform")) == 1
+        settings.write_text("terraform: {limit: 2}\n")
+        await eventually(lambda: len(runs.live("terraform")) == 2, timeout=PATIENCE)
+
+
+@pytest.mark.criterion("SH-36")
+async def test_a_lease_that_ends_in_a_freeze_counts_whoever_works_on_its_instance(
+    embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(change_freezes, "STATUS_PERIOD", 0.1)
+    monkeypatch.setattr(freezes, "FIRST_PASSES", timedelta(0))
+    name = name_of(owners([ONE], [ONE, TWO]), TWO, NAMESPACE)
+    async with joined(embedded, ONE), joined(embedded, TWO):
+        await embedded.apply(instance(name))
+        await embedded.phase("Ready", name)
+        async with frozen(embedded.client, reason="Audit", systems=["Cloud"]) as freeze:
+            await freeze_until(embedded.client, freeze, lambda each: each.status.phase == "Active")
+            features = with_lease({}, utc_now() + timedelta(seconds=4))
+            await embedded.edit("Instance", {"instanceFeatures": features}, name)
+            await freeze_until(embedded.client, freeze, lambda each: each.status.held.cloud == 1)
+            assert await embedded.get("Instance", name) is not None
+        await embedded.gone("Instance", name, PATIENCE)
