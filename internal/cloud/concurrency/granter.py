@@ -99,7 +99,7 @@ class Granter(Generic[R]):
         """Count a grant, and take back one that is not made use of: whichever write comes first, the other meets a conflict."""
         self.keeper.ledger.hold(claim)
         now = self.clock()
-        left = UNUSED - (now - granted_at).total_seconds()
+        left = UNUSED - abs((now - granted_at).total_seconds())  # a clock ahead keeps no place
         if left > 0 and self.has_owner(resource):
             return Result(requeue_after=min(left, WITHOUT_OWNER))
         again = Waiting(  # of an instance out of management too: a grant that stayed would count, or begin a run uncounted
