@@ -170,7 +170,8 @@ def stack_roles() -> dict[str, Manifest]:
     parallel namespace; the third, for Secrets, in either; the fourth in the target namespace. Runs of Instances read theirs one by one.
     """
     on_hub = [each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS]
-    # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed.
+    # The sweep of orphans reads its target namespace; tenants may have Namespaces; readers of metrics are reviewed;
+    # events have why a Job of a run has no Pod.
     namespaces = Rule(groups=("",), resources=("namespaces",), verbs=("get", *READS))
     secrets = [each for each in on_hub if each.gvk.group_kind == SECRET]
     live = [each for each in on_hub if each.gvk.kind in READ_LIVE]
@@ -181,6 +182,7 @@ def stack_roles() -> dict[str, Manifest]:
             *_rules(READS, (each for each in on_hub if each not in secrets)),
             *_rules(("get",), live),
             *_rules(READS, [VOLUME_SNAPSHOT]),
+            Rule(groups=("",), resources=("events",), verbs=READS),
         ],
         "writer": _rules(WRITES, (*(each for each in on_hub if each.namespaced), VOLUME_SNAPSHOT)),
         "secret-reader": _rules(("get", *READS), secrets),
