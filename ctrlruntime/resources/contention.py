@@ -107,8 +107,8 @@ def describe(found: dict[str, list[str]]) -> str:
 
 def _same(field_manager: str) -> str:
     return (
-        f"another process writes it as {field_manager} too, with other content. Two installations of one program need "
-        "one Lease, or each its own objects"
+        f"another process writes it as {field_manager} too, with other content, or takes off what only {field_manager} "
+        "records on it. Two installations of one program need one Lease, or each its own objects"
     )
 
 
