@@ -90,9 +90,11 @@ def tenancy() -> System:
 
 
 def cloud() -> System:
-    """Return an Instance whose workload is a ConfigMap of this cluster."""
+    """Return an Instance whose workload is a ConfigMap of this cluster, with the former name of its version."""
+    instance = sample("instance")
+    instance["spec"]["sourcegraphVersion"] = instance["spec"].pop("version")
     return System(
-        (sample("instance"),),
+        (instance,),
         (("cloud/Instance", "app-1234", {"status": {"phase": "Ready"}}),),
         ("instance", "instancekubernetes", "instanceinvariants"),
     )
