@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import signal
-import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -25,6 +24,7 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import monotonic
+from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.process import ChildProcess
 from manager.demo.embedded import EmbeddedCluster
 
@@ -161,13 +161,6 @@ def sample(name: str) -> dict[str, Any]:
     manifest: dict[str, Any] = yaml.safe_load((SAMPLES / name).read_text())
     manifest["metadata"]["namespace"] = NAMESPACE
     return manifest
-
-
-def free_port() -> int:
-    """Return a port of the loopback address that nothing uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def manager_command(kubeconfig: Path, folder: Path, console: int) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from ctrlruntime.lifecycle import PerObject, PerUID
@@ -32,23 +32,33 @@ ALLOWED = {
 """Holders of objects that are gone, and why they may have them; the first drops what was used least recently."""
 
 
-def mentions(uid: str, name: str) -> set[str]:
+def mentions(uid: str, name: str, *, besides: Iterable[object] = ()) -> set[str]:
     """Return the classes of the product that have an object as a key of a dictionary or set.
 
-    A key is the UID, a request of that name, or a tuple with one of them.
+    A key is the UID, a request of that name, or a tuple with one of them. `besides` are holders that do not
+    count: of managers that other tests keep in this process, whose objects may have the same name.
     """
+    others = {id(each) for each in besides}
+    return {_title(each) for each in holders(uid, name) if id(each) not in others} - ALLOWED.keys()
+
+
+def holders(uid: str, name: str) -> list[object]:
+    """Return the objects of the product's classes that have an object as a key."""
     gc.collect()
-    found = set()
-    for each in gc.get_objects():
-        kind = type(each)
-        module = getattr(kind, "__module__", None)
-        if not isinstance(module, str) or not module.startswith(PRODUCT):
-            continue
-        if not module.startswith(SERVER) and any(
-            _has(held, uid, name) for held in _attributes(each)
-        ):
-            found.add(f"{module}.{kind.__qualname__}")
-    return found - ALLOWED.keys()
+    return [
+        each
+        for each in gc.get_objects()
+        if _is_product(type(each)) and any(_has(held, uid, name) for held in _attributes(each))
+    ]
+
+
+def _is_product(kind: type) -> bool:
+    module = getattr(kind, "__module__", None)
+    return isinstance(module, str) and module.startswith(PRODUCT) and not module.startswith(SERVER)
+
+
+def _title(holder: object) -> str:
+    return f"{type(holder).__module__}.{type(holder).__qualname__}"
 
 
 def _attributes(holder: object) -> Iterator[object]:
