@@ -26,7 +26,7 @@ async def member(
     shares: bool = True,
     group: str = "cosmos",
 ) -> AsyncIterator[Manager]:
-    """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases.
+    """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases and of what it looks at.
 
     One that does not share leads by then.
     """
@@ -35,6 +35,7 @@ async def member(
             harness.environment.config(user),
             logger=make_logger(format="console", stream=stream),
             name="manager",
+            namespaces=(namespace,),
             leader_election=True,
             leader_election_namespace=namespace,
             leader_election_id="tests",
