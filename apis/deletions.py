@@ -42,3 +42,5 @@ class Removals(ApiModel):
     """When each approval was used, by digest."""
     approved: dict[str, int] = Field(default_factory=dict)
     """When each object of an approved set was approved, by UID; within an hour its removal goes on."""
+    saved: int = 0
+    """When this was stored last. Where another field manager wrote it, an older status was put back."""

@@ -19,6 +19,7 @@ from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher
+from ctrlruntime.client.reads import Reader
 from ctrlruntime.gate import Approval, BudgetRecord, Hold, ParentState, RecordChanged
 
 HELD: Final = "DeletionsHeld"
@@ -134,7 +135,8 @@ def held_message(status: Mapping[str, Any] | None) -> str:
 class StatusRecords:
     """The record of one parent in `status.removals`; a RecordStore.
 
-    `state` returns what the gate needs to know of the parent as it was read, but approvals and record.
+    `state` returns what the gate needs to know of the parent as it was read, but approvals and record. Where an
+    older status was put back, the record is reported as lost before anything is decided.
     """
 
     patcher: ObjectPatcher
@@ -143,23 +145,38 @@ class StatusRecords:
     namespace: str
     uid: str
     state: Callable[[Mapping[str, Any]], ParentState]
+    clock: Callable[[], datetime]
     counted: tuple[Approval, ...] | None = None
     """The approvals that count of those that the caller has read; None: all that are there."""
+    windowed: bool = True
+    """Whether the status has `removalsUnknownSince`, as of a parent whose members a budget counts."""
     _read: BudgetRecord = field(init=False, default_factory=BudgetRecord)
+    _saved: int = field(init=False, default=0)
 
     async def load(self) -> tuple[ParentState, str]:
         """Return what is known of the parent, read live, and its version.
 
-        Raises NotFound, and RecordChanged where another object has its name now.
+        Raises RecordChanged where it is gone, another object has its name, or an older record was put back.
         """
-        found = await self.patcher.client.get(
-            self.mapping, self.name, namespace=self.namespace or None
+        # Not of the cache, which may be behind and has no managedFields; an account that watches may list.
+        listed = await Reader.list(
+            self.patcher.client,
+            self.mapping,
+            self.namespace or None,
+            fields=f"metadata.name={self.name}",
         )
+        if not listed:
+            raise RecordChanged
+        found: Manifest = listed[0]
         metadata = found["metadata"]
         if metadata["uid"] != self.uid:
             raise RecordChanged
-        self._read = BudgetRecord.of((found.get("status") or {}).get("removals"))
+        removals = (found.get("status") or {}).get("removals") or {}
+        self._read, self._saved = BudgetRecord.of(removals), removals.get("saved") or 0
         annotations = metadata.get("annotations") or {}
+        if is_put_back(found, self.patcher.field_manager):
+            await self._report_loss(annotations, metadata["resourceVersion"])
+            raise RecordChanged
         approvals = approvals_of(annotations, self.mapping.gvk.group)
         if self.counted is not None:
             approvals = tuple(each for each in approvals if each in self.counted)
@@ -173,15 +190,29 @@ class StatusRecords:
     async def save(self, record: dict[str, dict[str, int]], version: str) -> None:
         """Store the record. Raises RecordChanged if the parent has another version, or is gone."""
         before = self._read.to_dict()
-        fields: dict[str, dict[str, int | None]] = {
+        removals: dict[str, Any] = {
             part: {**dict.fromkeys(before.get(part, ())), **record.get(part, {})}
             for part in before.keys() | record.keys()
         }
+        await self._store({}, removals, version)
+
+    async def _report_loss(self, annotations: Mapping[str, str], version: str) -> None:
+        """Store that it is unknown what went before; the approval that is there may have been used."""
+        now = self.clock()
+        lost = lost_record(annotations, self.mapping.gvk.group, now)
+        fields = {UNKNOWN_SINCE: f"{now:%Y-%m-%dT%H:%M:%SZ}"} if self.windowed else {}
+        await self._store(fields, {"used": dict(lost.used)}, version)
+
+    async def _store(
+        self, fields: Mapping[str, Any], removals: Mapping[str, Any], version: str
+    ) -> None:
+        # A value that was never there before: an equal one would leave the field with whoever put it back.
+        saved = max(ceil(self.clock().timestamp()), self._saved + 1)
         try:
             there = await self.patcher.patch_status(
                 self.mapping,
                 self.name,
-                {"removals": fields},
+                {**fields, "removals": {**removals, "saved": saved}},
                 namespace=self.namespace,
                 uid=self.uid,
                 resource_version=version,
@@ -205,6 +236,23 @@ def is_without_record(status: Mapping[str, Any] | None, generation: int, record:
     observed: int | None = (status or {}).get("observedGeneration")
     lacks = bool(record) and record not in (status or {})
     return observed is None or observed > generation or lacks
+
+
+def is_put_back(found: Mapping[str, Any], own: str) -> bool:
+    """Whether another field manager than `own` wrote the record of removals last, as with an older status. Pure.
+
+    The record has `saved`, another time with each write; before the first there is nothing that could be older.
+    """
+    saved = "saved" in ((found.get("status") or {}).get("removals") or {})
+    others = False
+    for each in found["metadata"].get("managedFields") or ():
+        fields = ((each.get("fieldsV1") or {}).get("f:status") or {}).get("f:removals")
+        if fields is None or (saved and "f:saved" not in fields):
+            continue
+        if each.get("manager") == own and saved:
+            return False
+        others = others or each.get("manager") != own
+    return others
 
 
 def lost_record(annotations: Mapping[str, str], group: str, now: datetime) -> BudgetRecord:
@@ -243,7 +291,8 @@ class LostRecords:
         """
         if not has_no_record(entry, self.record):
             return False
-        fields: Manifest = {"observedGeneration": 0, **({self.record: {}} if self.record else {})}
+        record = {self.record: {"saved": 0}} if self.record else {}
+        fields: Manifest = {"observedGeneration": 0, **record}
         if has_members():
             now = self.clock()
             fields[UNKNOWN_SINCE] = f"{now:%Y-%m-%dT%H:%M:%SZ}"

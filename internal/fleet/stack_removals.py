@@ -93,4 +93,4 @@ def decide(
     conditions: tuple[Condition, ...] = ()
     if decision.hold is not None or known is not None:
         conditions = (held_condition(parent, decision.hold, config.metadata.generation or 0),)
-    return StackRemovals(Removals(**kept) if kept else None, conditions)
+    return StackRemovals(Removals.model_validate(kept) if kept else None, conditions)

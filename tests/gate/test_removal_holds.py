@@ -26,7 +26,14 @@ from ctrlruntime.gate import (
     Victim,
     decide,
 )
-from internal.removal_holds import HELD, Parent, StatusRecords, allow_delete, report_held
+from internal.removal_holds import (
+    HELD,
+    Parent,
+    StatusRecords,
+    allow_delete,
+    refused_approval,
+    report_held,
+)
 
 GROUP = "example.com"
 CLAIM = GroupKind("", "PersistentVolumeClaim")
@@ -92,6 +99,7 @@ async def records(env: Environment, **status: object) -> StatusRecords:
         "default",
         found["metadata"]["uid"],
         state,
+        lambda: NOW,
     )
 
 
@@ -120,6 +128,27 @@ async def test_two_managers_share_one_budget(env: Environment) -> None:
     with pytest.raises(RecordChanged):
         await one.save(first.record.to_dict(), version)
     assert (await decide(gate, claims("b"), one, lambda: NOW)).hold is not None
+
+
+@pytest.mark.criterion("G-T3")
+async def test_g_t3_an_approval_counts_once_though_an_older_status_is_put_back(
+    env: Environment,
+) -> None:
+    gate, client = Gate(budget=Deletions().budget), env.client("admin")
+    await decide(gate, claims("a"), await records(env), lambda: NOW)
+    older = await client.get(Nodes.mapping(), "hub", namespace="default")
+    hold = (await decide(gate, claims("b", "c"), await records(env), lambda: NOW)).hold
+    assert hold is not None
+    patch = {"metadata": {"annotations": {allow_delete(GROUP): hold.digest}}}
+    await client.patch(Nodes, "hub", patch, namespace="default")
+    assert (await decide(gate, claims("b", "c"), await records(env), lambda: NOW)).permits
+    found = await client.get(Nodes.mapping(), "hub", namespace="default")
+    await client.update({**found, "status": older["status"]}, subresource="status")
+    with pytest.raises(RecordChanged):
+        await decide(gate, claims("b", "c"), await records(env), lambda: NOW)
+    again = await decide(gate, claims("b", "c"), await records(env), lambda: NOW)
+    assert again.hold is not None
+    assert "was used before" in refused_approval(hold.digest, again.hold.digest, again.hold.used)
 
 
 async def test_an_approval_of_the_digest_counts_once(env: Environment) -> None:

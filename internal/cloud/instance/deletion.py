@@ -110,6 +110,8 @@ class TeardownGuard:
             namespace=entry.namespace,
             uid=entry.uid,
             state=lambda _found: state,
+            clock=self.clock,
+            windowed=False,
             counted=approvals_of(entry.annotations, GROUP),
         )
         return (await decide(self.gate, removals, store, self.clock)).hold

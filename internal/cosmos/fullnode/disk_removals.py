@@ -118,6 +118,7 @@ class DiskRemovals:
             metadata.namespace or "",
             metadata.uid or "",
             state,
+            self.clock,
             approvals_of(metadata.annotations or {}, GROUP),
         )
 

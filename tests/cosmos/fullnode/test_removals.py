@@ -197,6 +197,32 @@ async def test_g_t3_a_set_whose_status_was_wiped_gives_no_disk_without_an_approv
     await without(place, *disks([2]))
 
 
+@pytest.mark.criterion("G-T3")
+async def test_g_t3_an_older_status_that_is_put_back_gives_no_disk_without_an_approval(
+    server_place: Place,
+) -> None:
+    """Of the same set, before the disk went that counts."""
+    place = server_place
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    await place.harness.idle()
+    older = await place.object(CosmosFullNode.mapping(), NAME)
+    await place.edit(replicas=3)
+    await without(place, *disks([3]))
+    await only(place, range(3))
+    await place.harness.stop_manager()
+    found = await place.object(CosmosFullNode.mapping(), NAME)
+    assert older is not None
+    assert found is not None
+    await place.client.update({**found, "status": older["status"]}, subresource="status")
+    await place.harness.start_manager()
+    await place.edit(replicas=2)
+    shown = await held(place, *disks([2]))
+    assert "is unknown, as the status was lost" in message(shown)
+    await approve(place, digest(shown))
+    await without(place, *disks([2]))
+
+
 @pytest.mark.parametrize("way", ["approved", "lifted"])
 async def test_a_deleted_set_keeps_its_disks_until(server_place: Place, way: str) -> None:
     place = server_place
