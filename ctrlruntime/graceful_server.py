@@ -151,15 +151,16 @@ async def hanging_up(server: Connections) -> AsyncIterator[None]:
     stays open for ever if the loop ends before.
     """
     transports = [each.transport for each in server.connections if each.transport is not None]
-    sockets = [each.get_extra_info("socket") for each in transports]
+    # A TLS connection that is lost in this turn has no socket any more.
+    found = [(each, sock) for each in transports if (sock := each.get_extra_info("socket"))]
     try:
         yield
     finally:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + GOODBYE
-        while any(each.fileno() >= 0 for each in sockets) and loop.time() < give_up:  # noqa: ASYNC110 - nobody tells
+        while any(sock.fileno() >= 0 for _, sock in found) and loop.time() < give_up:  # noqa: ASYNC110 - nobody tells
             await asyncio.sleep(0.005)
-        for each, sock in zip(transports, sockets, strict=True):
+        for each, sock in found:
             if sock.fileno() >= 0:
                 each.abort()
         await asyncio.sleep(0)

@@ -15,6 +15,7 @@ from aiohttp import web
 
 from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions
+from ctrlruntime.graceful_server import hanging_up
 from ctrlruntime.manager.app_server import AppServer
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.http_routes import Routes
@@ -23,6 +24,7 @@ from ctrlruntime.manager.webhooks import WebhookServer
 from ctrlruntime.webhook.options import WebhookOptions
 from ctrlruntime.webhook.tls import ServingTLS
 from tests.manager.http_server import http_server as served
+from tests.support.waiting import eventually
 
 CALLERS = 4
 
@@ -71,18 +73,13 @@ async def test_who_comes_while_a_server_stops_is_hung_up_on(
             for _ in range(turns):
                 await asyncio.sleep(0)
         for each in sockets:
-            each.settimeout(5)
+            each.settimeout(60)
             assert await asyncio.to_thread(ended, each)
 
 
 async def test_a_handshake_that_ends_during_the_shutdown_keeps_no_server() -> None:
     """An API server may open a connection to its webhooks at the moment when they stop, and send nothing on it."""
-    authority = trustme.CA()
-    tls, trusting = (
-        ssl.SSLContext(each) for each in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
-    )
-    authority.issue_cert("127.0.0.1").configure_cert(tls)
-    authority.configure_trust(trusting)
+    tls, trusting = contexts()
     callers: list[socket.socket] = []
 
     async def shake_hands(_: web.Application) -> None:
@@ -101,10 +98,50 @@ async def test_a_handshake_that_ends_during_the_shutdown_keeps_no_server() -> No
     callers.append(socket.create_connection(("127.0.0.1", server.port)))
     await asyncio.sleep(0.1)  # it is accepted, and says nothing yet
     running.cancel()
-    done, _ = await asyncio.wait([running], timeout=30)
+    done, _ = await asyncio.wait([running], timeout=60)
     assert done
     with callers.pop() as caller:
         assert await asyncio.to_thread(ended, caller)
+
+
+async def test_a_tls_connection_that_is_lost_in_the_turn_of_the_end_is_no_error() -> None:
+    tls, trusting = contexts()
+
+    class Accepted(asyncio.Protocol):
+        transport: asyncio.Transport | None = None
+
+        @property
+        def connections(self) -> list[Accepted]:
+            return [self]
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            assert isinstance(transport, asyncio.Transport)
+            self.transport = transport
+
+    accepted = Accepted()
+    loop = asyncio.get_running_loop()
+    async with await loop.create_server(lambda: accepted, "127.0.0.1", 0, ssl=tls) as server:
+        port = server.sockets[0].getsockname()[1]
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusting)
+        transport = await eventually(lambda: accepted.transport)
+        assert transport is not None
+        transport.abort()
+        await asyncio.sleep(0)
+        assert transport.get_extra_info("socket") is None
+        async with hanging_up(accepted):
+            pass
+        writer.transport.abort()
+
+
+def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
+    """Return those of a server on loopback and of its callers."""
+    authority = trustme.CA()
+    tls, trusting = (
+        ssl.SSLContext(each) for each in (ssl.PROTOCOL_TLS_SERVER, ssl.PROTOCOL_TLS_CLIENT)
+    )
+    authority.issue_cert("127.0.0.1").configure_cert(tls)
+    authority.configure_trust(trusting)
+    return tls, trusting
 
 
 @asynccontextmanager
@@ -240,14 +277,14 @@ def connected(port: int) -> ssl.SSLSocket:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     made = context.wrap_socket(socket.create_connection(("127.0.0.1", port)))
-    made.settimeout(5)
+    made.settimeout(20)
     made.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
     assert made.recv(1000)
     return made
 
 
 def read_to_the_end(raw: socket.socket) -> bool:
-    raw.settimeout(5)
+    raw.settimeout(20)
     try:
         while raw.recv(65536):
             pass

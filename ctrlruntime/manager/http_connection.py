@@ -91,9 +91,8 @@ class HTTPConnection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast("asyncio.Transport", transport)
-        self.transport.set_write_buffer_limits(
-            high=0
-        )  # so that pause_writing() means: not sent yet
+        # So that pause_writing() means: not sent yet. With 0, TLS of asyncio pauses for an empty buffer, every second time.
+        self.transport.set_write_buffer_limits(high=1, low=0)
         self._start_timer(self._limits.read_seconds)
         self._made(self)
 
