@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+import structlog
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 from ctrlruntime.outbound_addresses import ALLOWED
 from tests import properties
@@ -34,6 +36,10 @@ properties.use()
 
 # Servers of tests are on loopback.
 os.environ[ALLOWED] = "127.0.0.0/8,::1/128"
+
+# structlog's own default draws frames with the values of all variables: more than a second for each exception logged.
+_PLAIN = ConsoleRenderer(colors=False, exception_formatter=plain_traceback)
+structlog.configure(processors=[*structlog.get_config()["processors"][:-1], _PLAIN])
 
 # What is imported and collected lasts, and there is nothing in it that could be thrown away.
 gc.disable()
