@@ -13,8 +13,11 @@ LOOPBACK: Final = "127.0.0.1"
 _LOWEST: Final = 20000
 _EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _MOST: Final = 100
-_given: Final[deque[socket.socket]] = deque()
-"""Sockets for datagrams on the last ports that this process was given, which no server here uses."""
+_given: Final[deque[int]] = deque()
+"""File descriptors of sockets for datagrams on the last ports that this process was given, which no server here uses.
+
+As numbers: they are open until the process ends, and socket objects would warn then that nothing closed them.
+"""
 
 
 def free_port() -> int:
@@ -47,9 +50,9 @@ def _reserve(port: int) -> bool:
     except OSError:
         mark.close()
         return False
-    _given.append(mark)
+    _given.append(mark.detach())
     if len(_given) > _MOST:
-        _given.popleft().close()
+        socket.close(_given.popleft())
     return True
 
 
