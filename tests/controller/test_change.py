@@ -24,7 +24,7 @@ from .support import Script, controller, running
 
 pytestmark = pytest.mark.criterion("D-32")
 
-LIMIT = 30
+LIMIT = 120
 
 
 class Watching:

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.criterion("LV-2")
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 SECRET = GroupVersionKind("", "v1", "Secret")
 RBAC = "rbac.authorization.k8s.io"
-SHORT = ControllerOptions(cache_sync_timeout=1.0)
+SHORT = ControllerOptions(cache_sync_timeout=2.0)
 
 
 @pytest.fixture
@@ -69,7 +69,7 @@ async def test_a_kind_that_may_not_be_listed_ends_the_start_by_name(
         subject = manager(config, controller=SHORT)
         subject.cache.declare(SECRET)
     with pytest.raises(
-        CacheSyncTimeout, match=r"1 s: v1, Kind=Secret: .*forbidden.*list and watch"
+        CacheSyncTimeout, match=r"2 s: v1, Kind=Secret: .*forbidden.*list and watch"
     ):
         await asyncio.wait_for(subject.start(), LONG)
     assert not subject.elected.is_set()

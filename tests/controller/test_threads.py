@@ -32,7 +32,7 @@ from .support import A, B, controller, running, series
 
 pytestmark = pytest.mark.criterion("D-31")
 
-LIMIT = 30
+LIMIT = 120
 
 
 class Blocking:

@@ -176,7 +176,7 @@ async def test_a_controller_of_a_kind_without_a_crd_ends_with_how_to_install_it(
         options = ManagerOptions(
             metrics_bind_address="0",
             health_bind_address="0",
-            controller=ControllerOptions(cache_sync_timeout=0.2),
+            controller=ControllerOptions(cache_sync_timeout=2.0),
         )
         manager = Manager(env.config(), options)
 

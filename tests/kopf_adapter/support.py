@@ -103,7 +103,7 @@ class Bench:
             assert sorted(self.calls) == wanted, f"called: {self.calls}"
             return True
 
-        await eventually_holds(question, timeout=15)
+        await eventually_holds(question)
 
     async def check_status(self, check: Callable[[Manifest], object], name: str = "a") -> Manifest:
         """Wait until the status passes a check, and return it without the record."""
@@ -116,7 +116,7 @@ class Bench:
             assert check(found), f"status: {found}"
             return True
 
-        await eventually_holds(question, timeout=15)
+        await eventually_holds(question)
         return found
 
     async def check_gone(self, name: str = "a") -> None:

@@ -444,7 +444,7 @@ async def test_15_timers_ping_objects(bench: Bench) -> None:
         await bench.create()
         await eventually_holds(lambda: len(pings) >= 2)
         assert pings[0] - created >= 0.5
-        assert 0.1 <= pings[1] - pings[0] < 5
+        assert pings[1] - pings[0] >= 0.1
         await bench.check_status(lambda status: status == {"async_ping": {"pinged": True}})
         changed = monotonic()
         await bench.patch({"spec": {"field": "other"}})

@@ -94,10 +94,10 @@ async def test_no_handler_runs_again_after_a_kill_once_it_is_recorded(
     assert await process.wait() == -9, process.log_tail()
     process = start()
     try:
-        await eventually_holds(lambda: log.read_text().split() == expected.split(), timeout=30)
+        await eventually_holds(lambda: log.read_text().split() == expected.split())
         await bench.patch({"spec": {"field": "other"}})  # so that the end of creation is recorded
         expected += " updated"
-        await eventually_holds(lambda: log.read_text().split() == expected.split(), timeout=30)
+        await eventually_holds(lambda: log.read_text().split() == expected.split())
     finally:
         await process.stop()
 

@@ -121,7 +121,7 @@ class ShardGroup:
             self.check()
             return condition()
 
-        await eventually(holds, timeout=30)
+        await eventually(holds)
 
     def shares(self) -> dict[str, int]:
         """How many slots each holds."""

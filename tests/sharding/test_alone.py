@@ -12,7 +12,7 @@ from ctrlruntime.sharding import ALL_SLOTS, ShardingOptions
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually
 
-QUICK = ElectionOptions(lease_duration=2.0, renew_deadline=1.5, retry_period=0.1)
+QUICK = ElectionOptions(lease_duration=4.0, renew_deadline=3.5, retry_period=0.1)
 pytestmark = pytest.mark.criterion("SH-26")
 
 
@@ -36,7 +36,7 @@ async def test_no_member_works_beside_a_manager_that_leads_alone(config: Config)
         member = manager(config, "one", slots=ALL_SLOTS)
         async with manager(config).running():
             running = asyncio.create_task(member.start())
-            await asyncio.sleep(QUICK.lease_duration * 1.5)
+            await asyncio.sleep(QUICK.lease_duration * 1.2)
             assert not held_by(member)
             assert not member.elected.is_set()
         await eventually(lambda: held_by(member), lambda held: held == ALL_SLOTS)
@@ -50,7 +50,7 @@ async def test_a_manager_that_works_alone_does_not_lead_beside_a_member(config: 
         async with manager(config, "one").running() as member:
             await eventually(lambda: held_by(member), lambda held: held == ALL_SLOTS)
             running = asyncio.create_task(alone.start())
-            await asyncio.sleep(QUICK.lease_duration * 1.5)
+            await asyncio.sleep(QUICK.lease_duration * 1.2)
             assert not alone.elected.is_set()
         await alone.elected.wait()
         await ended(running)

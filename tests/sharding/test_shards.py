@@ -222,8 +222,8 @@ async def test_fixed_slots_of_a_member_that_has_ended_are_anothers_at_once(confi
 async def test_slots_of_a_member_that_was_killed_are_taken_once_its_lease_is_over(
     config: Config,
 ) -> None:
-    """Real time: a Lease of 6 s has to run out."""
-    election = ElectionOptions(lease_duration=6.0, renew_deadline=4.0, retry_period=0.3)
+    """Real time: a Lease of 8 s has to run out."""
+    election = ElectionOptions(lease_duration=8.0, renew_deadline=7.0, retry_period=0.3)
     async with shard_group(config, election) as group:
         a = group.join("a", leads=True)
         b = group.join("b")

@@ -26,6 +26,7 @@ from tests.audit.request_recorder import ANY
 from tests.manifests.installation import NAMESPACE as SYSTEM
 from tests.manifests.installation import add, kustomized
 from tests.real_servers import NO_SERVER, is_there
+from tests.support.manager_harness import LIMIT
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, REGISTRY, TenancyHarness, config_map
 from tests.tenancy.manager_forkserver import MANAGER, ForkServer
@@ -250,7 +251,7 @@ async def test_a_member_that_is_cut_off_writes_nothing_once_another_has_its_slot
         try:
             await harness.eventually(lambda: _wrote_one_of(members, taken, mark), timeout=60)
             since = harness.mark()
-            assert await asyncio.wait_for(other.wait(), 30) != 0
+            assert await asyncio.wait_for(other.wait(), LIMIT) != 0
         finally:
             changing.cancel()
             await asyncio.wait([changing])
@@ -389,7 +390,7 @@ async def test_all_that_start_again_at_once_write_nothing_and_an_older_assignmen
         older = json.dumps({**assigned, "epoch": assigned["epoch"] - 1})
         patch = {"metadata": {"annotations": {ASSIGNED: older}}}
         await harness.client.patch(LEASE, "manager-slots", patch, namespace=SYSTEM)
-        ended = await asyncio.wait_for(asyncio.gather(*(each.wait() for each in both)), 30)
+        ended = await asyncio.wait_for(asyncio.gather(*(each.wait() for each in both)), LIMIT)
         assert all(ended)
     both = await sharing(harness, forkserver)
     async with stopped(*both):

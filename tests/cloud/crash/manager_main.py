@@ -15,7 +15,7 @@ from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from tests.support.manager_process import run_manager
 
 STUB = Path(__file__).with_name("stub.py")
-SHORT = ElectionOptions(lease_duration=5.0, renew_deadline=3.0, retry_period=0.2)
+SHORT = ElectionOptions(lease_duration=8.0, renew_deadline=7.0, retry_period=0.2)
 """Of members, whose Leases a test waits for."""
 
 

@@ -27,7 +27,7 @@ LIMIT = 1
 async def test_a_member_that_is_killed_in_a_task_is_replaced_and_no_task_runs_again(
     tmp_path: Path, killed: str
 ) -> None:
-    """Seconds: two processes start, tasks of two seconds run, and a Lease of five runs out."""
+    """Seconds: two processes start, tasks of two seconds run, and a Lease of eight runs out."""
     owned = owners([ONE], [ONE, TWO])
     names = [name_of(owned, user, "default") for user in (ONE, TWO)]
 

@@ -220,7 +220,7 @@ class TestHangs:
         await bed.until_silent(1, 2, 3, seconds=11)
         assert await bed.going() == []
         bed.node(3).unreachable = False
-        (first,) = await eventually(bed.going, timeout=30)
+        (first,) = await eventually(bed.going)
         assert first in {"hub-1", "hub-2"}
         await bed.ward.until_looked()
         note = await bed.until_event("NodeUnresponsive")

@@ -102,7 +102,7 @@ async def test_children_die_when_their_parent_is_killed(tmp_path: Path) -> None:
     parent.send_signal(signal.SIGKILL)
     await parent.wait()
     try:
-        await eventually(lambda: not _runs(pid), timeout=5)  # the kernel kills it at once
+        await eventually(lambda: not _runs(pid))  # the kernel kills it at once
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
