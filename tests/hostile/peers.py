@@ -17,7 +17,7 @@ from internal.tenancy.sources.errors import SourceError
 from tests.client.wire import WireServer
 from tests.hostile.measure import Attack, Door
 from tests.hostile.plane_answers import SHAPES, Body, serving
-from tests.hostile.test_databases import FLOODS, mysql_rows
+from tests.hostile.test_databases import FLOODS, hasty, mysql_rows
 from tests.hostile.test_scram import MANY, scram_talk
 from tests.tenancy.databases import read
 from tests.tenancy.test_sql_security import (
@@ -75,7 +75,7 @@ async def queried(shape: str) -> None:
     """Read from a database that answers so: its query fails by a typed error."""
     kind, talk = PROTOCOLS[shape]
     async with fake_server(talk) as (port, _):
-        source = settings_of(kind, port).open(lambda: None)
+        source = hasty(kind, port).open(lambda: None)
         fault = ""
         try:
             await read(source, "id", "on_")

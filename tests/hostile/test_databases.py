@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from internal.tenancy.rows.row import LARGEST_ROW, LARGEST_VALUE
+from internal.tenancy.sources import MySQLSettings, PostgreSQLSettings
 from internal.tenancy.sources.errors import InsecureConnection, SourceError
 from internal.tenancy.sources.limits import LARGEST_CELL, LARGEST_LINE, OVERSIZED, bounded
 from internal.tenancy.sources.postgresql.auth import MessageLengths
@@ -113,6 +115,11 @@ async def test_a_row_of_mysql_that_is_too_large_is_unreadable_and_the_next_one_i
     assert peak.mib < 100
 
 
+def hasty(kind: str, port: int) -> MySQLSettings | PostgreSQLSettings:
+    """Return settings that wait 5 s for the next of what a server sends."""
+    return replace(settings_of(kind, port), read_timeout=5.0)
+
+
 def flood(start: bytes) -> Callable[[socket.socket], None]:
     """Return what sends a beginning and then 256 MiB of zeros, or until the peer hangs up."""
 
@@ -169,7 +176,7 @@ async def test_a_server_that_sends_without_measure_fails_its_own_query(name: str
     kind, talk = FLOODS[name]
     with peak_above_idle() as peak:
         async with fake_server(talk) as (port, _):
-            error = await failure(settings_of(kind, port))
+            error = await failure(hasty(kind, port))
     assert isinstance(error, SourceError)
     assert SECRET_WORD not in str(error)
     assert peak.mib < 100

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from tests.house.words import PACKAGES, ROOT
 
 THIRD_PERSON = re.compile(
-    r"(Accepts|Adds|Answers|Applies|Asks|Begins|Binds|Breaks|Bounds|Cancels|Carries|Charges|Checks|Closes"
+    r"\s*(Accepts|Adds|Answers|Applies|Asks|Begins|Binds|Breaks|Bounds|Cancels|Carries|Charges|Checks|Closes"
     r"|Comes|Compiles|Creates|Deletes|Delivers|Descends|Does|Drops|Ends|Enters|Fails|Finds|Follows|Forgets|Gets"
     r"|Gives|Goes|Handles|Has|Holds|Injects|Installs|Is|Keeps|Leaves|Lets|Listens|Loads|Makes|Marks|Merges"
     r"|Moves|Opens|Parses|Passes|Polls|Prepares|Prints|Puts|Queues|Raises|Reads|Records|Refuses|Removes"
@@ -19,19 +19,30 @@ THIRD_PERSON = re.compile(
 """Words that are no plural of what a function returns, as `Names of …` and `Seconds until …` are."""
 
 
-def _functions() -> Iterator[tuple[str, str]]:
-    for package in (*PACKAGES, "benchmarks", "tests"):
-        for path in sorted((ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                    continue
-                if any("property" in ast.unparse(item) for item in node.decorator_list):
-                    continue
-                if text := ast.get_docstring(node):
-                    yield f"{path.relative_to(ROOT)}:{node.lineno}", text
+def in_the_third_person(source: str) -> Iterator[str]:
+    """Yield the first lines of such docstrings, and where they are. Few files are worth a parse."""
+    if not any(THIRD_PERSON.match(part) for part in source.split('"""')[1::2]):
+        return
+    for node in ast.walk(ast.parse(source)):
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            continue
+        if any("property" in ast.unparse(item) for item in node.decorator_list):
+            continue
+        text = ast.get_docstring(node)
+        if text and THIRD_PERSON.match(text):
+            yield f"{node.lineno}: {text.splitlines()[0]}"
 
 
 def test_no_docstring_speaks_of_its_function_in_the_third_person() -> None:
-    found = [f"{where}: {text.splitlines()[0]}" for where, text in _functions()]
-    assert len(found) > 3000
-    assert [line for line in found if THIRD_PERSON.match(line.split(": ", 1)[1])] == []
+    found = [
+        f"{path.relative_to(ROOT)}:{each}"
+        for package in (*PACKAGES, "benchmarks", "tests")
+        for path in sorted((ROOT / package).rglob("*.py"))
+        for each in in_the_third_person(path.read_text())
+    ]
+    assert found == []
+
+
+def test_one_in_the_third_person_is_found() -> None:
+    source = 'def a():\n    """Returns it."""\ndef b():\n    """Return it."""\n'
+    assert list(in_the_third_person(source)) == ["1: Returns it."]
