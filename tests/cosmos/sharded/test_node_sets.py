@@ -13,7 +13,7 @@ from apis.cosmos import CosmosFullNode
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import find_condition
 from ctrlruntime.envtest.process import ChildProcess
-from ctrlruntime.manager import Manager
+from ctrlruntime.manager import ElectionOptions, Manager
 from internal.cosmos.fullnode import slot_owner
 from manager.controllers import change_freezes
 from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place, pods
@@ -181,7 +181,9 @@ async def test_a_set_that_no_manager_works_on_says_so(
 
         return so
 
-    async with member(place.harness, ONE, place.namespace, mine):
+    # One that shares with none waits until the Lease that members hold together runs out, which is twice as long.
+    election = ElectionOptions(lease_duration=6.0, renew_deadline=5.5, retry_period=0.2)
+    async with member(place.harness, ONE, place.namespace, mine, election=election):
         for name in names:
             await place.apply(place.node_set(name, replicas=1))
         await place.until(shows("False"), names[1])
