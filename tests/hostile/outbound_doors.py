@@ -140,7 +140,7 @@ def database(kind: type[MySQLSettings] | type[PostgreSQLSettings], *, tls: bool 
             database="d",
             table="t",
             tls=TLSSettings() if tls else None,
-            connect_timeout=5.0,
+            connect_timeout=2.0,
         )
         source = settings.open(lambda: None)
         with reported(SourceError) as report:

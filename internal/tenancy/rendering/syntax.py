@@ -26,6 +26,7 @@ from internal.tenancy.rendering.functions import (
 )
 from internal.tenancy.rendering.golang import GO_PREFIX, ROOT
 from internal.tenancy.rendering.sandbox import CONSTANT_TIME_TESTS, STEPS_FILTER, WEIGH_FILTER
+from internal.tenancy.rendering.values import check_finite
 
 RESULT = "go_result"
 """The variable a native expression is assigned to."""
@@ -161,6 +162,8 @@ def _check(tree: nodes.Template) -> None:
         if not isinstance(node, _ALLOWED):
             name = type(node).__name__
             raise UnsupportedConstruct(f"{_SPELLINGS.get(name, name)} is not supported")
+        if isinstance(node, nodes.Const) and isinstance(node.value, float):
+            check_finite(node.value)  # 1e999: Jinja would write it as the Python name `inf`
         if isinstance(node, nodes.For) and node.recursive:
             raise UnsupportedConstruct("recursive loops are not supported")
         if isinstance(node, nodes.Name) and node.ctx == "store" and node.name in {ROOT, RESULT}:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Final
 
 import orjson
 from jinja2 import StrictUndefined
@@ -13,6 +14,10 @@ from internal.tenancy.rendering.errors import TemplateError
 from internal.tenancy.rendering.limits import DEEPEST_VALUE
 from internal.tenancy.rendering.moments import Moment
 from internal.tenancy.rendering.versions import Version
+
+SMALLEST_NUMBER: Final = -(2**63)
+LARGEST_NUMBER: Final = 2**64 - 1
+"""Bounds of an integer that JSON is written with, for the API server and for the rendering process."""
 
 
 class Missing(StrictUndefined):
@@ -63,12 +68,14 @@ def to_plain(value: object, depth: int = 0) -> Json:
     """Return the value as JSON has it: str, int, float, bool, None, list, dict; anything else is an error."""
     if isinstance(value, str):
         return checked_text(value)
-    if value is None or isinstance(value, bool | int):
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        if not SMALLEST_NUMBER <= value <= LARGEST_NUMBER:
+            raise TemplateError("a number does not fit 64 bits")
         return value
     if isinstance(value, float):
-        if not math.isfinite(value):
-            raise TemplateError("a number is not finite")
-        return value
+        return check_finite(value)
     if isinstance(value, Version | Moment):
         return str(value)
     if depth >= DEEPEST_VALUE:
@@ -102,9 +109,14 @@ def same(left: object, right: object) -> bool:
     return type(left) is type(right) and bool(left == right)
 
 
-def _float_text(value: float) -> str:
+def check_finite(value: float) -> float:
+    """Return the number itself, or TemplateError for an infinite one or NaN."""
     if not math.isfinite(value):
         raise TemplateError("a number is not finite")
-    if value.is_integer() and abs(value) < 1e15:
+    return value
+
+
+def _float_text(value: float) -> str:
+    if check_finite(value).is_integer() and abs(value) < 1e15:
         return str(int(value))
     return repr(value)
