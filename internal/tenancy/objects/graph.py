@@ -10,7 +10,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache
 from importlib import import_module
 from itertools import chain
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from apis.tenancy import TResource
 from apis.tenancy.common import MOST_OF_A_LIST
+from internal.tenancy.shared.similar_names import similar_name
 
 if TYPE_CHECKING:
     from networkx import DiGraph
@@ -27,10 +27,8 @@ MOST_RESOURCES = MOST_OF_A_LIST
 """Most resources of one template: what keeps a tenant's status and request sizes within limits."""
 MOST_DEPENDENCIES = 5000
 """Most ids in the dependIds of one template."""
-MOST_SUGGESTIONS = 10
-"""Ids for which the most similar one is looked for, at up to 10 ms each."""
-LONGEST_SUGGESTION = 63
-"""Characters of an id that is compared with others."""
+MOST_SUGGESTIONS = 5
+"""Ids for which the most similar one is looked for, at up to 5 ms each."""
 
 Dependencies = Iterable[tuple[str, Sequence[str]]]
 """`(id, ids it depends on)` of each resource."""
@@ -231,6 +229,5 @@ def _problems(resources: Sequence[tuple[str, Sequence[str]]]) -> list[GraphProbl
 
 def _correction(missing: str, ids: Iterable[str]) -> str:
     """Return what to write instead of an id that is not there."""
-    short = [each for each in (missing, *ids) if 0 < len(each) <= LONGEST_SUGGESTION]
-    near = get_close_matches(missing, short[1:], n=1) if missing in short[:1] and short[1:] else []
-    return f"write {near[0]!r}" if near else "add the resource, or remove the id from dependIds"
+    near = similar_name(missing, ids)
+    return f"write {near!r}" if near else "add the resource, or remove the id from dependIds"

@@ -11,7 +11,6 @@ import binascii
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from enum import Enum
 from itertools import chain, islice
 from typing import Any, Final
@@ -22,6 +21,7 @@ from ctrlruntime.schedule import BadSchedule, parse
 from internal.tenancy.rendering.limits import DEEPEST_VALUE
 from internal.tenancy.rendering.manifests import Path, locate
 from internal.tenancy.rendering.templates import is_template
+from internal.tenancy.shared.similar_names import similar_name
 
 MOST_PROBLEMS: Final = 20
 MOST_LISTED: Final = 8
@@ -123,9 +123,7 @@ class _Walk:
     def _unknown(self, path: Path, properties: Mapping[str, Schema]) -> BodyProblem:
         key, where = str(path[-1]), f"{self.kind.api_version} {self.kind.kind}"
         folded = {each.lower(): each for each in properties}
-        near = folded.get(key.lower())
-        if near is None and (close := get_close_matches(key, properties, n=1, cutoff=0.7)):
-            near = close[0]
+        near = folded.get(key.lower()) or similar_name(key, properties, cutoff=0.7)
         if near is not None:
             fix = f"write {near!r}"
         else:

@@ -162,22 +162,26 @@ def _check(tree: nodes.Template) -> None:
         if not isinstance(node, _ALLOWED):
             name = type(node).__name__
             raise UnsupportedConstruct(f"{_SPELLINGS.get(name, name)} is not supported")
-        if isinstance(node, nodes.Const) and isinstance(node.value, float):
-            check_finite(node.value)  # 1e999: Jinja would write it as the Python name `inf`
         if isinstance(node, nodes.For) and node.recursive:
             raise UnsupportedConstruct("recursive loops are not supported")
         if isinstance(node, nodes.Name) and node.ctx == "store" and node.name in {ROOT, RESULT}:
             raise UnsupportedConstruct(f"the name {node.name!r} is reserved")
-        if isinstance(node, nodes.Filter):
-            if node.node is None:
-                raise UnsupportedConstruct("{% filter %} is not supported")
-            name = node.name.removeprefix(GO_PREFIX)
-            if node.name != name and name in INTERNAL:
-                continue
-            if name in REFUSED:
-                raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
-            if name not in FUNCTIONS:
-                raise TemplateError(f"there is no function {name!r}")
+        if isinstance(node, nodes.Const) and isinstance(node.value, float):
+            check_finite(node.value)  # 1e999: Jinja would write it as the Python name `inf`
+        elif isinstance(node, nodes.Filter):
+            _check_filter(node)
+
+
+def _check_filter(node: nodes.Filter) -> None:
+    if node.node is None:
+        raise UnsupportedConstruct("{% filter %} is not supported")
+    name = node.name.removeprefix(GO_PREFIX)
+    if node.name != name and name in INTERNAL:
+        return
+    if name in REFUSED:
+        raise UnsupportedConstruct(f"the function {name!r} is refused: {REFUSED[name]}")
+    if name not in FUNCTIONS:
+        raise TemplateError(f"there is no function {name!r}")
 
 
 class _Rewriting(NodeTransformer):

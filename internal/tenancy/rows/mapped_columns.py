@@ -6,10 +6,10 @@ Names are compared without case: not every database distinguishes them.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from difflib import get_close_matches
 from typing import Final
 
 from apis.tenancy import TenantRegistry
+from internal.tenancy.shared.similar_names import similar_name
 
 __all__ = ["columns_hint", "unknown_columns"]
 
@@ -36,8 +36,8 @@ def unknown_columns(registry: TenantRegistry, columns: Collection[str]) -> Itera
     there = {each.casefold() for each in columns}
     for place, column in _mapped(registry):
         if column.casefold() not in there:
-            near = get_close_matches(column, columns, n=1)
-            meant = f" (did you mean {near[0]}?)" if near else ""
+            near = similar_name(column, columns)
+            meant = f" (did you mean {near}?)" if near else ""
             yield f"spec.{place}: the table has no column {column}{meant}; {_listed(columns)}"
 
 

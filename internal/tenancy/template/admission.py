@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from itertools import islice
 from typing import Final
 
@@ -30,6 +29,7 @@ from internal.tenancy.objects.body_review import BodyReview, label_problems, nam
 from internal.tenancy.rows.mapped_columns import columns_hint, unknown_columns
 from internal.tenancy.rows.row import mapping_problems
 from internal.tenancy.shared.labels import REGISTRY
+from internal.tenancy.shared.similar_names import similar_name
 from internal.tenancy.sources.queries import interval_problem, missing_part
 from internal.tenancy.sources.write_back import WRITE_BACK_COLUMN, write_back_problem
 from internal.tenancy.sync.neighbours import REGISTRY_INDEX
@@ -242,8 +242,8 @@ def _places(lists: TenantTemplate | Tenant) -> dict[str, str]:
 def _listed(unknown: frozenset[str], known: frozenset[str] | set[str]) -> str:
     """Return the names, the first of them with what may have been meant."""
     names = sorted(unknown)
-    near = get_close_matches(names[0], known, n=1)
-    meant = f" (did you mean {near[0]}?)" if near else ""
+    near = similar_name(names[0], known)
+    meant = f" (did you mean {near}?)" if near else ""
     return f"{names[0]}{meant}" + "".join(f", {name}" for name in names[1:])
 
 
