@@ -15,6 +15,7 @@ from internal.cloud.runs.provider import RunState
 from internal.cloud.runs.sealing import CannotOpen
 
 __all__ = [
+    "LARGEST",
     "LIMIT",
     "REJECTED",
     "BadReport",
@@ -30,6 +31,8 @@ __all__ = [
 
 LIMIT: Final = 4096
 """Bytes of a report."""
+LARGEST: Final = 256 * 1024
+"""Bytes that are read of what a run left as its report: a run may write what it likes, and a larger one is none."""
 _CUT: Final = " …"
 REJECTED = 2
 """Exit code of a task that need not be tried again with the same inputs."""
@@ -86,6 +89,8 @@ def encode_report(report: Report, limit: int = LIMIT) -> bytes:
 
 def decode_report(data: bytes) -> Report:
     """Raise BadReport."""
+    if len(data) > LARGEST:
+        raise BadReport(f"it has more than {LARGEST // 1024} KiB")
     try:
         return msgspec.json.decode(data, type=Report)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

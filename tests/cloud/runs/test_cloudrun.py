@@ -22,7 +22,7 @@ from internal.cloud.runs.cloudrun import (
     CloudRunRuns,
     metadata_token,
 )
-from internal.cloud.runs.cloudrun.api import CloudAPI
+from internal.cloud.runs.cloudrun.api import BucketFiles, CloudAPI
 from internal.cloud.runs.cloudrun.job import Seen, job_id, job_of, run_of
 from tests.cloud.runs.benches import CloudRunBench, cloud_run, owner_of, request_of
 from tests.cloud.runs.test_contract import RUN, carried_out, ended, gone
@@ -337,6 +337,36 @@ async def test_c_3_an_answer_that_is_none_is_an_error_of_the_provider(body: str)
         api = CloudAPI(token)
         with pytest.raises(CloudError, match="no JSON object: "):
             await api.json("GET", str(server.make_url("/")))
+        await api.close()
+
+
+@pytest.mark.criterion("S-H1")
+async def test_an_answer_without_end_is_refused_and_of_a_file_its_beginning_is_read() -> None:
+    sent = 0
+
+    async def pour(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        with suppress(ConnectionError):
+            while True:
+                await answer.write(bytes(2**20))
+                sent += 1
+        return answer
+
+    async def token() -> str:
+        return "t"
+
+    app = web.Application()
+    app.router.add_get("/{path:.*}", pour)
+    async with TestServer(app) as server:
+        url = str(server.make_url("")).rstrip("/")
+        api = CloudAPI(token)
+        files = BucketFiles(api, replace(OPTIONS, storage_url=url))
+        assert await files.read(RUN, "result", 1000) == bytes(1000)
+        assert sent < 16
+        with pytest.raises(CloudError, match="more than 64 MiB"):
+            await api.json("GET", url)
         await api.close()
 
 

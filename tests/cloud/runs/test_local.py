@@ -17,6 +17,7 @@ from apis.references import SecretKeyRef
 from internal.cloud.runs import RunOwner, RunRefused, RunState
 from internal.cloud.runs.local import LocalOptions, LocalRuns, supervisor
 from internal.cloud.runs.local.folder import RunFolder
+from internal.cloud.runs.report import LARGEST
 from tests.cloud.runs.benches import LocalBench, request_of
 from tests.cloud.runs.test_contract import RUN, ended, gone, running, runs, shows, starts
 
@@ -132,6 +133,28 @@ async def test_one_that_never_began_is_cancelled_at_once(
     run = await provider.start(request)
     assert (run.state, run.message) == (RunState.CANCELLED, "cancelled before it began")
     assert not (tmp_path / "marks").exists()
+
+
+@pytest.mark.criterion("S-H1")
+@pytest.mark.parametrize("left", ["a pipe", "a link", "a folder", "1 GiB"])
+async def test_what_a_run_leaves_as_its_report_is_read_to_a_limit(
+    tmp_path: Path, left: str
+) -> None:
+    place = tmp_path / "result"
+    match left:
+        case "a pipe":
+            os.mkfifo(place)
+        case "a link":
+            (tmp_path / "other").write_text("{}")
+            place.symlink_to(tmp_path / "other")
+        case "a folder":
+            place.mkdir()
+        case _:
+            place.touch()
+            os.truncate(place, 2**30)
+    async with asyncio.timeout(10):
+        found = await asyncio.to_thread(RunFolder(tmp_path).last_words)
+    assert len(found) == (LARGEST + 1 if left == "1 GiB" else 0)
 
 
 async def test_secrets_are_on_the_disk_only_while_it_runs(

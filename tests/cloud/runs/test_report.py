@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from internal.cloud.runs import RunState
 from internal.cloud.runs.report import (
+    LARGEST,
     LIMIT,
     BadReport,
     Report,
@@ -57,6 +58,14 @@ def test_outputs_that_do_not_fit_are_an_error_with_figures() -> None:
 def test_what_is_no_report_is_not_taken_for_one(data: bytes) -> None:
     with pytest.raises(BadReport):
         decode_report(data)
+
+
+@pytest.mark.criterion("S-H1")
+def test_a_report_that_is_too_large_is_none_and_its_run_has_failed() -> None:
+    data = b'{"message": "%s"}' % (b"x" * LARGEST)
+    ending = ending_of(0, data, lambda _text: {})
+    assert (ending.state, ending.outputs) == (RunState.FAILED, {})
+    assert "cannot be read (it has more than 256 KiB)" in ending.message
 
 
 def test_what_is_sealed_opens_with_its_own_key_for_its_own_run_alone() -> None:

@@ -40,6 +40,8 @@ INPUT: Final = "input.json"
 SEAL_KEY: Final = "seal-key"
 SECRETS: Final = "secrets"
 RESULT: Final = "result"
+_LARGEST: Final = 64 * 1024 * 1024
+"""Bytes of an answer."""
 _NOT_FOUND: Final = 404
 _PRECONDITION_FAILED: Final = 412
 
@@ -119,8 +121,9 @@ class CloudAPI:
         params: Mapping[str, str] | None = None,
         data: bytes | None = None,
         content_type: str = "application/json",
+        most: int | None = None,
     ) -> bytes:
-        """Return the answer's body. Raises CloudError."""
+        """Return the answer's body, or its first `most` bytes. Raises CloudError, for one that is too large as well."""
         headers = {"Authorization": f"Bearer {await self._token()}"}
         if data is not None:
             headers["Content-Type"] = content_type
@@ -128,11 +131,15 @@ class CloudAPI:
             async with self._open().request(
                 method, url, params=params, data=data, headers=headers
             ) as answer:
-                body = await answer.read()
+                kept = _LARGEST + 1 if most is None or answer.status >= 400 else most
+                body = await _beginning(answer, kept)
         except (aiohttp.ClientError, TimeoutError) as error:
             raise CloudError(0, "", f"{method} {url}: no answer: {error!r}") from error
         if answer.status >= 400:
             raise _error_of(answer.status, body)
+        if len(body) > _LARGEST:
+            message = f"{method} {url}: the answer has more than {_LARGEST // 1024**2} MiB"
+            raise CloudError(0, "", message)
         return body
 
     async def close(self) -> None:
@@ -173,6 +180,15 @@ def metadata_token(clock: Callable[[], float], url: str = _METADATA) -> TokenSou
         return kept
 
     return token
+
+
+async def _beginning(answer: ClientResponse, most: int) -> bytes:
+    body = bytearray()
+    async for chunk in answer.content.iter_any():
+        body += chunk
+        if len(body) >= most:
+            break  # what was not read ends with its connection
+    return bytes(body[:most])
 
 
 def _error_of(status: int, body: bytes) -> CloudError:
@@ -234,11 +250,11 @@ class BucketFiles:
                 if error.status != _PRECONDITION_FAILED:
                     raise
 
-    async def read(self, run_id: str, name: str) -> bytes:
-        """Empty if it is not there."""
+    async def read(self, run_id: str, name: str, most: int | None = None) -> bytes:
+        """Return a file, or its first `most` bytes; empty if it is not there."""
         try:
             return await self._api.send(
-                "GET", self._object(f"{run_id}/{name}"), params={"alt": "media"}
+                "GET", self._object(f"{run_id}/{name}"), params={"alt": "media"}, most=most
             )
         except CloudError as error:
             if error.status == _NOT_FOUND:

@@ -29,6 +29,7 @@ from internal.cloud.runs.cloudrun.job import (
     run_of,
 )
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
+from internal.cloud.runs.report import LARGEST
 from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
 from internal.cloud.runs.secrets import SecretReader, read_keys
 from internal.cloud.runs.wire import BadInput, encode_input
@@ -222,7 +223,9 @@ class CloudRunRuns:
         last = str((job.get("latestCreatedExecution") or {}).get("name", ""))
         if last.rpartition("/")[2] == execution_id(owner.uid, run_id):
             return None
-        return Seen(job=job, execution=None) if await self._files.read(run_id, INPUT) else None
+        return (
+            Seen(job=job, execution=None) if await self._files.read(run_id, INPUT, most=1) else None
+        )
 
     async def _reported(self, run_id: RunName, seen: Seen) -> Run:
         execution = seen.execution
@@ -230,8 +233,10 @@ class CloudRunRuns:
         if execution is not None and is_over(execution):
             async for task in self._pages(self._url(f"{execution['name']}/tasks"), "tasks"):
                 attempt = task.get("lastAttemptResult") or {}
-        words = b"" if execution is None else await self._files.read(run_id, RESULT)
-        key = await self._files.read(run_id, SEAL_KEY) if is_over(execution) else b""
+        words = b""
+        if execution is not None:
+            words = await self._files.read(run_id, RESULT, LARGEST + 1)
+        key = await self._files.read(run_id, SEAL_KEY, LARGEST) if is_over(execution) else b""
 
         def unseal(text: str) -> Mapping[str, str]:
             if not key:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import re
 import shutil
+import stat
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ import orjson
 from ctrlruntime.clock import monotonic, random_hex
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.provider import RunOwner
+from internal.cloud.runs.report import LARGEST
 
 __all__ = ["EndWatch", "Outcome", "Plan", "RunFolder", "is_name"]
 
@@ -206,11 +208,17 @@ class RunFolder:
         return _read(self.path / supervisor.OUTCOME, Outcome)
 
     def last_words(self) -> bytes:
-        """Return the report as it is now."""
+        """Return the report as it is now, or the beginning of one that is too large; empty for what is no file."""
         try:
-            return (self.path / RESULT).read_bytes()
-        except FileNotFoundError:
+            # Whatever a run puts there: nothing waits for the other end of a pipe, or leads elsewhere.
+            file = os.open(self.path / RESULT, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
+        except OSError:
             return b""
+        try:
+            regular = stat.S_ISREG(os.fstat(file).st_mode)
+            return os.read(file, LARGEST + 1) if regular else b""
+        finally:
+            os.close(file)
 
     def seal_key(self) -> str:
         """Raise FileNotFoundError."""
