@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from apis.health import CLOUD_PHASES, Health
+from ctrlruntime.api.printable import printable
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.clock import utc_now
 from manager.console.charts import HEIGHT, WIDTH
@@ -77,8 +78,8 @@ class Renderer:
         return f"/static/{name}?v={hashlib.sha256(self.static[name]).hexdigest()[:12]}"
 
     def render(self, template: str, model: Mapping[str, Any]) -> str:
-        """Return a page."""
-        return self._environment.get_template(template).render(model)
+        """Return a page, without control characters and marks that change the direction of reading."""
+        return printable(self._environment.get_template(template).render(model))
 
 
 def link(path: str, **query: object) -> str:

@@ -12,6 +12,8 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.api import Resource
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.generate.crd import open_api_schema
+from ctrlruntime.json import Json
 from manager.kinds import KINDS
 from tests.console.fleet import ROLLOUT, SHOP, SHOP_STATUS
 from tests.console.harness import Harness, ready
@@ -100,6 +102,42 @@ def status_of(kind: type[Resource[Any, Any]]) -> dict[str, Any]:
             heights = {f"gaia-{each}": 1200 + each for each in range(3)}
             return {"phase": "Progressing", "sync": {**sync, **silent}, "height": heights}
     return {"phase": "Active", "message": ""} if kind.gvk().kind == "ChangeFreeze" else ready(True)
+
+
+def filled_status(kind: type[Resource[Any, Any]], text: str) -> dict[str, Any]:
+    """Return a status of a kind in which every field is set, to the text where its schema allows any."""
+    schema, _ = open_api_schema(kind)
+    status = schema["properties"].get("status", {"type": "object"})
+    found: dict[str, Any] = _filled("status", status, text)
+    return found
+
+
+def _filled(name: str, schema: Mapping[str, Any], text: str) -> Json:
+    """Return a value that the schema allows; None for a text with a form of its own."""
+    fixed = {"type": "Ready", "reason": "Broken"}.get(name) if "pattern" in schema else None
+    match schema:
+        case {"enum": [first, *_]}:
+            return str(first)
+        case {"type": "object", "properties": fields}:
+            values = {key: _filled(key, each, text) for key, each in fields.items()}
+            return {key: value for key, value in values.items() if value is not None}
+        case {"type": "object", "additionalProperties": {"type": _} as each}:
+            value = _filled(name, each, text)
+            return {} if value is None else {text: value}
+        case {"type": "array", "items": each}:
+            value = _filled(name, each, text)
+            return [] if value is None else [value]
+        case {"type": "string", "format": _}:
+            return AT
+        case {"type": "string"}:
+            return fixed if "pattern" in schema else text[: schema.get("maxLength")]
+        case {"type": "integer" | "number"}:
+            return max(1, schema.get("minimum", 1))
+        case {"type": "boolean"}:
+            return True
+        case {"x-kubernetes-preserve-unknown-fields": True}:
+            return {text: text}
+    return 1  # a quantity
 
 
 async def fill_relatives(

@@ -13,14 +13,17 @@ from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.events.correlator import Occurrence
 from ctrlruntime.sharding.report import SlotsOwned, Unowned
 from manager.commands.summaries import summary_of
+from manager.console.paths import object_path
 from manager.kinds import KINDS
 from tests.console.harness import ADMIN, SHOWN, TEAM, TENANT, Harness, ready, running
 from tests.console.relatives import (
     SHOWN_KINDS,
     fill_relatives,
+    filled_status,
     manifest_of,
     name_of,
     object_url,
+    place_of,
     status_of,
 )
 from tests.console.test_pages import HOSTILE, WORD, Tags, words
@@ -254,28 +257,41 @@ async def test_shards_show_members_and_the_slots_without_an_owner(
     assert (await console.get("/shards", TEAM))[0] == 403
 
 
-async def test_no_page_of_any_kind_runs_what_is_in_an_object(console: Harness) -> None:
-    """Some eight seconds: about a hundred pages are read, each that a link leads to."""
-    conditions = ready(False, "Broken", HOSTILE)["conditions"]
+@pytest.mark.parametrize("more", ["\x1b]0;x\x07\u202e", "x" * 3_000], ids=["controls", "long"])
+async def test_no_page_of_any_kind_runs_what_is_in_an_object(console: Harness, more: str) -> None:
+    """Every field of every status, annotations and events: each page of an object, and each list."""
+    hostile = f"{HOSTILE}</textarea>{{{{7*7}}}}{more}"
     for kind in KINDS:
         name = name_of(kind.gvk().kind)
         place = "default" if kind.mapping().namespaced else None
         gvk = kind.gvk()
-        label = {"metadata": {"annotations": {"example.com/note": HOSTILE}}}
+        label = {"metadata": {"annotations": {"example.com/note": hostile}}}
         await console.client.patch(gvk, name, label, namespace=place)
-        await console.report(kind, name, {"conditions": conditions}, place or "")
+        await console.report(kind, name, filled_status(kind, hostile), place or "")
         reference = {"kind": gvk.kind, "namespace": place or "", "name": name}
         event = Occurrence(
-            regarding=reference, type="Warning", reason=HOSTILE, action="x", note=HOSTILE
+            regarding=reference, type="Warning", reason=hostile, action="x", note=hostile
         )
         console.console.state.recorded(event)
+    own = {object_path(k.gvk().kind, place_of(k), name_of(k.gvk().kind)) for k in KINDS}
+    own |= {object_url(kind, head) for kind in KINDS for head in ("/objects", "/yaml")}
+    first = await console.page("/")
+    paths = own | {each.get("href") or "" for each in Tags(first).all("a")}
     script = console.console._renderer.asset("console.js")
-    for path, text in (await crawl(console)).items():
+    shown = 0
+    for path in sorted(each for each in paths if each.startswith("/")):
+        text = await console.page(path)
         tags = Tags(text)
+        shown += "&lt;script&gt;alert(1)" in text
+        assert len(text) < LARGEST, path
         assert [each["src"] for each in tags.all("script")] == [script], path
         assert not tags.all("img"), path
+        assert "\x1b" not in text
+        assert "\u202e" not in text, path
         for _, attributes in tags.tags:
             assert not [each for each in attributes if each.startswith("on") or each == "style"]
+            assert not str(attributes.get("href", "")).startswith("javascript"), path
+    assert shown > 2 * len(KINDS)
 
 
 async def test_idle_pages_streams_and_samples_cause_no_request(console: Harness) -> None:
