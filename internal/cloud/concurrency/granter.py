@@ -120,6 +120,10 @@ class Granter(Generic[R]):
         if not self.has_owner(resource):
             self.keeper.ledger.forget(claim.owner.uid)
             return Result(requeue_after=WITHOUT_OWNER)
+        held = self.keeper.ledger.held_by(claim.owner.uid)
+        if held is not None and (held.recorded is None or held.recorded.since != waiting.since):
+            # Another wait: what was granted began and ended unseen. Without this the next start would count as that one.
+            self.keeper.ledger.release(claim.owner)
         verdict, now = self.keeper.ledger.acquire(claim), self.clock()
         if isinstance(verdict, Denial):
             denied = refreshed(waiting, verdict.waiting, now, self.least)

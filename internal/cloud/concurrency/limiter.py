@@ -193,6 +193,11 @@ class ConcurrencyLimiter:
         """Whether an owner holds a place."""
         return uid in self._holders
 
+    def held_by(self, uid: str) -> Claim | None:
+        """Return the claim by which an owner holds a place, as it was when that was granted or learned."""
+        holder = self._holders.get(uid)
+        return None if holder is None else holder.claim
+
     # -- judging -----------------------------------------------------------------------------------
 
     def _judge(self, waiter: _Waiter, now: datetime) -> Denial | None:

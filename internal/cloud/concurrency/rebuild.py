@@ -149,5 +149,6 @@ class LedgerKeeper:
             since=now if waiting is None else min(waiting.since, now),
             concurrency=definition.concurrency,
             priority=(waiting and waiting.priority) or TaskPriority.NORMAL,
+            recorded=waiting,
         )
         return claim, status

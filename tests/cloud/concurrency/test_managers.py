@@ -68,12 +68,16 @@ class Schedule:
     seats: list[Seat] = field(default_factory=list)
     owned: float = 0.9
     """How probable it is that a manager works on the slot of an object."""
+    limits: Concurrency = DEFINITION.concurrency
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
         self.definition = replace(
-            DEFINITION, supersede=self.random.choice([Supersede.AWAIT, Supersede.CANCEL])
+            DEFINITION,
+            supersede=self.random.choice([Supersede.AWAIT, Supersede.CANCEL]),
+            concurrency=self.limits,
         )
+        self.subresource = replace(TERRAFORM, definition=self.definition)
 
     @property
     def leader(self) -> Seat:
@@ -94,13 +98,13 @@ class Schedule:
         keeper = LedgerKeeper(
             ledger=ledger,
             client=life.cache.live_client,
-            subresources=[TERRAFORM],
+            subresources=[self.subresource],
             crds=Definitions(life.cache.live_client),
             clock=self.harness.clock,
             grants=self.shared,
         )
         granter = Granter(
-            TERRAFORM,
+            self.subresource,
             keeper,
             life.tools.client,
             life.tools.patcher,
@@ -111,7 +115,9 @@ class Schedule:
             least=3.0,
         )
         seat = Seat(life, keeper, granter)
-        life.cache.informer(InstanceTerraform).add_handler(partial(keeper.observe, TERRAFORM))
+        life.cache.informer(InstanceTerraform).add_handler(
+            partial(keeper.observe, self.subresource)
+        )
         await keeper.ready()
         self.seats = [*self.seats[-1:], seat]
 
@@ -262,3 +268,36 @@ async def test_a_new_leader_counts_what_is_granted_before_it_grants_more(
         await schedule.leader.life.seen(NAMES[0])
         await schedule.grant(NAMES[0])
         assert not ledger.holds(uid)
+
+
+@pytest.mark.criterion("SH-38")
+async def test_a_run_that_the_leader_never_saw_counts_as_a_start(
+    harness: TaskDriverHarness,
+) -> None:
+    """Granted, begun, ended, and the next one requested, between two looks of the leader."""
+    name, rate = NAMES[0], Concurrency(starts_per_minute=1)
+    await harness.make(name)
+    async with AsyncExitStack() as stack:
+        schedule = Schedule(harness, stack, 0, shared=True, owned=1.0, limits=rate)
+        await schedule.take_over()
+        life = schedule.leader.life
+
+        async def look() -> Waiting:
+            """A pass of the object's manager and one of the leader; what the object waits for then."""
+            await life.drive(name, definition=schedule.definition)
+            await life.seen(name)
+            await schedule.grant(name)
+            found = await harness.admin.get(InstanceTerraform, name, namespace=NAMESPACE)
+            assert found.status.waiting is not None
+            return found.status.waiting
+
+        assert (await look()).granted_at is not None
+        await life.drive(name, definition=schedule.definition)
+        harness.outside.move(harness.outside.live()[0].run_id, RunState.SUCCEEDED)
+        await life.drive(name, definition=schedule.definition)
+        harness.clock.advance(1)
+        await harness.change(name, domain="other.example.com")
+        second = await look()
+        assert (second.reason, second.granted_at) == (WaitingReason.RATE, None)
+        harness.clock.advance(61)
+        assert (await look()).granted_at is not None
