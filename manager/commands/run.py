@@ -13,12 +13,13 @@ from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
 from ctrlruntime.webhook.tls import CertificateError
 from internal.fleet.hub import instead_of_foreign
-from manager.controllers.tenancy_options import STATUS_PERIOD, TenancyOptions
+from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.tenancy_options import TenancyOptions
 from manager.flags.cloud import cloud_options, take_cloud_options
-from manager.flags.cosmos import cosmos_options, take_cosmos_options
-from manager.flags.groups import check_allowed_addresses
+from manager.flags.groups import check_allowed_addresses, described, take_described
 from manager.flags.health_checks import health_check_options, take_health_check_options
 from manager.flags.privileges import (
+    PRIVILEGES,
     default_account_option,
     privilege_options,
     protected_namespace_option,
@@ -37,8 +38,6 @@ from manager.serving.run import run_manager
 from manager.test_environment import check_test_environment
 
 _PATH = click.Path(path_type=Path)
-_POSITIVE = click.IntRange(min=1)
-_COUNT = click.IntRange(min=0)
 
 
 @click.command()
@@ -76,48 +75,13 @@ _COUNT = click.IntRange(min=0)
 @click.option(
     "--health-probe-bind-address", default=":8081", help='Address of the probes; "0" is off.'
 )
-@click.option(
-    "--registry-concurrency", type=_POSITIVE, default=3, help="Registries worked on at once."
-)
-@click.option(
-    "--template-concurrency", type=_POSITIVE, default=5, help="Templates worked on at once."
-)
-@click.option("--tenant-concurrency", type=_POSITIVE, default=10, help="Tenants worked on at once.")
-@click.option(
-    "--writes-per-type", type=_POSITIVE, default=16, help="Writes of one resource type at once."
-)
-@click.option("--writes-total", type=_POSITIVE, default=64, help="Writes at once, of all types.")
-@click.option(
-    "--allow-sqlite",
-    "sqlite_root",
-    type=click.Path(path_type=Path, file_okay=False, exists=True),
-    help="Allow SQLite sources, of files in this directory.",
-)
-@click.option(
-    "--tenant-series",
-    type=_COUNT,
-    default=500,
-    help="Most tenants with metrics of their own (if not ready).",
-)
-@click.option("--every-tenant-series", is_flag=True, help="Metrics of its own for every tenant.")
-@click.option(
-    "--status-period",
-    type=click.FloatRange(min=0),
-    default=STATUS_PERIOD,
-    help="Seconds that changed counts of tenants wait for more, and between two writes of one status.",
-)
-@click.option(
-    "--template-grace",
-    type=click.FloatRange(min=0),
-    default=300.0,
-    help="Seconds that tenants stay after a template without deletion protection.",
-)
+@described(TenancyOptions)
 @privilege_options
 @default_account_option
 @protected_namespace_option
 @health_check_options
 @cloud_options
-@cosmos_options
+@described(CosmosOptions)
 @click.option("--log-format", type=click.Choice(["json", "console"]), default="json")
 @click.option(
     "--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info"
@@ -129,13 +93,13 @@ def run(**arguments: object) -> None:
         given["systems"] = BY_DEFAULT
     given["protected_namespaces"] |= own_namespace()
     checks = take_health_check_options(given)
-    flags = {name: given.pop(name) for name in TENANCY_OPTIONS}
+    flags = take_described(TenancyOptions, given, *PRIVILEGES, "webhooks")
     tenancy = TenancyOptions(**flags, health_checks=checks)
     own = "".join(own_namespace())
     if given["data_plane_kubeconfig"] is not None:
         tenancy = replace(tenancy, instead_of_foreign=instead_of_foreign(own or "TARGET"))
     cloud = take_cloud_options(given, in_cluster=bool(own), health_checks=checks)
-    cosmos = take_cosmos_options(given)
+    cosmos = CosmosOptions(**take_described(CosmosOptions, given))
     options = RunOptions(
         tenancy=tenancy,
         cloud=cloud,
@@ -188,25 +152,6 @@ def _check_serving(options: RunOptions) -> None:
                 "--webhooks outside of a cluster needs --webhook-cert-path, or "
                 "--webhook-secret-namespace for certificates that the manager makes"
             )
-
-
-TENANCY_OPTIONS = (
-    "registry_concurrency",
-    "template_concurrency",
-    "tenant_concurrency",
-    "writes_per_type",
-    "writes_total",
-    "sqlite_root",
-    "tenant_series",
-    "every_tenant_series",
-    "status_period",
-    "template_grace",
-    "allow_foreign_namespaces",
-    "allow_kinds",
-    "protected_namespaces",
-    "default_account",
-    "webhooks",
-)
 
 
 def own_namespace() -> frozenset[str]:

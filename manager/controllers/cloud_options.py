@@ -12,6 +12,7 @@ from ctrlruntime import outbound_addresses
 from ctrlruntime.clock import utc_now
 from internal.cloud.pace import Pace
 from manager.controllers.health_check_options import HealthCheckOptions
+from manager.flags.groups import POSITIVE, flag
 
 if TYPE_CHECKING:
     from internal.cloud.subresource import Subresource
@@ -36,27 +37,59 @@ class RunsOptions:
     """local: file with lines NAME=VALUE for every task, such as credentials."""
     command: Sequence[str] = ()
     """local: the program in place of this manager's own; the name of the task is added."""
-    job_image: str = ""
-    """jobs, cloudrun: the image of runs. Default: the manager's own."""
-    job_service_account: str = ""
-    """jobs: ServiceAccount in each namespace of instances whose token tasks get."""
-    job_priority_class: str = ""
-    """jobs: PriorityClass of the Pods."""
-    job_pull_secrets: tuple[str, ...] = ()
-    """jobs: Secrets with credentials for the image, in each namespace of instances."""
-    job_environment_from: tuple[str, ...] = ()
-    """jobs: Secrets in each namespace of instances whose keys are variables of every task."""
+    job_environment_from: tuple[str, ...] = field(
+        default=(),
+        metadata=flag(
+            "--job-environment-from",
+            "jobs: Secret in the namespaces of instances whose keys are variables of every task. Repeatable.",
+            multiple=True,
+            metavar="SECRET",
+        ),
+    )
+    job_image: str = field(
+        default="",
+        metadata=flag("--job-image", "jobs, cloudrun: image of runs. Default: the manager's own."),
+    )
+    job_service_account: str = field(
+        default="",
+        metadata=flag(
+            "--job-service-account",
+            "jobs: ServiceAccount in the namespaces of instances whose token tasks get. Default: they get none.",
+        ),
+    )
+    job_priority_class: str = field(
+        default="",
+        metadata=flag("--job-priority-class", "jobs: PriorityClass. Default: none."),
+    )
+    job_pull_secrets: tuple[str, ...] = field(
+        default=(),
+        metadata=flag(
+            "--job-pull-secret",
+            "jobs: Secret with credentials for the image, in the namespaces of instances. Repeatable.",
+            multiple=True,
+        ),
+    )
     job_annotations: Mapping[str, str] = field(default_factory=dict)
     """jobs: annotations of the Pods."""
 
-    cloud_run_project: str = ""
-    """cloudrun: the project."""
-    cloud_run_location: str = ""
-    """cloudrun: the location, such as us-central1."""
-    cloud_run_bucket: str = ""
-    """cloudrun: Cloud Storage bucket in which runs find their input and leave their result."""
-    cloud_run_service_account: str = ""
-    """cloudrun: email address of the account that tasks run as."""
+    cloud_run_project: str = field(
+        default="", metadata=flag("--cloud-run-project", "cloudrun: the project.")
+    )
+    cloud_run_location: str = field(
+        default="",
+        metadata=flag("--cloud-run-location", "cloudrun: the location, such as us-central1."),
+    )
+    cloud_run_bucket: str = field(
+        default="",
+        metadata=flag("--cloud-run-bucket", "cloudrun: bucket for inputs and results of runs."),
+    )
+    cloud_run_service_account: str = field(
+        default="",
+        metadata=flag(
+            "--cloud-run-service-account",
+            "cloudrun: email address of the account that tasks run as.",
+        ),
+    )
 
     def variables(self) -> dict[str, str]:
         """Return the variables of every task, the same for every provider."""
@@ -71,10 +104,18 @@ class RunsOptions:
 class CloudOptions:
     """Options of the cloud system."""
 
-    instance_concurrency: int = 20
-    """Instances worked on at once."""
-    subresource_concurrency: int = 10
-    """Objects of one type of subresource worked on at once; no limit on runs."""
+    instance_concurrency: int = field(
+        default=20,
+        metadata=flag("--instance-concurrency", "Instances worked on at once.", type=POSITIVE),
+    )
+    subresource_concurrency: int = field(
+        default=10,
+        metadata=flag(
+            "--subresource-concurrency",
+            "Subresources of one type worked on at once; no limit on runs.",
+            type=POSITIVE,
+        ),
+    )
     limits: Mapping[str, int] = field(default_factory=dict)
     """By task, runs at once; what is not named keeps its definition's. 0 is without limit."""
     starts_per_minute: Mapping[str, int] = field(default_factory=dict)

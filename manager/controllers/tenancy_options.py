@@ -6,38 +6,81 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+import click
 
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.clock import utc_now
 from manager.controllers.health_check_options import HealthCheckOptions
+from manager.flags.groups import POSITIVE, flag
 
 if TYPE_CHECKING:
     from internal.tenancy.shared.privileges import Privileges
     from internal.tenancy.tenant.slots import TenantSlots
 
-STATUS_PERIOD = 1.0
+_NOT_NEGATIVE: Final = click.FloatRange(min=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TenancyOptions:
     """Options of the tenancy system."""
 
-    registry_concurrency: int = 3
-    template_concurrency: int = 5
-    tenant_concurrency: int = 10
-    writes_per_type: int = 16
-    """Writes of one resource type that are under way at once."""
-    writes_total: int = 64
-    """Writes that are under way at once."""
-    sqlite_root: Path | None = None
-    """Directory of the SQLite files that registries may name; None allows none."""
-    tenant_series: int = 500
-    """Most tenants with metric series of their own; only those that are not ready have any."""
-    every_tenant_series: bool = False
-    """Series for every tenant."""
-    status_period: float = STATUS_PERIOD
-    """Seconds that changed counts of tenants wait for more, and between two writes of one status."""
+    registry_concurrency: int = field(
+        default=3,
+        metadata=flag("--registry-concurrency", "Registries worked on at once.", type=POSITIVE),
+    )
+    template_concurrency: int = field(
+        default=5,
+        metadata=flag("--template-concurrency", "Templates worked on at once.", type=POSITIVE),
+    )
+    tenant_concurrency: int = field(
+        default=10,
+        metadata=flag("--tenant-concurrency", "Tenants worked on at once.", type=POSITIVE),
+    )
+    writes_per_type: int = field(
+        default=16,
+        metadata=flag("--writes-per-type", "Writes of one resource type at once.", type=POSITIVE),
+    )
+    writes_total: int = field(
+        default=64, metadata=flag("--writes-total", "Writes at once, of all types.", type=POSITIVE)
+    )
+    sqlite_root: Path | None = field(
+        default=None,
+        metadata=flag(
+            "--allow-sqlite",
+            "Allow SQLite sources, of files in this directory.",
+            type=click.Path(path_type=Path, file_okay=False, exists=True),
+        ),
+    )
+    tenant_series: int = field(
+        default=500,
+        metadata=flag(
+            "--tenant-series",
+            "Most tenants with metrics of their own (if not ready).",
+            type=click.IntRange(min=0),
+        ),
+    )
+    every_tenant_series: bool = field(
+        default=False,
+        metadata=flag("--every-tenant-series", "Metrics of its own for every tenant."),
+    )
+    status_period: float = field(
+        default=1.0,
+        metadata=flag(
+            "--status-period",
+            "Seconds that changed counts of tenants wait for more, and between two writes of one status.",
+            type=_NOT_NEGATIVE,
+        ),
+    )
+    template_grace: float = field(
+        default=300.0,
+        metadata=flag(
+            "--template-grace",
+            "Seconds that tenants stay after a template without deletion protection.",
+            type=_NOT_NEGATIVE,
+        ),
+    )
     allow_foreign_namespaces: frozenset[str] = frozenset()
     """Namespaces besides the tenant's that templates may write to and make: names, patterns, `own`."""
     instead_of_foreign: str = ""
@@ -46,8 +89,6 @@ class TenancyOptions:
     """Kinds that templates may name although the ClusterRole `edit` does not grant them."""
     health_checks: HealthCheckOptions = field(default_factory=HealthCheckOptions)
     """Where health checks of templates' rollouts may send requests."""
-    template_grace: float = 300.0
-    """Seconds that tenants stay after a template without deletion protection."""
     webhooks: bool = False
     """Validate registries and templates on admission."""
     protected_namespaces: frozenset[str] = frozenset()

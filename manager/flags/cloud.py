@@ -9,7 +9,7 @@ import click
 
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.controllers.health_check_options import HealthCheckOptions
-from manager.flags.groups import LateHelp, default_option, with_options
+from manager.flags.groups import LateHelp, described_options, take_described, with_options
 
 if TYPE_CHECKING:
     from internal.cloud.tasks.task import TaskDefinition
@@ -18,27 +18,13 @@ Command = Callable[..., Any]
 Option = Callable[[Command], Command]
 
 DEFAULTS = CloudOptions()
-_POSITIVE = click.IntRange(min=1)
 
 
 def cloud_options(command: Command) -> Command:
     """How many instances and runs at once, and where runs execute."""
     return with_options(
         command,
-        default_option(
-            "--instance-concurrency",
-            "instance_concurrency",
-            DEFAULTS,
-            _POSITIVE,
-            "Instances worked on at once.",
-        ),
-        default_option(
-            "--subresource-concurrency",
-            "subresource_concurrency",
-            DEFAULTS,
-            _POSITIVE,
-            "Subresources of one type worked on at once; no limit on runs.",
-        ),
+        *described_options(CloudOptions),
         *_task_options(),
         *_file_options(),
         *_provider_options(),
@@ -148,7 +134,7 @@ def _provider_options() -> tuple[Option, ...]:
         click.option(
             "--runs-folder",
             type=click.Path(path_type=Path, file_okay=False),
-            default=Path(".run/runs"),
+            default=DEFAULTS.runs.folder,
             help="local: where the folders of runs are; runs are found there after a restart.",
         ),
         click.option(
@@ -176,89 +162,20 @@ def _provider_options() -> tuple[Option, ...]:
             help="local: file with lines NAME=VALUE for every task, such as credentials; read when a run "
             "starts.",
         ),
-        *_job_options(),
-        *_cloud_run_options(),
+        *described_options(RunsOptions),
     )
 
 
-def _job_options() -> tuple[Option, ...]:
-    return (
-        click.option(
-            "--job-environment-from",
-            multiple=True,
-            metavar="SECRET",
-            help="jobs: Secret in the namespaces of instances whose keys are variables of every task. "
-            "Repeatable.",
-        ),
-        click.option(
-            "--job-image",
-            default="",
-            help="jobs, cloudrun: image of runs. Default: the manager's own.",
-        ),
-        click.option(
-            "--job-service-account",
-            default="",
-            help="jobs: ServiceAccount in the namespaces of instances whose token tasks get. "
-            "Default: they get none.",
-        ),
-        click.option(
-            "--job-priority-class", default="", help="jobs: PriorityClass. Default: none."
-        ),
-        click.option(
-            "--job-pull-secret",
-            "job_pull_secrets",
-            multiple=True,
-            help="jobs: Secret with credentials for the image, in the namespaces of instances. "
-            "Repeatable.",
-        ),
-    )
-
-
-def _cloud_run_options() -> tuple[Option, ...]:
-    return (
-        click.option("--cloud-run-project", default="", help="cloudrun: the project."),
-        click.option(
-            "--cloud-run-location", default="", help="cloudrun: the location, such as us-central1."
-        ),
-        click.option(
-            "--cloud-run-bucket",
-            default="",
-            help="cloudrun: bucket for inputs and results of runs.",
-        ),
-        click.option(
-            "--cloud-run-service-account",
-            default="",
-            help="cloudrun: email address of the account that tasks run as.",
-        ),
-    )
-
-
-CLOUD = (
-    "instance_concurrency",
-    "subresource_concurrency",
-    "limits",
-    "starts_per_minute",
-    "timeouts",
-    "attempts",
-    "settings_file",
-    "terraform_types_file",
+TASKS = (
+    *("limits", "starts_per_minute", "timeouts", "attempts"),
+    *("settings_file", "terraform_types_file"),
 )
+"""Fields of CloudOptions that the flags above set."""
 RUNS = (
-    "run_provider",
-    "runs_folder",
-    "environment",
-    "allowed_environment",
-    "environment_file",
-    "job_environment_from",
-    "job_image",
-    "job_service_account",
-    "job_priority_class",
-    "job_pull_secrets",
-    "cloud_run_project",
-    "cloud_run_location",
-    "cloud_run_bucket",
-    "cloud_run_service_account",
+    *("run_provider", "runs_folder"),
+    *("environment", "allowed_environment", "environment_file"),
 )
+"""What the flags above set of RunsOptions."""
 
 
 def take_cloud_options(
@@ -268,8 +185,8 @@ def take_cloud_options(
     health_checks: HealthCheckOptions = DEFAULTS.health_checks,
 ) -> CloudOptions:
     """Take the flags of the cloud system out of `given`."""
-    own = {name: given.pop(name) for name in CLOUD}
-    runs = {name: given.pop(name) for name in RUNS}
+    own = take_described(CloudOptions, given, *TASKS)
+    runs = take_described(RunsOptions, given, *RUNS)
     runs["provider"] = runs.pop("run_provider") or ("jobs" if in_cluster else "local")
     runs["folder"] = runs.pop("runs_folder")
     _check_provider(runs)

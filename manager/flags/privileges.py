@@ -11,6 +11,8 @@ from manager.flags.groups import with_options
 
 _ACCOUNT_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?")
 Command = Callable[..., Any]
+PRIVILEGES = ("allow_foreign_namespaces", "allow_kinds", "protected_namespaces", "default_account")
+"""Fields of TenancyOptions that the flags below set."""
 
 
 def privilege_options(command: Command) -> Command:
