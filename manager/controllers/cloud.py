@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +22,7 @@ from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
-from ctrlruntime.manager import Group, Manager
+from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Control
 from ctrlruntime.rollout import ChangeHolds
@@ -58,6 +57,7 @@ from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
 from manager.controllers.approvals import Approvals, Whole, add_approvals, approval_key, view_of
 from manager.controllers.change_freezes import Divided, add_change_freezes
+from manager.controllers.closing import Closing
 from manager.controllers.cloud_options import CloudOptions
 from manager.controllers.cloud_parts import CONFIG_MAP, CloudParts, make_parts
 from manager.controllers.cloud_rollouts import add_rollout_controller
@@ -257,7 +257,7 @@ def add_subresource_controllers(
     if shares:
         add_granters(parts, keeper, places.sources, wakeups)
     if provider is None:
-        manager.add(_Closing(runs.aclose))
+        manager.add(Closing(runs.aclose))
     if options.settings_file is not None:
         registry = manager.metrics.registry
 
@@ -417,7 +417,7 @@ def _workload_drift(parts: CloudParts, wakeups: Wakeups) -> WorkloadDrift:
         wake=wake,
     )
     parts.inventories.informer.add_handler(drift.inventory_changed)
-    manager.add(_Closing(drift.close))
+    manager.add(Closing(drift.close))
     return drift
 
 
@@ -467,19 +467,3 @@ def _guarded(
         field_manager=FIELD_MANAGER,
         pauses=INSTANCE_PAUSES if kind is Instance else of_parts,
     )
-
-
-@dataclass(slots=True)
-class _Closing:
-    """Gives back what the controllers use after they have ended. Runs go on."""
-
-    runnable_group = Group.CACHES
-
-    close: Callable[[], Awaitable[None]]
-
-    async def start(self) -> None:
-        """Run until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.close()

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime
 
 from ctrlruntime.clock import utc_now
-from ctrlruntime.manager import Group, Manager
+from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout.health import HealthEvaluator, NoHealthEvaluator
+from manager.controllers.closing import Closing
 from manager.controllers.health_check_options import HealthCheckOptions
 
 NOT_ALLOWED = "the manager allows no address: start it with --health-check-url"
@@ -37,21 +36,5 @@ def add_health_checks(
         options.token_file,
         remedy="start the manager with --health-check-url",
     )
-    manager.add(_Closing(checker.aclose))
+    manager.add(Closing(checker.aclose))
     return checker
-
-
-@dataclass(slots=True)
-class _Closing:
-    """Ends what is being evaluated after the controllers have ended."""
-
-    runnable_group = Group.CACHES
-
-    close: Callable[[], Awaitable[None]]
-
-    async def start(self) -> None:
-        """Run until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.close()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-from dataclasses import dataclass
-
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.manager import Group, Manager
+from ctrlruntime.manager import Manager
 from internal.tenancy.rendering import Renderer
 from internal.tenancy.template.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.template.compiled import Blueprints
+from manager.controllers.closing import Closing
 from manager.controllers.tenancy_options import TenancyOptions
 
 
@@ -25,19 +23,4 @@ def add_tenancy_admission(manager: Manager, options: TenancyOptions) -> None:
     serve(TenantRegistry, admission.check_registry, options=ADMISSION)
     serve(TenantTemplate, admission.check_template, options=ADMISSION)
     serve(Tenant, admission.check_tenant, options=TENANT_ADMISSION)
-    manager.add(_Closing(renderer))
-
-
-@dataclass(slots=True)
-class _Closing:
-    """Ends the renderer's worker process, after the webhooks have ended."""
-
-    renderer: Renderer
-    runnable_group = Group.CACHES
-
-    async def start(self) -> None:
-        """Run until cancelled."""
-        try:
-            await asyncio.Event().wait()
-        finally:
-            await self.renderer.close()
+    manager.add(Closing(renderer.close))
