@@ -97,10 +97,10 @@ def parse(expression: str, zone: str | None = None) -> Schedule:
             known = ", ".join([*_MACROS, f"{_EVERY} <duration>"])
             raise BadSchedule(f"spec.schedule {expression!r} is none of {known}")
         text = _MACROS[text.lower()]
-    return Schedule(_checked(text, expression, name), name)
+    return Schedule(_checked(text, expression), name)
 
 
-def _checked(text: str, expression: str, zone: str) -> str:
+def _checked(text: str, expression: str) -> str:
     fields = text.split()
     if len(fields) != 5:
         raise BadSchedule(

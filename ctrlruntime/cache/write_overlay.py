@@ -128,11 +128,6 @@ class WriteOverlay:
         return bool(self._scopes[scope].pending)
 
     @property
-    def newest_write(self) -> int:
-        """The highest version among our own answered writes."""
-        return self._newest
-
-    @property
     def unconfirmed_keys(self) -> list[Key]:
         return list(self._uncertain)
 

@@ -71,7 +71,7 @@ class Granter(Generic[R]):
             return None
         if waiting.granted_at is not None:
             return await self._granted(claim, status, resource, waiting.granted_at)
-        return await self._grant(claim, status, resource, waiting)
+        return await self._grant(claim, resource, waiting)
 
     def _is_older(self, entry: Entry) -> bool:
         """Whether the cache has less of an object than the ledger was filled with: it could free a place that is held."""
@@ -107,13 +107,11 @@ class Granter(Generic[R]):
             priority=None if status.waiting is None else status.waiting.priority,
             since=now,  # behind those who come when called
         )
-        if await self._write(status, resource, again):
+        if await self._write(resource, again):
             self.keeper.ledger.forget(claim.owner.uid)
         return Result(requeue_after=AT_ONCE)
 
-    async def _grant(
-        self, claim: Claim, status: TaskStatus, resource: R, waiting: Waiting
-    ) -> Result | None:
+    async def _grant(self, claim: Claim, resource: R, waiting: Waiting) -> Result | None:
         if self.is_left_alone(resource):
             self.keeper.ledger.forget(claim.owner.uid)
             return None  # what takes it into management again brings it back
@@ -128,16 +126,16 @@ class Granter(Generic[R]):
         if isinstance(verdict, Denial):
             denied = refreshed(waiting, verdict.waiting, now, self.least)
             look = next_look(denied, now, self.least)
-            if denied != waiting and not await self._write(status, resource, denied):
+            if denied != waiting and not await self._write(resource, denied):
                 return Result(requeue_after=AT_ONCE)
             return Result(requeue_after=look if verdict.again is None else min(look, verdict.again))
         # It counts from before the write: one that failed is tried again, or the place freed by what the object is then.
         granted = waiting.model_copy(update={"granted_at": now})
-        if not await self._write(status, resource, granted):
+        if not await self._write(resource, granted):
             return Result(requeue_after=AT_ONCE)
         self.wake(claim.owner)
         return Result(requeue_after=WITHOUT_OWNER)
 
-    async def _write(self, status: TaskStatus, resource: R, waiting: Waiting) -> bool:
+    async def _write(self, resource: R, waiting: Waiting) -> bool:
         after = resource.status.model_copy(update={"waiting": waiting})
         return await write_status(self.patcher, self.client.cache, resource, after)

@@ -209,7 +209,7 @@ class ConcurrencyLimiter:
         if limits.limit:
             free = limits.limit - len(kind.holders)
             if free <= 0 or self._ahead(waiter, now, free) >= free:
-                return self._full(waiter, now)
+                return self._full(waiter)
         if limits.starts_per_minute:
             left = limits.starts_per_minute - kind.tempo.recent(now)
             ahead = self._ahead(waiter, now, max(left, 0) + FORESEEN * limits.starts_per_minute)
@@ -284,7 +284,7 @@ class ConcurrencyLimiter:
             waiter, WaitingReason.INSTANCE_BUSY, 0, position, _name(rival), estimate
         )
 
-    def _full(self, waiter: _Waiter, now: datetime) -> Denial:
+    def _full(self, waiter: _Waiter) -> Denial:
         kind, limit = self._type(waiter.claim), waiter.claim.concurrency.limit
         position = 1 + bisect_left(kind.queue, waiter.place)
         usual = kind.tempo.usual

@@ -46,8 +46,3 @@ def image_at(node_set: CosmosFullNode, pod: str, height: int) -> str:
         return override.image
     version = version_at(node_set.spec.chain.versions, height)
     return version.image if version is not None else node_set.spec.pod_template.image or ""
-
-
-def node_image(node_set: CosmosFullNode, pod: str) -> str:
-    """Image of the container `node` at the height that is known."""
-    return image_at(node_set, pod, node_set.status.height.get(pod, 0))

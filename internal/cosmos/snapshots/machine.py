@@ -92,13 +92,13 @@ def step(spec: Spec, status: Status, facts: Facts, now: datetime) -> Step:
         _turn(spec, status, facts, now)
         if _subject(status) != subject:
             return Step(status, (Delete(doomed),) if doomed else (), again=True)
-        wanted = effects(spec, status, facts)
+        wanted = effects(status, facts)
         if status.phase == before or wanted:
             break
     return Step(status, (Delete(doomed), *wanted) if doomed else wanted)
 
 
-def effects(spec: Spec, status: Status, facts: Facts) -> tuple[Effect, ...]:
+def effects(status: Status, facts: Facts) -> tuple[Effect, ...]:
     """Return what is to be done in the phase of the status, old snapshots aside."""
     candidate, last = status.candidate, status.last_snapshot
     if facts.paused and not facts.held and status.phase in _DOWN:

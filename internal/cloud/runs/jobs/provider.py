@@ -314,7 +314,7 @@ class JobRuns:
         return _pods_of(job, await self._client.list(POD, metadata["namespace"], labels=labels))
 
     async def _reported(self, job: Manifest, pods: Sequence[Manifest]) -> Run:
-        sealed = is_over(job, pods) and is_sealed(job, pods)
+        sealed = is_over(job, pods) and is_sealed(pods)
         key = await self._seal_key(job) if sealed else ""
 
         def unseal(text: str) -> Mapping[str, str]:

@@ -81,7 +81,7 @@ def is_over(job: Manifest, pods: Sequence[Manifest]) -> bool:
     return ended or finished_by_now(job) or "deletionTimestamp" in job["metadata"]
 
 
-def is_sealed(job: Manifest, pods: Sequence[Manifest]) -> bool:
+def is_sealed(pods: Sequence[Manifest]) -> bool:
     """Whether the key of the run is needed to tell what it handed over."""
     pod = _newest(pods)
     report = None if pod is None else _report(pod)
