@@ -41,6 +41,8 @@ class Plan:
     absent: list[str] = field(default_factory=list)
     """Files that would change, and that the user deleted; they stay deleted."""
     notes: list[str] = field(default_factory=list)
+    unresolved: list[str] = field(default_factory=list)
+    """Files that stay as they are, with conflicts of an earlier merge."""
 
 
 def plan(recorded: Mapping[str, str], rendered: Mapping[str, str], disk: Mapping[str, str]) -> Plan:
@@ -63,6 +65,9 @@ def plan(recorded: Mapping[str, str], rendered: Mapping[str, str], disk: Mapping
             result.absent.append(path)
         elif base is not None and now is not None and base != new:
             _merge(result, path, base, now, new)
+    changed = {each.path for each in result.changes}
+    left = (path for path in rendered if path not in changed)
+    result.unresolved.extend(path for path in left if has_marks(disk.get(path, "")))
     for path, base in recorded.items():
         if path in rendered or path not in disk:
             continue
@@ -81,7 +86,7 @@ def _merge(result: Plan, path: str, base: str, now: str, new: str) -> None:
         return
     if has_marks(now):
         raise ProjectError(
-            f"{path} has conflicts still: choose between the lines from <<<<<<< yours to >>>>>>> scaffold, "
+            f"{path} has conflicts still: choose between the lines from <<<<<<< to >>>>>>>, "
             "then give the same command again"
         )
     result.changes.append(Change(path, now, merged.text, merged.conflicts))

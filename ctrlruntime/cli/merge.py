@@ -42,9 +42,9 @@ def merge(base: str, yours: str, theirs: str) -> Merged:
 
 
 def has_marks(text: str) -> bool:
-    """Return whether a conflict of an earlier merge is still in the text."""
-    lines = set(text.splitlines(keepends=True))
-    return MARKS[0] in lines and MARKS[2] in lines
+    """Return whether a conflict of an earlier merge is still in the text, one of git's too."""
+    starts = {line[:8] for line in text.splitlines()}
+    return {MARKS[0][:8], MARKS[2][:8]} <= starts
 
 
 def _ended(lines: Sequence[str]) -> list[str]:

@@ -12,6 +12,8 @@ from typing import Final
 import click
 import msgspec
 
+from ctrlruntime.api.resource import plural_of
+
 __all__ = ["API", "Project", "ProjectError", "Version", "check_name", "parse_version"]
 
 FORMAT: Final = 1
@@ -71,6 +73,18 @@ class API(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     @property
     def versions(self) -> list[str]:
         return [self.version, *self.spokes]
+
+    def united(self, other: API) -> API:
+        """Return the kind with what either has. Raises ProjectError where another version is stored."""
+        if (self.version, self.module) != (other.version, other.module):
+            raise ProjectError(f"its two sides have {self.kind} in different versions or modules")
+        return msgspec.structs.replace(
+            other,
+            finalizer=self.finalizer or other.finalizer,
+            defaulting=self.defaulting or other.defaulting,
+            validating=self.validating or other.validating,
+            spokes=tuple(dict.fromkeys((*other.spokes, *self.spokes))),
+        )
 
 
 class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -146,6 +160,17 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             api, msgspec.structs.replace(api, spokes=(*api.spokes, wanted.version))
         )
 
+    def united(self, other: Project) -> Project:
+        """Return the project with the kinds of both. Raises ProjectError where they are no changes of one project."""
+        apis = {(api.group, api.kind): api for api in self.apis}
+        for api in other.apis:
+            apis[api.group, api.kind] = api.united(apis.get((api.group, api.kind), api))
+        found = msgspec.structs.replace(self, apis=tuple(apis.values()))
+        modules = {api.module for api in found.apis}
+        if len(modules) < len(apis) or (self.name, self.scaffold) != (other.name, other.scaffold):
+            raise ProjectError("its two sides do not go together")
+        return found
+
     def _replaced(self, old: API, new: API) -> Project:
         return msgspec.structs.replace(
             self, apis=tuple(new if api is old else api for api in self.apis)
@@ -199,7 +224,9 @@ def snake(kind: str) -> str:
 
 
 def _crd_names(kind: str) -> set[str]:
-    return {kind.lower(), f"{kind.lower()}list"}
+    """Return the names that a kind takes in its group: its singular, its plural and that of its list."""
+    singular = kind.lower()
+    return {singular, plural_of(singular), f"{singular}list"}
 
 
 def parse_version(api_version: str, kind: str) -> Version:

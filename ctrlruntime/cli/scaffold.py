@@ -24,6 +24,7 @@ from .workspace import FOLDER, Pending, Record, Workspace, find_root
 __all__ = ["add_conversion", "apply", "create_api", "create_webhook", "init", "update"]
 
 UPDATE = ["update"]
+CHOOSE = "choose between the lines from <<<<<<< to >>>>>>>"
 _VERSION = click.argument("api_version", metavar="GROUP/VERSION")
 _KIND = click.argument("kind", metavar="KIND")
 
@@ -118,6 +119,7 @@ def apply(
             if pending.command == command:
                 return Plan(changes=made)
             _check_conflicts(made)
+        workspace.unite(lambda project: _as_it_was(project, templates))
         record = workspace.record()
         project = change(record.project if record else None)
         recorded = record.texts if record else {}
@@ -125,11 +127,16 @@ def apply(
         planned = plan(recorded, rendered, workspace.texts({*recorded, *rendered}))
         if command != UPDATE:
             _check_whole(planned)
-        lines = {path: text.splitlines(keepends=True) for path, text in planned.rendered.items()}
-        pending = Pending(command, planned.changes, Record(project, lines))
+        pending = Pending(command, planned.changes, Record.of(project, planned.rendered))
         workspace.begin(pending)
         planned.changes[:] = workspace.finish(pending)
         return planned
+
+
+def _as_it_was(project: Project, templates: Path) -> dict[str, str]:
+    """Return what was rendered of a project. Raises ProjectError where that was by templates that are not here."""
+    _check_current(project, f"pip install 'ctrlruntime[cli]=={project.scaffold}'")
+    return render(project, templates)
 
 
 def check_empty(root: Path) -> None:
@@ -161,11 +168,10 @@ def _extend(command: list[str], change: Callable[[Project], Project]) -> None:
     _run(find_root(Path.cwd()), command, extended, following)
 
 
-def _check_current(project: Project) -> None:
+def _check_current(project: Project, remedy: str = "first ctrlruntime update") -> None:
     if project.scaffold != __version__:
         raise ProjectError(
-            f"the project is of the scaffold of ctrlruntime {project.scaffold}, and this is {__version__}: "
-            "first ctrlruntime update"
+            f"the project is of the scaffold of ctrlruntime {project.scaffold}, and this is {__version__}: {remedy}"
         )
 
 
@@ -194,6 +200,8 @@ def _run(
     for note in planned.notes:
         click.echo(f"     kept {note}")
     _check_conflicts(planned.changes)
+    if planned.unresolved and command == UPDATE:
+        raise ProjectError(f"conflicts are still in {', '.join(planned.unresolved)}: {CHOOSE}")
     click.echo(f"next: {following}" if planned.changes else "nothing to change")
 
 
@@ -216,6 +224,5 @@ def _check_conflicts(changes: list[Change]) -> None:
     found = [each for each in changes if each.conflicts]
     if found:
         raise ProjectError(
-            f"{sum(each.conflicts for each in found)} conflicts in {', '.join(each.path for each in found)}: "
-            "choose between the lines from <<<<<<< yours to >>>>>>> scaffold; nothing of yours is lost"
+            f"conflicts in {', '.join(each.path for each in found)}: {CHOOSE}; nothing of yours is lost"
         )

@@ -10,14 +10,15 @@ import contextlib
 import fcntl
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
 from .changes import Change
-from .merge import merge
+from .git import sides
+from .merge import has_marks, merge
 from .project import FORMAT, Project, ProjectError
 
 __all__ = ["FOLDER", "Pending", "Record", "Workspace", "find_root"]
@@ -30,6 +31,10 @@ class Record(msgspec.Struct, frozen=True):
 
     project: Project
     rendered: dict[str, list[str]]
+
+    @classmethod
+    def of(cls, project: Project, texts: Mapping[str, str]) -> Record:
+        return cls(project, {path: text.splitlines(keepends=True) for path, text in texts.items()})
 
     @property
     def texts(self) -> dict[str, str]:
@@ -108,6 +113,27 @@ class Workspace:
                 f"{self._record} is of another ctrlruntime; upgrade: pip install -U 'ctrlruntime[cli]'"
             )
         return found
+
+    def unite(self, render: Callable[[Project], dict[str, str]]) -> None:
+        """Where git left conflicts in the record, record the kinds of both sides. Raises ProjectError where it cannot be.
+
+        What was rendered is rendered anew of both together: it is the base of what follows, whatever became of the files.
+        """
+        self._check_inside(f"{FOLDER}/{self._record.name}")
+        text = _text(self._record.read_bytes()) if self._record.exists() else None
+        if text is None or not has_marks(text):
+            return
+        found = [
+            _parse(side, Record, self._record, "take one side of it")
+            for side in sides(self.root, f"{FOLDER}/{self._record.name}")
+        ]
+        if not found:
+            raise ProjectError(
+                f"{self._record} has conflicts of a merge that is over: "
+                f"take it from one of the branches: git checkout BRANCH -- {FOLDER}/project.json"
+            )
+        project = found[0].project.united(found[1].project)
+        self._replace(self._record, _encode(Record.of(project, render(project))))
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:
         """Return the texts of those files that are there. Raises ProjectError for what is no file, or not in the project."""
@@ -202,9 +228,14 @@ T = TypeVar("T")
 def _decode(path: Path, kind: type[T], remedy: str) -> T | None:
     """Read a file of the record; None where there is none. Raises ProjectError for one that cannot be read."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=kind)
+        return _parse(path.read_bytes(), kind, path, remedy)
     except FileNotFoundError:
         return None
+
+
+def _parse(data: bytes, kind: type[T], path: Path, remedy: str) -> T:
+    try:
+        return msgspec.json.decode(data, type=kind)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise ProjectError(f"{path} cannot be read ({error}); {remedy}") from error
 

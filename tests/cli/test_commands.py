@@ -173,6 +173,7 @@ WRONG = {
         "ctrlruntime add conversion example.com/v2 Website",
     ),
     "names that collide": (BOTH, "create api example.com/v1 WebSite", "the same names"),
+    "a plural that collides": (BOTH, "create api example.com/v1 Websites", "the same names"),
     "a list that collides": (BOTH, "create api example.com/v1 WebsiteList", "the same names"),
     "webhooks of no kind": (BOTH, "create webhook example.com/v1 Other", "example.com/v1 Website"),
     "webhooks before kinds": ([NEW], "create webhook example.com/v1 Other", "create api"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -115,6 +116,8 @@ def test_a_conflict_is_reported_and_ends_with_an_error(
     result = ctrlruntime(project, "update")
     assert result.exit_code == 1
     assert "CONFLICT Dockerfile" in result.output
+    result = ctrlruntime(project, "update")
+    assert (result.exit_code, "conflicts are still in Dockerfile" in result.output) == (1, True)
     text = dockerfile.read_text()
     assert "FROM mine" in text
     assert "FROM theirs" in text
@@ -125,6 +128,59 @@ def test_a_conflict_is_reported_and_ends_with_an_error(
     assert dockerfile.read_text() == text
     dockerfile.write_text("FROM mine\n")
     update(project, newer(tmp_path / "as they were"))
+
+
+@pytest.mark.criterion("D-5")
+@pytest.mark.parametrize("style", ["merge", "diff3"])
+def test_two_branches_that_extend_the_project_are_merged_by_git_and_the_next_command(
+    tmp_path: Path, style: str
+) -> None:
+    project = made(tmp_path / "shop", "init shop", "create api example.com/v1 Website")
+
+    def git(*arguments: str) -> None:
+        user = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", f"merge.conflictStyle={style}"]
+        done = subprocess.run(["git", *user, *arguments], cwd=project, capture_output=True)
+        assert arguments[0] == "merge" or done.returncode == 0, done.stderr
+
+    def branch(name: str, *commands: str) -> None:
+        git("checkout", "-qb", name, "start")
+        made(project, *commands)
+        mine = project / "shop" / "controllers" / f"{name}.py"
+        mine.write_text(f"# Mine.\n{mine.read_text()}")
+        git("add", "-A")
+        git("commit", "-qm", name)
+
+    git("init", "-q", "-b", "main")
+    git("add", "-A")
+    git("commit", "-qm", "all")
+    git("branch", "start")
+    branch("alpha", "create api a.io/v1 Alpha", "add conversion example.com/v2 Website")
+    branch("beta", "create api a.io/v1 Beta", "create webhook example.com/v1 Website")
+    git("merge", "alpha")
+    assert "<<<<<<< " in (project / ".ctrlruntime" / "project.json").read_text()
+    result = ctrlruntime(project, "update")
+    assert "conflicts are still in shop/app.py, shop/controllers/__init__.py" in result.output
+    assert "has conflicts still" in ctrlruntime(project, "create api a.io/v1 Gamma").output
+
+    whole = made(tmp_path / "whole", "init shop", *EXTENDED)
+    for path, text in rendered(whole).items():
+        if "<<<<<<< " in (project / path).read_text():
+            (project / path).write_text(text)
+    assert ctrlruntime(project, "update").exit_code == 0
+    for path, text in rendered(whole).items():
+        mine = "# Mine.\n" * path.endswith(("controllers/alpha.py", "controllers/beta.py"))
+        assert (project / path).read_text() == mine + text
+    assert rendered(project) == rendered(whole)
+    made(project, "create api a.io/v1 Gamma")
+
+
+EXTENDED = (
+    "create api example.com/v1 Website",
+    "create api a.io/v1 Beta",
+    "create webhook example.com/v1 Website",
+    "create api a.io/v1 Alpha",
+    "add conversion example.com/v2 Website",
+)
 
 
 @pytest.mark.criterion("D-5")
