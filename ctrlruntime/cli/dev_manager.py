@@ -110,7 +110,7 @@ class DevManager(Manager):
         logger: FilteringBoundLogger | None = None,
     ) -> None:
         """`shown` receives each reconcile that has ended, `note` a line for the developer."""
-        self._passes = PassRecorder(self._state_of, shown)
+        self._passes = PassRecorder(self._state_of, shown, note)
         self._note = note
         self._current: Generation | None = None
         self._ending: set[asyncio.Task[None]] = set()

@@ -22,6 +22,8 @@ from ctrlruntime.resources.field_changes import FieldChange, field_changes, mask
 
 AGAIN: Final = 0.1
 """Seconds after which a request is looked at again that a reconcile of the former code still holds."""
+LONG: Final = 5.0
+"""Seconds after which such a reconcile is named: it may never end."""
 LEFT_OUT: Final = frozenset(
     f"metadata.{name}"
     for name in ("managedFields", "resourceVersion", "generation", "creationTimestamp", "uid")
@@ -116,14 +118,16 @@ class PassRecorder:
         self,
         state_of: Callable[[Call, Pass], Manifest | None],
         on_end: Callable[[Pass], None],
+        note: Callable[[str], None],
         *,
         clock: Callable[[], float] = perf,
     ) -> None:
         """`state_of`: an object as the cache has it, before a write. `clock` returns seconds."""
         self._state_of = state_of
         self._on_end = on_end
+        self._note = note
         self._clock = clock
-        self._running: set[tuple[str, Hashable]] = set()
+        self._running: dict[tuple[str, Hashable], float] = {}
         self._postponed: dict[tuple[str, Hashable], frozenset[str]] = {}
 
     def wrap(self, controller: str, reconciler: Reconciler[Any]) -> Reconciler[Any]:
@@ -153,6 +157,12 @@ class PassRecorder:
         run, key = reconcile_context(), (controller, request)
         if key in self._running:
             self._postponed[key] = self._postponed.get(key, frozenset()) | run.reasons
+            if self._clock() - self._running[key] >= LONG:
+                self._running[key] = float("inf")  # one note is enough
+                self._note(
+                    f"{controller}: former code is still at work on {request}, and the new code waits for that; "
+                    "if it never ends, end the command, and start it again"
+                )
             return Result(requeue_after=AGAIN, priority=run.priority)
         current = Pass(
             controller=controller,
@@ -161,8 +171,8 @@ class PassRecorder:
             attempt=run.attempt,
             priority=run.priority,
         )
-        self._running.add(key)
         token, began = _current.set(current), self._clock()
+        self._running[key] = began
         try:
             result = await reconciler.reconcile(request)
             current.requeue_after = getattr(result, "requeue_after", None)
@@ -171,7 +181,7 @@ class PassRecorder:
             current.error = describe_error(error)
             raise
         finally:
-            self._running.discard(key)
+            del self._running[key]
             _current.reset(token)
             current.seconds = self._clock() - began
             self._on_end(current)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cli import dev_passes
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller import ControllerOptions
 from ctrlruntime.manager import ManagerOptions
@@ -124,8 +125,9 @@ async def test_code_that_is_broken_at_the_start_is_waited_for(tmp_path: Path) ->
 
 @pytest.mark.criterion("D-12")
 async def test_a_reconcile_in_progress_ends_with_the_former_code_and_none_runs_beside_it(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(dev_passes, "LONG", 0.0)
     async with developing(tmp_path) as dev:
         PROBE.held.add("1")
         await dev.make_probe()
@@ -134,6 +136,7 @@ async def test_a_reconcile_in_progress_ends_with_the_former_code_and_none_runs_b
         dev.edit(VERSION_2)
         await eventually(lambda: ("2", "other-0") in PROBE.passes)  # other objects do not wait
         assert ("2", "probe") not in PROBE.passes
+        await eventually(lambda: dev.output.getvalue().count("still at work on default/probe") == 1)
         dev.edit(('VERSION = "2"', 'VERSION = "3"'))
         await dev.attempted(3)
         PROBE.held.clear()
