@@ -10,7 +10,6 @@ import contextlib
 import importlib
 import os
 import sys
-import tomllib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,7 @@ from ctrlruntime.cli.dev_project import Project, ProjectError, explain
 from ctrlruntime.cli.dev_server import ExistingServer, Server, embedded_server
 from ctrlruntime.cli.dev_session import Display, Session
 from ctrlruntime.client.config import Config, ConfigError
+from ctrlruntime.generate.folder import setup_of
 from ctrlruntime.manager import ManagerOptions, run
 from ctrlruntime.manager.logs import configure
 
@@ -97,26 +97,14 @@ def leave_interrupts_to_the_command() -> None:
 
 
 def configured(folder: Path) -> tuple[str, str | None]:
-    """Return the setup function and the options of a folder's project. Raises click.UsageError where neither is found.
-
-    `setup` and `options` of [tool.ctrlruntime] in pyproject.toml; else those of a project that
-    `ctrlruntime init` made.
-    """
-    path = folder / "pyproject.toml"
-    try:
-        found = tomllib.loads(path.read_text()) if path.exists() else {}
-    except tomllib.TOMLDecodeError as error:
-        raise click.UsageError(f"{path} cannot be read: {error}") from error
-    table = found.get("tool", {}).get("ctrlruntime", {})
-    if "setup" in table:
-        return str(table["setup"]), table.get("options")
-    apps = [each.parent.name for each in sorted(folder.glob("*/app.py"))]
-    if (folder / ".ctrlruntime" / "project.json").exists() and len(apps) == 1:
-        return f"{apps[0]}.app:setup", f"{apps[0]}.app:OPTIONS"
-    raise click.UsageError(
-        "name the function that adds the controllers, as in --setup website:setup; or in pyproject.toml, below "
-        '[tool.ctrlruntime], setup = "website:setup"'
-    )
+    """Return the setup function and the options of a folder's project. Raises click.UsageError where neither is found."""
+    found = setup_of(folder)
+    if found is None:
+        raise click.UsageError(
+            "name the function that adds the controllers, as in --setup website:setup; or in pyproject.toml, below "
+            '[tool.ctrlruntime], setup = "website:setup"'
+        )
+    return found
 
 
 async def develop(settings: Settings, folder: Path) -> None:

@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from prometheus_client import REGISTRY
 
+from ctrlruntime.generate.folder import importable
+
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 """Folders that hold no code of the project, as do those that begin with a dot, and virtual environments."""
 
@@ -43,9 +45,7 @@ class Project:
         """The number of loaded modules when these were looked for."""
         self._collectors: set[Any] = set()
         """What the modules registered with prometheus_client, which takes each name once."""
-        for path in (self.folder / "src", self.folder):
-            if path.is_dir() and str(path) not in sys.path:
-                sys.path.insert(0, str(path))
+        importable(self.folder)
 
     def load(self) -> Callable[..., object]:
         """Import the modules anew and return the function. Raises ProjectError, and the former modules stay."""

@@ -19,6 +19,7 @@ from .chart import CHART_OWNED, chart
 from .crd import SchemaOptions
 from .document import to_yaml
 from .errors import DeployWarning, SchemaError, SchemaWarning
+from .folder import importable, setup_of
 from .found import Found, find
 from .output import crd_files, drift, rbac_files, write
 from .program import configurations, program_of
@@ -32,6 +33,7 @@ Make = Callable[..., dict[str, str]]
 @click.group()
 def generate() -> None:
     """Make CRDs, RBAC and webhook configurations from code."""
+    importable(Path.cwd())
 
 
 def _common(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,7 +51,8 @@ def _common(command: Callable[..., None]) -> Callable[..., None]:
             multiple=True,
             metavar="MODULE:FUNCTION",
             help="Function that adds controllers to a manager: their rights, and the kinds that they "
-            "are for. Its module is looked in as well. May be repeated.",
+            "are for. Its module is looked in as well. May be repeated. Without --module, by default `setup` of "
+            "[tool.ctrlruntime] in pyproject.toml.",
         ),
         click.option(
             "--options",
@@ -162,6 +165,7 @@ def everything(**options: Unpack[_AllOptions]) -> None:
     CRDs, roles and webhook configurations, where the modules and setup functions declare something; of a program whose
     options are known its account, bindings, Deployment, Services and kustomizations as well.
     """
+    _named(options)
     name, namespace, image = options["name"], options["namespace"], options["image"]
     setups, helm = options["setups"], options["helm"]
     schema = SchemaOptions(
@@ -215,6 +219,7 @@ def _webhook(found: Found, **_: object) -> dict[str, str]:
 
 
 def _run(make: Make, options: _Options) -> None:
+    _named(options)
     with _errors_and_warnings():
         files = make(_find(**options), **options)
     _emit(Project(files, {}), (), options)
@@ -228,6 +233,16 @@ def _find(
     if options_name and not setups:
         raise click.UsageError("--options needs --setup: it names how that manager is run")
     return find(modules, setups, options_name)
+
+
+def _named(options: _Options) -> None:
+    """Where nothing is named that is to be looked in, take what the folder's project has."""
+    if options["modules"] or options["setups"]:
+        return
+    found = setup_of(Path())
+    if found is not None:
+        options["setups"] = (found[0],)
+        options["options_name"] = options["options_name"] or found[1]
 
 
 def _emit(made: Project, owned: Collection[str], options: _Options) -> None:

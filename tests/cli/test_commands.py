@@ -126,6 +126,16 @@ def test_the_next_command_is_one_that_works(
     assert "next: make install test" in ctrlruntime(tmp_path / "shop", command).output
 
 
+def test_manifests_are_generated_with_no_more_than_the_command(tmp_path: Path) -> None:
+    """As a console script, which does not look for modules in the working folder."""
+    project = made(tmp_path / "shop", NEW)
+    script = tmp_path / "ctrlruntime"
+    script.write_text("from ctrlruntime.cli import main\nmain()\n")
+    command = [sys.executable, str(script), "generate", "all", "--stdout"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True)
+    assert "kind: Deployment\n" in done.stdout, done.stderr
+
+
 def test_names_that_a_kinds_module_imports_are_no_kinds() -> None:
     project = Project("shop", __version__).with_api(parse_version("example.com/v1", "Website"))
     both = parse_version("example.com/v1", "Website")
