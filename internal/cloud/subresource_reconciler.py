@@ -1,6 +1,6 @@
 """Reconciles the objects of one subresource: whose they are, whether they may be worked on, and then ``ensure``."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
@@ -22,6 +22,7 @@ from internal.cloud.change_holds import is_deployed, window_hold
 from internal.cloud.hub_instances import HUB_ERRORS, HubInstances
 from internal.cloud.instance.order import is_orphaning, is_protected
 from internal.cloud.instance.reading import read
+from internal.cloud.instance.upgrades import Upgrade, left_for
 from internal.cloud.labels import (
     APPROVE_DELETION,
     DELETION_PROTECTION,
@@ -68,6 +69,10 @@ def _as_it_is(entry: Entry) -> Entry:
     return entry
 
 
+def _no_upgrades(_instance: Entry, _version: str) -> Sequence[Upgrade]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class TaskReads(Generic[R]):
     """What a pass reads besides the object and its instance."""
@@ -84,6 +89,8 @@ class TaskReads(Generic[R]):
     """Return the object with the approvals that count."""
     drift: Callable[[R], Awaitable[str]] = _no_drift
     """Return what differs from what the last run left; empty: nothing."""
+    upgrades: Callable[[Entry, str], Sequence[Upgrade]] = _no_upgrades
+    """Return the upgrades of an instance; none is needed where none began at the version."""
 
 
 @dataclass(slots=True)
@@ -221,6 +228,7 @@ class SubresourceReconciler(Generic[R]):
             held=ending_hold(resource, instance)
             or hold
             or edited_hold(resource)
+            or self._version_hold(resource, instance)
             or self._name_hold(instance),
             on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
@@ -243,6 +251,25 @@ class SubresourceReconciler(Generic[R]):
         records = (instance.field("status") or {}).get("records") or {}
         found = kept.get("record") or records.get(kind.gvk().kind) or {}
         return {str(name): str(text) for name, text in found.items()}
+
+    def _version_hold(self, resource: R, instance: Entry | None) -> Hold | None:
+        """Return why no run may roll a version out again that an upgrade has led the data away from.
+
+        The instance gives the object the newer one once what comes before it is ready, which may take long: a retry, a
+        repair or a requested run must not come first.
+        """
+        version = self.subresource.version(resource) if self.subresource.deploys_version else None
+        if instance is None or version is None:
+            return None
+        recorded = str((instance.field("status") or {}).get("version") or "")
+        has = left_for(version, recorded, self.reads.upgrades(instance, version))
+        if not has:
+            return None
+        message = (
+            f"No run is started: the data were upgraded to {has}, and this object still has {version}. "
+            "It gets the newer version once what comes before it is ready."
+        )
+        return Hold(reason=VERSION_LEFT, message=message)
 
     def _name_hold(self, instance: Entry | None) -> Hold | None:
         """Return why no run may start for an instance whose name on the hub is not its own."""
@@ -376,6 +403,8 @@ def edited_hold(resource: Resource[Any, TaskStatus]) -> Hold | None:
     return Hold(reason=SPEC_CHANGED, message=message)
 
 
+VERSION_LEFT: Final = "VersionLeft"
+"""Reason: the data were upgraded from the version that the object has."""
 INSTANCE_DELETED: Final = "InstanceDeleted"
 """Reason: the Instance is being torn down, and the object goes with it later."""
 

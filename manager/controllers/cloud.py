@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from apis.cloud import GROUP, Instance, InstanceKubernetes
+from apis.cloud import GROUP, Instance, InstanceKubernetes, UpgradeInstanceTask
 from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -34,7 +34,7 @@ from internal.cloud.concurrency import ConcurrencyChecker, ConcurrencyLimiter
 from internal.cloud.concurrency.grants import GrantsInStatus
 from internal.cloud.concurrency.rebuild import LedgerKeeper
 from internal.cloud.instance import bundles
-from internal.cloud.instance.children import Children
+from internal.cloud.instance.children import OF_INSTANCE, Children
 from internal.cloud.instance.deletion import TeardownGuard
 from internal.cloud.instance.domains import Domains
 from internal.cloud.instance.lease_end import LeaseEnds
@@ -42,6 +42,7 @@ from internal.cloud.instance.metrics import InstanceMetrics
 from internal.cloud.instance.reading import Preconditions
 from internal.cloud.instance.reconciler import InstanceReconciler
 from internal.cloud.instance.teardown import Teardown
+from internal.cloud.instance.upgrades import Upgrade, upgrade_of
 from internal.cloud.instance.walk import Walk
 from internal.cloud.instance.writer import InstanceWriter
 from internal.cloud.labels import FIELD_MANAGER, INSTANCE
@@ -51,7 +52,7 @@ from internal.cloud.subresource import Subresource
 from internal.cloud.subresource_reconciler import SubresourceReconciler, TaskReads
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.taskdriver import TaskMetrics, Tools, shared
-from internal.cloud.taskdriver.inputs import instance_name
+from internal.cloud.taskdriver.inputs import instance_name, typed
 from internal.cloud.taskdriver.writes import SECRET, RunCluster
 from internal.cloud.workload_drift import WorkloadDrift
 from internal.operations.freezes import SystemFreezes
@@ -80,6 +81,7 @@ from manager.controllers.cloud_watches import (
     name_holder_changed,
     names_changed,
     outputs_changed,
+    upgraded_to,
 )
 from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider, plugin_of
@@ -347,6 +349,17 @@ def _whole(parts: CloudParts, item: Subresource[Any]) -> Whole:
     return Whole(Instance, INSTANCE_APPROVALS, instance_of, changed)
 
 
+def _upgrades_of(parts: CloudParts, instance: Entry, version: str) -> list[Upgrade]:
+    """Return the upgrades of an instance that can be read; none unless one began at the version."""
+    key = f"{instance.namespace}/{instance.name}"
+    found = parts.store_of(UpgradeInstanceTask).by_index(OF_INSTANCE, key)
+    if not any((each.field("spec") or {}).get("fromVersion") == version for each in found):
+        return []
+    own = (each for each in found if each.controller and each.controller.uid == instance.uid)
+    read = (typed(UpgradeInstanceTask, each.decode()) for each in own)
+    return [upgrade_of(each) for each in read if each is not None]
+
+
 def _add_subresource_controller(
     parts: CloudParts,
     item: Subresource[Any],
@@ -363,6 +376,9 @@ def _add_subresource_controller(
     )
     if item.kind is InstanceKubernetes:
         reads = replace(reads, drift=drift.of)
+    follows = item.deploys_version and UpgradeInstanceTask.gvk().kind in parts.kinds
+    if follows:
+        reads = replace(reads, upgrades=partial(_upgrades_of, parts))
     reconciler = SubresourceReconciler(
         item,
         tools,
@@ -400,6 +416,8 @@ def _add_subresource_controller(
     if item.kind is InstanceKubernetes:
         for group, plural in WORKLOAD_KINDS:
             builder.permission(group, plural, "list", "watch")
+    if follows:
+        builder.watches(UpgradeInstanceTask, upgraded_to(parts.store_of(item.kind)))
     builder.build(_guarded(parts, reconciler, item.kind))
 
 

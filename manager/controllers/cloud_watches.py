@@ -59,6 +59,22 @@ def instance_changed(subresources: Store) -> Handler:
     return queue_subresources
 
 
+def upgraded_to(subresources: Store) -> Handler:
+    """Return a handler of upgrades that queues the subresources with the version that they lead to: they may run again."""
+
+    def queue_workloads(event: Event, queue: EventQueue) -> None:
+        for upgrade in entries_of(event)[-1:]:
+            version = (upgrade.field("spec") or {}).get("toVersion")
+            for key in instances_of(upgrade):
+                found = subresources.by_index(OF_INSTANCE, key)
+                has = [
+                    each for each in found if (each.field("spec") or {}).get("version") == version
+                ]
+                _queue_all(has, queue)
+
+    return queue_workloads
+
+
 def name_holder_changed(subresources: Store) -> Callable[[Entry], Iterable[Request]]:
     """Return a function that finds the subresources of the instance whose name an object of the hub holds."""
 

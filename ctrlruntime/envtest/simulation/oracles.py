@@ -36,6 +36,8 @@ _WATCH: Final = 240.0
 """Seconds that a watch lasts at least, on average."""
 _ON_THE_WAY: Final = 1.0
 """Seconds after which a manager has learnt at the latest what a user changed: until then it may want the same itself."""
+_REVERSED: Final = 3.0
+"""The same where a manager makes several requests for one change of a user: it ends what it began for the one before."""
 _CONTENT: Final = ("metadata", "status", "apiVersion", "kind")
 """Members of an object that are no content."""
 _Field = tuple[str, str]
@@ -63,6 +65,7 @@ class Oracles:
         self._holders: dict[str, str] = {}
         """Identities by lease."""
         self._user_changes = 0
+        self._user_changed_at = -_REVERSED
         self._generations: dict[str, int] = {}
         self._written: dict[_Field, tuple[str, str, int, int]] = {}
         """Of fields that managers changed: value before and after, generation of the owner, changes by users."""
@@ -79,8 +82,9 @@ class Oracles:
             self._report(rule, f"{message} ({RULES[rule]})")
 
     def inputs_change(self) -> None:
-        """Take it that managers have other inputs now which the API server does not hold."""
+        """Take it that managers have other inputs now, from users or from what the API server does not hold."""
         self._user_changes += 1
+        self._user_changed_at = self._now()
 
     def ended(self, replica: Replica, error: str) -> None:
         """Take the end of a process that was not killed."""
@@ -100,7 +104,7 @@ class Oracles:
         if call is None:
             return
         if call.process is None:
-            self._user_changes += 1
+            self.inputs_change()
             self._changed_by_user(change)
         else:
             self._check_lease(call, change)
@@ -158,7 +162,8 @@ class Oracles:
                 what = f"{call.who} changes {call.path} {path} from {before} to {after}"
                 self._broken(OTHERS, what)
             inputs = (generation, self._user_changes)
-            if owners and self._written.get(where) == (after, before, *inputs):
+            knows = self._now() >= self._user_changed_at + _REVERSED
+            if owners and knows and self._written.get(where) == (after, before, *inputs):
                 what = f"{call.who} sets {call.path} {path} from {before} back to {after}"
                 self._broken(ROLLED_BACK, what)
             self._written[where] = (before, after, *inputs)
@@ -176,7 +181,8 @@ class Oracles:
         if call.process is None:
             self._by_users[call.path] = self._now()
         elif call.lost or call.status >= 500 or call.process.dead:
-            self._unsure.add(call.path)
+            self._unsure.add(call.path)  # a creation names its object in what it made alone
+            self._unsure.update(f"{call.path}{each.record.name}" for each in call.changes)
         elif call.status < 300 and not call.changes:
             same = self._now() - self._by_users.get(call.path, -_ON_THE_WAY) < _ON_THE_WAY
             if not (self._faults.stale or call.path in self._unsure or same):

@@ -200,6 +200,15 @@ class Simulation:
         """Note what ends a fault of the test's own that lasts: it is called at the end of `faults` at the latest."""
         self._faults.lasts(end)
 
+    @property
+    def stale(self) -> bool:
+        """Whether a fault may still withhold from a manager what happened: a rule of the test may allow for that."""
+        return self._faults.stale
+
+    def has_fired(self, kind: str) -> bool:
+        """Return whether a kind of fault has met a process."""
+        return any(each.partition(":")[0] == kind for each in self._faults.fired)
+
     def note(self, what: str) -> None:
         """Note for readers of a red run what a user did that is no request."""
         self._world.loop.trace.note(self._time(), "user", f"* {what}")

@@ -93,6 +93,24 @@ def deployed(recorded: str, upgrades: Iterable[Upgrade]) -> str:
     return last.to_version if last.from_version == recorded else recorded
 
 
+def left_for(version: str, recorded: str, upgrades: Sequence[Upgrade]) -> str:
+    """Return the version to which an upgrade brought the data from this one; empty where they have it, as far as is known.
+
+    `recorded`: the version on record. What was upgraded to later, or runs by the record, was not left.
+    """
+    left = [each for each in upgrades if each.succeeded and each.from_version == version]
+    last = max(left, key=_succeeded, default=None)
+    if last is None or deployed(recorded, upgrades) == version:
+        return ""
+    back = [each for each in upgrades if each.succeeded and each.to_version == version]
+    is_back = any(_succeeded(each) > _succeeded(last) for each in back)
+    return "" if is_back else last.to_version
+
+
+def _succeeded(upgrade: Upgrade) -> datetime:
+    return upgrade.succeeded or _BEGINNING
+
+
 def is_upgraded(version: str, upgrades: Iterable[Upgrade]) -> bool:
     """Whether an upgrade led from or to a version, so that it was rolled out although no record shows it."""
     return bool(version) and any(

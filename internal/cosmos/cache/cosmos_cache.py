@@ -282,6 +282,8 @@ class CosmosCache:
     ) -> None:
         """Look closer at a set only if there may be news: most answers are but another height."""
         self._earlier[uid] = before
+        if after.at is not None:
+            self._clock_went_back(uid, after.at)
         if after.at is not None and after.failure in SILENT:
             self._silent_since.setdefault(uid, after.at)
         elif after.at is not None:  # an answer that cannot be used is one, too
@@ -317,6 +319,12 @@ class CosmosCache:
         self._forget_answers(uid)
         self._statuses.memory.drop(uid)
         self._disks.memory.drop(uid)
+
+    def _clock_went_back(self, uid: str, now: datetime) -> None:
+        """Count from now what was noted ahead of it: else nothing would be long enough ago until the clock is there again."""
+        for times in (self._in_sync_since, self._answered_at, self._silent_since):
+            if uid in times:
+                times[uid] = min(times[uid], now)
 
     def _forget_answers(self, uid: str) -> None:
         self._in_sync_since.pop(uid, None)

@@ -14,7 +14,7 @@ from ctrlruntime.queue import Request
 from internal.cosmos.cache.cosmos_cache import CacheOptions
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.pods import TERMINATING
-from tests.cosmos.cache.nodes import NAMESPACE, Nodes
+from tests.cosmos.cache.nodes import NAMESPACE, QUICK, Nodes
 from tests.support.waiting import eventually
 
 HUB = Request("hub", namespace=NAMESPACE)
@@ -180,6 +180,23 @@ class TestSynced:
             assert [each.pod for each in nodes.cache.synced(NAMESPACE, "hub")] == ["hub-0", "hub-1"]
             nodes.mark_deleted("hub-0")
             assert [each.pod for each in nodes.cache.synced(NAMESPACE, "hub")] == ["hub-1"]
+
+
+class TestClock:
+    @pytest.mark.criterion("SIM-F8")
+    async def test_what_was_noted_by_a_clock_that_was_ahead_counts_from_now(self) -> None:
+        """A node that answered, and stopped, while the clock was ahead by two hours: else it was healed in two hours."""
+        now = datetime.now(UTC) + timedelta(hours=2)
+        async with Nodes.start(QUICK, now=lambda: now) as nodes:
+            nodes.add(0)
+            nodes.follow()
+            await eventually(lambda: nodes.heights() == [100])
+            nodes.comet.node("hub-0").unreachable = True
+            await eventually(lambda: nodes.of("hub-0").silent_since is not None)
+            now -= timedelta(hours=2)
+            await eventually(lambda: nodes.of("hub-0").at == now)
+            seen = nodes.of("hub-0")
+            assert (seen.answered_at, seen.silent_since) == (now, now)
 
 
 class TestInvalidate:

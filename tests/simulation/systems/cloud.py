@@ -21,6 +21,7 @@ from internal.cloud.tasks.task import RECORDED, VERSION
 from manager.controllers.cloud import add_cloud
 from manager.kinds import KINDS
 from manager.options import RunOptions
+from tests.simulation.systems.cloud_approvals import Approvals
 from tests.simulation.systems.cloud_rollouts import BAD, FIRST, Rollout, RolloutRules
 from tests.simulation.systems.runs import Runs
 
@@ -154,7 +155,10 @@ class Fleet:
         """The share of runs that fail, and succeed when they are tried again."""
         self.runs.result = self._result
         self._failing = random.Random(draw.random())
+        own = random.Random(sim.random.random())
+        self.approvals = Approvals.drawn(sim, own, self.script.leaving)
         self._machine = 1
+        self._machines = dict.fromkeys(self.wanted, "v1")
 
     def _result(self, request: RunRequest) -> Manifest:
         if BAD in (request.input.spec.get("toVersion"), request.input.spec.get("version")):
@@ -164,7 +168,7 @@ class Fleet:
             reports = {f"{RECORDED}{VERSION}": str(request.input.spec["version"])}
         if self.runs.lossy and self._failing.random() < self.flaky:
             return {"state": RunState.FAILED, "message": "try again", "outputs": reports}
-        return {}
+        return self.approvals.applies(request)
 
     async def create(self) -> None:
         """Create the instances."""
@@ -180,7 +184,7 @@ class Fleet:
                 "spec": {
                     "version": version,
                     "infrastructure": {"terraform": {}},
-                    "debug": {"enableDeletionProtection": False},
+                    **self.approvals.spec,
                 },
             }
             await self.sim.client.create(Instance.from_manifest(manifest))
@@ -214,21 +218,27 @@ class Fleet:
         await self._patch(name, {"version": version})
 
     async def _infrastructure(self) -> None:
+        await self._machine_of(self._one())
+
+    async def _machine_of(self, name: str) -> None:
         self._machine += 1
-        name = self._one()
-        features = {"feature": f"v{self._machine}"}
-        await self._patch(name, {"instanceFeatures": features})
+        machine = self._machines[name] = f"v{self._machine}"
+        await self._patch(name, {"instanceFeatures": {"machine": machine}})
 
     async def _delete(self) -> None:
         others = sorted(self.wanted)[1:]
         if others:
             name = self.draw.choice(others)
             del self.wanted[name]
-            self.script.leaving.add(name)
+            if not self.approvals.protected:
+                self.script.leaving.add(name)  # else once the person has approved it
             await self.sim.client.delete(Instance, name, namespace="default")
 
     async def _roll_out(self) -> None:
         """Bring all instances to a version, or let a wave begin that waits for an approval."""
+        if self.approvals.rejects:
+            await self._infrastructure()
+            return
         client, rollout = self.sim.client, self.script.rollout
         if rollout is not None:
             await rollout.approve(client)
@@ -242,6 +252,12 @@ class Fleet:
 
     async def ends(self, within: float) -> None:
         """Wait until everything is as the specs request, or break the run."""
+        if self.approvals.rejects:
+            self.approvals.rejects = False
+            for name in sorted(self.wanted):
+                await self._machine_of(
+                    name
+                )  # what was rejected is given up until there is another plan
         if self.script.rollout is not None:
             await self.script.rollout.approve(self.sim.client)
         until = asyncio.get_running_loop().time() + within
@@ -258,6 +274,8 @@ class Fleet:
                 return f"{name} is {found.status.phase}: {found.status.message}"
             if (has := self.rules.deployed.get(name)) != version:
                 return f"{name} has {has}, not {version}"
+            if (machine := self.approvals.machines.get(name)) != self._machines[name]:
+                return f"{name} has the machine {machine}, not {self._machines[name]}"
         there = await self.sim.client.list(Instance, "default")
         names = {each.metadata.name or "" for each in there}
         if names != set(self.wanted):
@@ -296,14 +314,15 @@ async def _story(sim: Simulation) -> None:
     given = partial(add, options=options, runs=fleet.runs)
     sim.manager(given, replicas=2, leader_election=True, options=runtime)
     await fleet.create()
-    await sim.sleep(fleet.draw.choice((5, 60, 300)))
-    async with sim.faults():
-        fleet.runs.lossy = True
-        for _ in range(fleet.draw.randint(1, 5)):
-            await fleet.change()
-            await sim.sleep(fleet.draw.choice((2, 20, 120)))
-        fleet.runs.lossy = False
-    await fleet.ends(within=7200)
+    async with fleet.approvals.beside():
+        await sim.sleep(fleet.draw.choice((5, 60, 300)))
+        async with sim.faults():
+            fleet.runs.lossy = True
+            for _ in range(fleet.draw.randint(1, 5)):
+                await fleet.change()
+                await sim.sleep(fleet.draw.choice((2, 20, 120)))
+            fleet.runs.lossy = False
+        await fleet.ends(within=7200)
     await sim.settles(within=900)
     await sim.stays_idle(900)
 
@@ -320,6 +339,8 @@ _OF_RUNS: Final = (
     "releaseAssignment",
     "assignedVersion",
     "cloud.ctrlruntime.dev/release-assignment",
+    "cloud.ctrlruntime.dev/approved-plan",
+    "cloud.ctrlruntime.dev/rejected-plan",
 )
 """Members that are about the way: which runs there were."""
 

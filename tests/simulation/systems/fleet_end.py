@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator
 from typing import Any, Final
 
-from apis.fleet.labels import DATA_PLANE, ORPHAN_RECORD, TARGET_NAMESPACE
+from apis.fleet.labels import (
+    DATA_PLANE,
+    KUBECONFIG_KEY,
+    KUBECONFIG_SECRET,
+    ORPHAN_RECORD,
+    TARGET_NAMESPACE,
+)
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.simulation.cluster import Cluster
 from internal.fleet.labels import CONTROLLERS
@@ -16,6 +24,7 @@ from tests.simulation.systems.fleet_world import SHOP, Hub, Meant, Plane, mark_o
 
 _CONFIGS: Final = "fleetconfigs.fleet.ctrlruntime.dev"
 _WORKLOADS: Final = {"fleet-controllers", "fleet-admission", "fleet-workers"}
+_HASH: Final = "fleet.ctrlruntime.dev/kubeconfig-hash"
 _FOREIGN: Final = "kube-root-ca.crt"
 Manifest = dict[str, Any]
 
@@ -28,6 +37,7 @@ def lacks(world: Meant) -> str:
 def _lacks(world: Meant) -> Iterator[str]:
     for hub in world.hubs.values():
         yield from (f"{hub.name}: {each}" for each in _stacks_lack(hub))
+        yield from (f"{hub.name}: {each}" for each in _kubeconfigs_lack(hub))
         yield from (f"{hub.name}: {each}" for each in _grants_lack(hub))
         yield from (f"{hub.name}: {each}" for each in _requests_lack(world, hub))
         yield from (f"{hub.name}: {each}" for each in _workloads_lack(world, hub))
@@ -64,6 +74,22 @@ def _stacks_lack(hub: Hub) -> Iterator[str]:
         }
         if there != (_WORKLOADS if name in labelled else set()):
             yield f"the namespace {name} has {sorted(there)}"
+
+
+def _kubeconfigs_lack(hub: Hub) -> Iterator[str]:
+    """The operator has looked at the present Secret: its hash is on all Pods."""
+    for each in hub.cluster.objects("secrets"):
+        name = each["metadata"]["namespace"]
+        if each["metadata"]["name"] == KUBECONFIG_SECRET and hub.labelled.get(name):
+            yield from _kubeconfig_lacks(hub, name, each)
+
+
+def _kubeconfig_lacks(hub: Hub, name: str, secret: Manifest) -> Iterator[str]:
+    digest = hashlib.sha256(base64.b64decode(secret["data"][KUBECONFIG_KEY])).hexdigest()[:32]
+    for resource in ("deployments.apps", "statefulsets.apps"):
+        for each in _within(hub.cluster, resource, name):
+            if each["spec"]["template"]["metadata"]["annotations"].get(_HASH) != digest:
+                yield f"{each['metadata']['name']} of {name} has another kubeconfig than there is"
 
 
 def _requests_lack(world: Meant, hub: Hub) -> Iterator[str]:
@@ -113,6 +139,11 @@ def _workloads_lack(world: Meant, hub: Hub) -> Iterator[str]:
         there, meant = found.get(key), wanted.get(key)
         if there != meant and (meant is not None or (there and there[0] in ids)):
             yield f"{'/'.join(key)} is {there}, not {meant}"
+    for each in _within(hub.cluster, "deployments.apps", SHOP):
+        if ("deployments.apps", each["metadata"]["name"]) in wanted and each["spec"][
+            "replicas"
+        ] != 1:
+            yield f"{each['metadata']['name']} has {each['spec']['replicas']} replicas by hand"
 
 
 def _plane_lacks(world: Meant, plane: Plane) -> Iterator[str]:

@@ -26,6 +26,7 @@ from tests.simulation.systems.table import Table, served, source_type
 from tests.simulation.systems.tenancy_end import lacks
 from tests.simulation.systems.tenancy_rules import Rules
 from tests.simulation.systems.tenancy_script import Script
+from tests.simulation.systems.tenancy_windows import PATIENCE, Windows
 from tests.simulation.systems.tenancy_world import Wanted
 
 
@@ -49,6 +50,7 @@ async def story(sim: Simulation, members: int = 0) -> None:
         await sim.install(crd, TenantTemplate, Tenant, ChangeFreeze)
         Kubelets(sim, sim.draws("kubelets")).start()
         sim.shows(Rules(sim, world))
+        sim.shows(Windows(sim, world))
         given = RunOptions(systems=("tenancy",), tenancy=options(draws), shards=members > 0)
         run_managers(sim, given, members or 2)
         await script.begin()
@@ -57,7 +59,7 @@ async def story(sim: Simulation, members: int = 0) -> None:
             await sim.sleep(40)
         await script.tidy_up()
         async with _beside(script):
-            await sim.settles(within=1200, lacks=partial(lacks, sim, world))
+            await sim.settles(within=1200 + PATIENCE, lacks=partial(lacks, sim, world))
         await sim.stays_idle(600)
 
 

@@ -36,19 +36,19 @@ class Rules:
 
     def changed(self, call: Call | None, bucket: Bucket, change: Change) -> None:
         """Take a change of an object, while it is made."""
-        if bucket.resource == TENANTS and _goes(change):
+        if bucket.resource == TENANTS and goes(change):
             self._forget(change.record.name)
         if call is None or call.process is None or call.who == "kubelets":
             return
         is_deleted = call.request.verb == "delete"
         if bucket.resource == TENANTS:
-            self._uids.add(_split(change.record.name)[0])
-            if is_deleted and _goes(change):
+            self._uids.add(split(change.record.name)[0])
+            if is_deleted and goes(change):
                 self._tenant_goes(call, change.record.name)
             elif change.type == "MODIFIED":
                 self._tenant_changes(call, change)
         elif bucket.resource in CHILDREN and change.record.name.count("-") == 2:
-            if is_deleted and _goes(change):
+            if is_deleted and goes(change):
                 self._object_goes(call, bucket, change.record.name)
             elif change.type == "ADDED":
                 self._object_comes(call, bucket, change)
@@ -68,7 +68,7 @@ class Rules:
                 got.clear()
 
     def _tenant_goes(self, call: Call, name: str) -> None:
-        uid, template = _split(name)
+        uid, template = split(name)
         if template not in self.world.blueprints or call.process is None:
             return
         answer = self.world.table.answers.get(call.process.root.identity)
@@ -109,9 +109,9 @@ class Rules:
         if is_ready(tenant):
             self._rolling.pop(name, None)
         before = change.previous.obj if change.previous is not None else tenant
-        mark, former = _mark(tenant), _mark(before)
-        blueprint = self.world.blueprints.get(_split(name)[1])
-        if mark == former or blueprint is None or not is_ready(before):
+        new, former = mark(tenant), mark(before)
+        blueprint = self.world.blueprints.get(split(name)[1])
+        if new == former or blueprint is None or not is_ready(before):
             return
         rollout = blueprint.spec.get("rollout")
         if rollout is None:
@@ -120,17 +120,17 @@ class Rules:
         others = [
             other
             for other, (to, since) in self._rolling.items()
-            if to == mark and _split(other)[1] == blueprint.name and now < since + _DEADLINE - 5
+            if to == new and split(other)[1] == blueprint.name and now < since + _DEADLINE - 5
         ]
-        self._rolling[name] = (mark, now)
+        self._rolling[name] = (new, now)
         if len(others) >= skew:
-            what = f"{call.who} changes {name} to content {mark}, and {others} change"
+            what = f"{call.who} changes {name} to content {new}, and {others} change"
             self.sim.breaks("rollout", f"{what}; {skew} may at once")
         if _is_bad(tenant) and "haltOnFailures" in rollout:
-            got = self._got_bad.setdefault(f"{blueprint.name} {mark}", set())
+            got = self._got_bad.setdefault(f"{blueprint.name} {new}", set())
             got.add(name)
             if len(got) > skew:
-                what = f"{call.who} changes {name} to content {mark}, the {len(got)}th of {got}"
+                what = f"{call.who} changes {name} to content {new}, the {len(got)}th of {got}"
                 self.sim.breaks("halt", f"{what}; a failure of one halts, {skew} may at once")
 
     # -- their objects -----------------------------------------------------------------------------------
@@ -173,12 +173,14 @@ class Rules:
             self.sim.breaks("drawn again", f"{call.who} changes the values of {change.record.name}")
 
 
-def _split(tenant: str) -> tuple[str, str]:
+def split(tenant: str) -> tuple[str, str]:
+    """Return the uid and the template of a tenant."""
     uid, _, template = tenant.rpartition("-")
     return uid, template
 
 
-def _goes(change: Change) -> bool:
+def goes(change: Change) -> bool:
+    """Whether an object is deleted, or is to go from now on."""
     before = change.previous.obj if change.previous is not None else {"metadata": {}}
     is_going = "deletionTimestamp" in change.record.obj["metadata"] or change.type == "DELETED"
     return is_going and "deletionTimestamp" not in before["metadata"]
@@ -194,10 +196,10 @@ def is_ready(tenant: dict[str, Any]) -> bool:
     return ready and status.get("observedGeneration") == tenant["metadata"]["generation"]
 
 
-def _mark(tenant: dict[str, Any]) -> str:
-    entries = tenant["spec"].get("configMaps") or [{"spec": {"data": {"mark": ""}}}]
-    mark: str = entries[0]["spec"]["data"]["mark"]
-    return mark
+def mark(tenant: dict[str, Any]) -> str:
+    """Return the number of its content."""
+    entries = tenant["spec"].get("configMaps") or [{"spec": {"data": {"mark": "0"}}}]
+    return str(entries[0]["spec"]["data"]["mark"])
 
 
 def _is_bad(tenant: dict[str, Any]) -> bool:

@@ -11,12 +11,15 @@ from typing import Any
 
 from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
+from ctrlruntime.api import format_time
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.oracles import ROLLED_BACK
+from internal.tenancy.shared.labels import RESUMED_AT
 from tests.simulation.systems.table import Values
-from tests.simulation.systems.tenancy_end import REGISTRIES
+from tests.simulation.systems.tenancy_end import REGISTRIES, TEMPLATES
 from tests.simulation.systems.tenancy_rules import TENANTS
+from tests.simulation.systems.tenancy_windows import drawn
 from tests.simulation.systems.tenancy_world import (
     NAMESPACE,
     REGISTRY,
@@ -55,7 +58,9 @@ class Script:
             "alwaysAllowedRows": draws.choice((0, 1, 2)),
             "window": draws.choice(("0s", "24h")),
         }
-        await self.sim.client.create(registry(deletionGuard={**guard}))
+        windows = drawn(self.sim.draws("windows"))
+        self.world.windows = bool(windows)
+        await self.sim.client.create(registry(deletionGuard={**guard}, **windows))
         await self._apply(self._drawn("app"))
 
     def _drawn(self, name: str) -> Blueprint:
@@ -69,7 +74,7 @@ class Script:
             rollout |= draws.choice(({}, {"haltOnFailures": 1}))
             if draws.choice((False, True)):
                 rollout |= {"haltOnFailures": 1, "onHalt": "Rollback"}
-            spec["rollout"] = rollout
+            spec["rollout"] = rollout | drawn(self.sim.draws("windows"))
             if "onHalt" in rollout:
                 self.sim.allow(ROLLED_BACK)
         if draws.random() < 0.3:
@@ -124,10 +129,21 @@ class Script:
             await self.sim.client.delete(ChangeFreeze, _FREEZE)
 
     async def keep_approving(self) -> None:
-        """Approve again and again what is held and meant."""
+        """Approve again and again what is held and meant, and resume rollouts of good content."""
         while True:
             await asyncio.sleep(_PATIENCE)
             await self.approve()
+            await self._resume()
+
+    async def _resume(self) -> None:
+        """Resume what went back: where a watch was silent for longer than a deadline, good content seemed to fail."""
+        for each in self.sim.objects(TEMPLATES):
+            phase = ((each.get("status") or {}).get("rollout") or {}).get("phase")
+            if phase == "RolledBack":
+                now = format_time(self.sim.now())
+                patch = {"metadata": {"annotations": {RESUMED_AT: now}}}
+                name = each["metadata"]["name"]
+                await self.sim.client.patch(TenantTemplate, name, patch, namespace=NAMESPACE)
 
     # -- rows --------------------------------------------------------------------------------------------
 

@@ -97,10 +97,12 @@ class Wanted:
     table: Table
     shared: bool = False
     """Whether several managers divide the tenants."""
+    windows: bool = False
+    """Whether the registry has maintenance windows."""
     guard: dict[str, Any] = field(default_factory=dict)
     blueprints: dict[str, Blueprint] = field(default_factory=dict)
     unwanted: set[Key] = field(default_factory=set)
-    """Objects that a template dropped once: whoever is behind may delete them."""
+    """Objects that a template dropped once, or got in a rollout that may go back: whoever is behind may delete them."""
     used: set[str] = field(default_factory=set)
     """Uids that ever were in the table."""
     heirs: set[str] = field(default_factory=set)
@@ -115,8 +117,10 @@ class Wanted:
         before = self.blueprints[name]
         after = replace(before, **changes)  # type: ignore[arg-type]
         self.blueprints[name] = after
+        goes_back = "onHalt" in after.spec.get("rollout", {})
         for uid in UIDS:
-            self.unwanted |= {*before.objects(uid, row(uid))} - {*after.objects(uid, row(uid))}
+            former, new = ({*each.objects(uid, row(uid))} for each in (before, after))
+            self.unwanted |= former ^ new if goes_back else former - new
         return after
 
     def tenants(self) -> dict[str, Objects]:
