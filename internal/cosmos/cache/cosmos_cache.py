@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from typing import TypeVar
 
@@ -42,6 +42,9 @@ T = TypeVar("T")
 
 PodsOf = Callable[[str, str], Iterable[Entry]]
 """All Pods of the set of this namespace and name, those beside its nodes too, from the informer."""
+
+_JUMP = timedelta(minutes=1)
+"""By how much a clock differs from what has passed that was set."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +96,8 @@ class CosmosCache:
         self._in_sync_since: dict[str, datetime] = {}
         self._answered_at: dict[str, datetime] = {}
         self._silent_since: dict[str, datetime] = {}
+        self._noted: dict[str, tuple[datetime, float]] = {}
+        """When each was asked last: by the time of day, and in seconds of a clock that is never set."""
         self._earlier: dict[str, Record[NodeStatus]] = {}
         self._news = News()
         self._listeners: list[Callable[[Request], None]] = []
@@ -283,7 +288,7 @@ class CosmosCache:
         """Look closer at a set only if there may be news: most answers are but another height."""
         self._earlier[uid] = before
         if after.at is not None:
-            self._clock_went_back(uid, after.at)
+            self._follow_clock(uid, after.at)
         if after.at is not None and after.failure in SILENT:
             self._silent_since.setdefault(uid, after.at)
         elif after.at is not None:  # an answer that cannot be used is one, too
@@ -320,17 +325,23 @@ class CosmosCache:
         self._statuses.memory.drop(uid)
         self._disks.memory.drop(uid)
 
-    def _clock_went_back(self, uid: str, now: datetime) -> None:
-        """Count from now what was noted ahead of it: else nothing would be long enough ago until the clock is there again."""
-        for times in (self._in_sync_since, self._answered_at, self._silent_since):
-            if uid in times:
-                times[uid] = min(times[uid], now)
+    def _follow_clock(self, uid: str, at: datetime) -> None:
+        """Move what was noted by a clock that has been set since: else a node seems to be silent since a time to come, or never to have answered."""
+        noted, self._noted[uid] = self._noted.get(uid), (at, monotonic())
+        if noted is None:
+            return
+        jump = at - noted[0] - timedelta(seconds=monotonic() - noted[1])
+        if abs(jump) > _JUMP:
+            for times in (self._in_sync_since, self._answered_at, self._silent_since):
+                if uid in times:
+                    times[uid] += jump
 
     def _forget_answers(self, uid: str) -> None:
         self._in_sync_since.pop(uid, None)
         self._earlier.pop(uid, None)
         self._answered_at.pop(uid, None)
         self._silent_since.pop(uid, None)
+        self._noted.pop(uid, None)
 
     # -- metrics -------------------------------------------------------------------------------
 
