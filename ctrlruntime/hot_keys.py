@@ -7,7 +7,7 @@ from collections.abc import Hashable
 from typing import Final
 
 QUIET: Final = 600.0
-"""Seconds between two warnings."""
+"""Seconds between two warnings, of any key or of one."""
 
 
 class HotKeys:
@@ -16,14 +16,19 @@ class HotKeys:
     Keys that share a counter would have to be counted as often together; there are far more counters than that.
     """
 
-    def __init__(self, *, many: int, window: float, counters: int = 1024) -> None:
-        """Take a key as hot that is counted `many` times within `window` seconds. `counters`: eight bytes each."""
+    def __init__(
+        self, *, many: int, window: float, counters: int = 1024, apart: bool = False
+    ) -> None:
+        """Take a key as hot that is counted `many` times within `window` seconds.
+
+        `counters`: eight bytes each, sixteen where keys are warned of `apart`: each counter has its own quiet time then.
+        """
         self._counters = counters
         self._many = many
         self._window = window
         self._counts = array("L", [0]) * self._counters
         self._began = float("-inf")
-        self._warned_at = float("-inf")
+        self._warned_at = array("d", [float("-inf")]) * (counters if apart else 1)
 
     def is_hot(self, key: Hashable, now: float) -> bool:
         """Count a key; return whether it is time to warn. `now`: seconds of any steady clock."""
@@ -32,9 +37,10 @@ class HotKeys:
             self._began = now
         place = hash(key) % self._counters
         self._counts[place] += 1
-        if self._counts[place] < self._many or now - self._warned_at < QUIET:
+        quiet = place % len(self._warned_at)
+        if self._counts[place] < self._many or now - self._warned_at[quiet] < QUIET:
             return False
-        self._warned_at = now
+        self._warned_at[quiet] = now
         return True
 
     def take_back(self, key: Hashable) -> None:

@@ -31,14 +31,14 @@ _SHOWN: Final = 3
 
 
 class Contention:
-    """Counts the corrections of objects, and reports those that another program undoes, at most one each ten minutes."""
+    """Counts the corrections of objects, and reports those that another program undoes, each at most once in ten minutes."""
 
     def __init__(self, cache: Cache, field_manager: str, recorder: EventRecorder | None) -> None:
         """Report by events of `recorder`, and in the log."""
         self._cache = cache
         self._field_manager = field_manager
         self._recorder = recorder
-        self._hot = HotKeys(many=MANY, window=WINDOW, counters=8192)
+        self._hot = HotKeys(many=MANY, window=WINDOW, counters=8192, apart=True)
         self._logger = structlog.get_logger("control")
 
     @asynccontextmanager

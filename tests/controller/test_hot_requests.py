@@ -49,6 +49,9 @@ def test_many_objects_and_a_steady_pace_are_no_loop_and_it_is_warned_again_after
     assert not any(steady)
     hot = [found.is_hot(HOT, 1000.0 + each / MANY) for each in range(int(MANY * (QUIET + 20)))]
     assert sum(hot) == 2
+    apart = HotKeys(many=MANY, window=WINDOW, apart=True)
+    warned = [key for _ in range(2 * MANY) for key in range(3) if apart.is_hot(key, 0.0)]
+    assert warned == [0, 1, 2]
 
 
 @pytest.mark.criterion("R-22")

@@ -105,7 +105,7 @@ async def limited() -> AsyncIterator[tuple[Config, Config]]:
 
 @pytest.mark.criterion("R-21")
 @pytest.mark.parametrize("refused", [False, True])
-async def test_r_21_no_right_to_get_is_needed_and_writes_that_are_refused_are_no_corrections(
+async def test_r_21_each_object_is_reported_without_a_right_to_get_and_refused_writes_are_no_corrections(
     limited: tuple[Config, Config], refused: bool
 ) -> None:
     admin, account = limited
@@ -113,19 +113,21 @@ async def test_r_21_no_right_to_get_is_needed_and_writes_that_are_refused_are_no
         owner = Owner.of(await client.create(desired("owner", "-").manifest))
         manager = Manager(account, OPTIONS)
         manager.cache.declare(CONFIG_MAP, namespaces=["default"], track_manager="manager")
-        wanted = desired("contended", "red")
-        if refused:
-            wanted.manifest["data"]["size"] = 1
+        names = ["contended", "another"]
         with capture_logs() as logs:
             async with manager.running():
                 control = Control(manager.cluster, field_manager="manager")
-                await control.ensure(desired("contended", "red"), owner)
-                for _ in range(MANY + 1):
-                    body = desired("contended", "blue").body(owner)
+                for name in names:
+                    await control.ensure(desired(name, "red"), owner)
+                for name in names * (MANY + 1):
+                    wanted = desired(name, "red")
+                    if refused:
+                        wanted.manifest["data"]["size"] = 1
+                    body = desired(name, "blue").body(owner)
                     found = await client.apply(body, field_manager="rival", force=True)
                     version = found["metadata"]["resourceVersion"]
 
-                    def seen(version: str = version) -> bool:
+                    def seen(wanted: Desired = wanted, version: str = version) -> bool:
                         entry = control.look(wanted)
                         return entry is not None and entry.resource_version == version
 
@@ -133,7 +135,9 @@ async def test_r_21_no_right_to_get_is_needed_and_writes_that_are_refused_are_no
                     with pytest.raises(APIError) if refused else nullcontext():
                         await control.ensure(wanted, owner)
         notes = [each["event"] for each in logs if "was corrected" in each["event"]]
-        assert len(notes) == (0 if refused else 1)
+        assert [note.split()[1] for note in notes] == (
+            [] if refused else [f"default/{name}" for name in names]
+        )
         assert all("rival sets data.color each time" in each for each in notes)
 
 
