@@ -5,7 +5,7 @@ The grammar is apimachinery's: ``a=b``, ``a==b``, ``a!=b``, ``a in (b,c)``, ``a 
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -55,13 +55,27 @@ _OPERATORS: Final = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotE
 
 
 def label_text(labels: LabelSelector | None) -> str:
-    """Return the ``labelSelector`` query value; empty for none."""
+    """Return the ``labelSelector`` query value; empty for none. Raises TypeError for values that are no text."""
     if labels is None or isinstance(labels, str):
         return labels or ""
-    return ",".join(
-        f"{key}={value}" if isinstance(value, str) else f"{key} in ({','.join(value)})"
-        for key, value in labels.items()
-    )
+    return ",".join(_equality(key, value) for key, value in labels.items())
+
+
+def _equality(key: str, value: object) -> str:
+    if isinstance(value, str):
+        return f"{key}={value}"
+    values = list(value) if isinstance(value, Iterable) else [value]
+    texts = []
+    for each in values:
+        if not isinstance(each, str):
+            raise TypeError(not_text("labels", key, each))
+        texts.append(each)
+    return f"{key} in ({','.join(texts)})"
+
+
+def not_text(where: str, key: str, value: object) -> str:
+    """Return the message for a value of labels or annotations that is not text."""
+    return f'{where}: the value of {key!r} is {value!r}, not text: write "{value}"'
 
 
 def field_text(fields: FieldSelector | None) -> str:

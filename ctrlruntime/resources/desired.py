@@ -13,6 +13,7 @@ from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
 from ctrlruntime.api.meta import OwnerNotAllowed
 from ctrlruntime.api.resource import Resource, assumed_mapping, gvk_of
 from ctrlruntime.cache.entry import Owner as Reference
+from ctrlruntime.client.selectors import not_text
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.ordinal import ORDINAL
@@ -108,6 +109,10 @@ class Desired:
             raise ValueError(
                 "Desired(manifest=...) has no metadata.name: every desired object has one"
             )
+        for where, texts in (("labels", self.labels), ("annotations", self.annotations)):
+            for text, value in dict[str, object](texts).items():
+                if not isinstance(value, str):
+                    raise TypeError(not_text(f"Desired({where}=...)", text, value))
         if not self.revision:
             object.__setattr__(self, "revision", revision(self.manifest))
         metadata = self.manifest["metadata"]

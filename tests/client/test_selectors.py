@@ -6,10 +6,18 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.resource import gvk_of
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import BadRequest
-from ctrlruntime.client.selectors import InvalidSelector, label_matcher, selector_matches
+from ctrlruntime.client.selectors import (
+    InvalidSelector,
+    label_matcher,
+    label_text,
+    selector_matches,
+)
+from ctrlruntime.resources import Desired
 from tests.client.support import CONFIG_MAP, config_map
 
 LABELS = {"app": "web", "tier": "2", "empty": ""}
@@ -87,3 +95,15 @@ def test_a_selector_object_matches_nothing_where_a_server_would_refuse_it(
     selector: dict[str, Any], matches: bool
 ) -> None:
     assert selector_matches(selector, LABELS) is matches
+
+
+@pytest.mark.parametrize("labels", [{"a": 1}, {"a": None}, {"a": ["x", 2]}])
+def test_s4_a_label_that_is_no_text_is_named_with_what_to_write(
+    labels: dict[str, Any],
+) -> None:
+    with pytest.raises(TypeError, match=r"labels: the value of 'a' is .*, not text: write"):
+        label_text(labels)
+    manifest = {"metadata": {"name": "a"}}
+    mapping = BUILTIN[gvk_of("v1/ConfigMap")]
+    with pytest.raises(TypeError, match=r"Desired\(labels=...\): the value of 'a' is .*, not text"):
+        Desired(mapping=mapping, manifest=manifest, labels=labels)
