@@ -8,7 +8,14 @@ from pydantic import Field, WithJsonSchema
 
 from ctrlruntime.api import ApiModel
 
-__all__ = ["Name", "NumberOrPercentage", "SecretKeyRef", "SecretRef", "ServiceAccountName"]
+__all__ = [
+    "Name",
+    "NamespaceOrNone",
+    "NumberOrPercentage",
+    "SecretKeyRef",
+    "SecretRef",
+    "ServiceAccountName",
+]
 
 Name = Annotated[str, Field(min_length=1, max_length=253)]
 """The name of an object."""
@@ -18,6 +25,9 @@ ServiceAccountName = Annotated[
     str, Field(min_length=1, max_length=253, pattern=rf"^{_LABEL}(\.{_LABEL})*$")
 ]
 """The name of a ServiceAccount. It becomes part of a header, so no other text may stand for it."""
+
+NamespaceOrNone = Annotated[str, Field(max_length=63, pattern="^([a-z0-9]([-a-z0-9]*[a-z0-9])?)?$")]
+"""The name of a Namespace, or nothing."""
 
 NumberOrPercentage = Annotated[
     int | str,

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from apis.columns import AGE, condition_column
 from apis.deletions import Removals
+from apis.references import NamespaceOrNone
 from ctrlruntime.api import CEL, ApiModel, Conditions, Quantity, RawExtension, Resource, Time
 
 from .common import GROUP, VERSION
@@ -85,7 +86,7 @@ class StackPods(ApiModel):
 class FleetConfigSpec(ApiModel):
     """Where stacks are deployed: to one namespace, or in scale mode to those that are labelled."""
 
-    target_namespace: Annotated[str, Field(max_length=63)] = ""
+    target_namespace: NamespaceOrNone = ""
     """The namespace of the only stack, which works on this cluster. Default fleet. Not with scaleMode.enabled."""
     scale_mode: ScaleMode = Field(default_factory=ScaleMode)
     """A stack for each data plane."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
-from apis.fleet.fleetconfig import StackPods
+from apis.fleet.fleetconfig import FleetConfigSpec, StackPods
 from internal.fleet.labels import ADMISSION, CONTROLLERS, WORKERS
 from internal.fleet.stack_builder import STATEFUL_SET, StackOptions, build_stack
 from tests.fleet.operator.harness import Hub, deployed, planes
@@ -59,3 +60,11 @@ async def _workers(hub: Hub) -> dict[str, Any]:
     found: Any = await hub.client.get(STATEFUL_SET, WORKERS, namespace="east")
     spec: dict[str, Any] = found["spec"]["template"]["spec"]
     return spec
+
+
+@pytest.mark.parametrize("name", ["UPPER_case", "a.b", "-a", "a\n"])
+def test_a_target_namespace_that_no_namespace_can_have_is_refused(name: str) -> None:
+    assert FleetConfigSpec().target_namespace == ""
+    assert FleetConfigSpec.model_validate({"targetNamespace": "fleet-1"}).target_namespace
+    with pytest.raises(ValidationError, match="pattern"):
+        FleetConfigSpec.model_validate({"targetNamespace": name})
