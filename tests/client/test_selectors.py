@@ -98,7 +98,7 @@ def test_a_selector_object_matches_nothing_where_a_server_would_refuse_it(
 
 
 @pytest.mark.parametrize("labels", [{"a": 1}, {"a": None}, {"a": ["x", 2]}])
-def test_s4_a_label_that_is_no_text_is_named_with_what_to_write(
+def test_a_label_that_is_no_text_is_named_with_what_to_write(
     labels: dict[str, Any],
 ) -> None:
     with pytest.raises(TypeError, match=r"labels: the value of 'a' is .*, not text: write"):
