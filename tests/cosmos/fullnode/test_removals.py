@@ -265,3 +265,25 @@ async def test_disks_that_need_a_second_person_stay_without_a_record(server_plac
     await place.until(refused)
     await place.harness.idle()
     assert await claims(place) == before
+
+
+@pytest.mark.criterion("G-T3")
+async def test_g_t3_a_set_of_a_version_without_records_scales_down_with_one_approval(
+    server_place: Place,
+) -> None:
+    """No disk has gone, but the version before recorded nothing: an upgrade is as a lost record."""
+    place = server_place
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    await place.harness.stop_manager()
+    before = {"status": {"removals": None}}
+    await place.client.patch_status(CosmosFullNode, NAME, before, namespace=place.namespace)
+    await place.harness.start_manager()
+    await place.until(lambda each: each.status.removals_unknown_since is not None)
+    await place.edit(replicas=3)
+    await only(place, range(3))
+    shown = await held(place, *disks([3]))
+    assert "is unknown, as the status was lost" in message(shown)
+    assert sorted(await claims(place)) == disks(range(4))
+    await approve(place, digest(shown))
+    await without(place, *disks([3]))
