@@ -16,11 +16,13 @@ from typing import Any, Final
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
 from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.reads import Reader
 from ctrlruntime.gate import Approval, BudgetRecord, Hold, ParentState, RecordChanged
+from ctrlruntime.gate.budget import HOUR
 
 HELD: Final = "DeletionsHeld"
 """Condition of a parent: True while deletions wait for an approval."""
@@ -156,8 +158,25 @@ class StatusRecords:
     async def load(self) -> tuple[ParentState, str]:
         """Return what is known of the parent, read live, and its version.
 
-        Raises RecordChanged where it is gone, another object has its name, or an older record was put back.
+        Raises RecordChanged where it is gone, another object has its name, or older records are put back all the time.
         """
+        for _ in range(2):
+            found = await self._find()
+            removals = (found.get("status") or {}).get("removals") or {}
+            self._read, self._saved = BudgetRecord.of(removals), removals.get("saved") or 0
+            annotations = found["metadata"].get("annotations") or {}
+            version: str = found["metadata"]["resourceVersion"]
+            if is_put_back(found, self.patcher.field_manager):
+                await self._report_loss(annotations, version)
+                continue
+            approvals = approvals_of(annotations, self.mapping.gvk.group)
+            if self.counted is not None:
+                approvals = tuple(each for each in approvals if each in self.counted)
+            return replace(self.state(found), approvals=approvals, record=self._read), version
+        raise RecordChanged
+
+    async def _find(self) -> Manifest:
+        """Return the parent. Raises RecordChanged where it is gone, or another object has its name."""
         # Not of the cache, which may be behind and has no managedFields; an account that watches may list.
         listed = await Reader.list(
             self.patcher.client,
@@ -168,24 +187,9 @@ class StatusRecords:
         if not listed:
             raise RecordChanged
         found: Manifest = listed[0]
-        metadata = found["metadata"]
-        if metadata["uid"] != self.uid:
+        if found["metadata"]["uid"] != self.uid:
             raise RecordChanged
-        removals = (found.get("status") or {}).get("removals") or {}
-        self._read, self._saved = BudgetRecord.of(removals), removals.get("saved") or 0
-        annotations = metadata.get("annotations") or {}
-        if is_put_back(found, self.patcher.field_manager):
-            await self._report_loss(annotations, metadata["resourceVersion"])
-            raise RecordChanged
-        approvals = approvals_of(annotations, self.mapping.gvk.group)
-        if self.counted is not None:
-            approvals = tuple(each for each in approvals if each in self.counted)
-        parent = replace(
-            self.state(found),
-            approvals=approvals,
-            record=self._read,
-        )
-        return parent, metadata["resourceVersion"]
+        return found
 
     async def save(self, record: dict[str, dict[str, int]], version: str) -> None:
         """Store the record. Raises RecordChanged if the parent has another version, or is gone."""
@@ -206,8 +210,7 @@ class StatusRecords:
     async def _store(
         self, fields: Mapping[str, Any], removals: Mapping[str, Any], version: str
     ) -> None:
-        # A value that was never there before: an equal one would leave the field with whoever put it back.
-        saved = max(ceil(self.clock().timestamp()), self._saved + 1)
+        saved = another_time(self.clock(), self._saved)
         try:
             there = await self.patcher.patch_status(
                 self.mapping,
@@ -232,9 +235,9 @@ def has_no_record(entry: Entry, record: str = "") -> bool:
 
 
 def is_without_record(status: Mapping[str, Any] | None, generation: int, record: str = "") -> bool:
-    """Whether a status is empty, lacks the field `record`, or is of another life of the object with this generation. Pure."""
+    """Whether a status is empty, its field `record` was never saved, or it is of another life of the object with this generation. Pure."""
     observed: int | None = (status or {}).get("observedGeneration")
-    lacks = bool(record) and record not in (status or {})
+    lacks = bool(record) and "saved" not in ((status or {}).get(record) or {})
     return observed is None or observed > generation or lacks
 
 
@@ -244,15 +247,18 @@ def is_put_back(found: Mapping[str, Any], own: str) -> bool:
     The record has `saved`, another time with each write; before the first there is nothing that could be older.
     """
     saved = "saved" in ((found.get("status") or {}).get("removals") or {})
-    others = False
+    writers = set()
     for each in found["metadata"].get("managedFields") or ():
         fields = ((each.get("fieldsV1") or {}).get("f:status") or {}).get("f:removals")
-        if fields is None or (saved and "f:saved" not in fields):
-            continue
-        if each.get("manager") == own and saved:
-            return False
-        others = others or each.get("manager") != own
-    return others
+        if fields is not None and (not saved or "f:saved" in fields):
+            writers.add(each.get("manager"))
+    return own not in writers if saved else bool(writers - {own})
+
+
+def another_time(now: datetime, saved: int) -> int:
+    """Return the time of a write in seconds since 1970: an equal value would leave the field with whoever put it back. Pure."""
+    seconds = ceil(now.timestamp())
+    return seconds if seconds != saved else seconds + 1
 
 
 def lost_record(annotations: Mapping[str, str], group: str, now: datetime) -> BudgetRecord:
@@ -291,12 +297,20 @@ class LostRecords:
         """
         if not has_no_record(entry, self.record):
             return False
-        record = {self.record: {"saved": 0}} if self.record else {}
-        fields: Manifest = {"observedGeneration": 0, **record}
+        status, now = entry.field("status") or {}, self.clock()
+        since = status.get(UNKNOWN_SINCE)
+        if since and parse_time(since) > now - HOUR and not has_no_record(entry):
+            return False  # where the CRD of a version before drops `saved`, not in each pass
+        fields: Manifest = {"observedGeneration": 0}
         if has_members():
-            now = self.clock()
             fields[UNKNOWN_SINCE] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
             fields |= self.used(lost_record(entry.annotations, entry.gvk.group, now).used)
+        if self.record:
+            before = (status.get(self.record) or {}).get("saved") or 0
+            fields[self.record] = {
+                **fields.get(self.record, {}),
+                "saved": another_time(now, before),
+            }
         return await self.patcher.patch_status(
             self.mapping,
             entry.name,

@@ -66,7 +66,7 @@ def plan(recorded: Mapping[str, str], rendered: Mapping[str, str], disk: Mapping
         elif base is not None and now is not None and base != new:
             _merge(result, path, base, now, new)
     changed = {each.path for each in result.changes}
-    left = (path for path in rendered if path not in changed)
+    left = (path for path in result.rendered if path not in changed)
     result.unresolved.extend(path for path in left if has_marks(disk.get(path, "")))
     for path, base in recorded.items():
         if path in rendered or path not in disk:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
@@ -11,6 +12,7 @@ __all__ = ["MARKS", "Merged", "has_marks", "merge"]
 
 MARKS: Final = ("<<<<<<< yours\n", "=======\n", ">>>>>>> scaffold\n")
 """The lines around a conflict."""
+_CONFLICT: Final = re.compile(r"^<<<<<<< .*?^=======$.*?^>>>>>>> ", re.DOTALL | re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,7 @@ def merge(base: str, yours: str, theirs: str) -> Merged:
 
 def has_marks(text: str) -> bool:
     """Return whether a conflict of an earlier merge is still in the text, one of git's too."""
-    starts = {line[:8] for line in text.splitlines()}
-    return {MARKS[0][:8], MARKS[2][:8]} <= starts
+    return _CONFLICT.search(text) is not None
 
 
 def _ended(lines: Sequence[str]) -> list[str]:

@@ -49,6 +49,11 @@ class Version(msgspec.Struct, frozen=True):
         return f"{self.group}/{self.version} {self.kind}"
 
 
+def _changed(base: bool, one: bool, other: bool) -> bool:
+    """Return what a three-way merge makes of it: the value of the side that changed it."""
+    return one and other if base else one or other
+
+
 class API(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A kind of the project. ``version`` is the hub, which is stored; ``spokes`` are converted from and to it."""
 
@@ -74,16 +79,25 @@ class API(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def versions(self) -> list[str]:
         return [self.version, *self.spokes]
 
-    def united(self, other: API) -> API:
-        """Return the kind with what either has. Raises ProjectError where another version is stored."""
+    def bare(self) -> API:
+        """Return the kind as it is created, without what is added to it later."""
+        return API(self.group, self.version, self.kind, self.module)
+
+    def united(self, other: API, base: API) -> API:
+        """Return the kind with what either side changed of their base. Raises ProjectError where another version is stored."""
         if (self.version, self.module) != (other.version, other.module):
             raise ProjectError(f"its two sides have {self.kind} in different versions or modules")
+        spokes = dict.fromkeys((*base.spokes, *other.spokes, *self.spokes))
         return msgspec.structs.replace(
             other,
-            finalizer=self.finalizer or other.finalizer,
-            defaulting=self.defaulting or other.defaulting,
-            validating=self.validating or other.validating,
-            spokes=tuple(dict.fromkeys((*other.spokes, *self.spokes))),
+            finalizer=_changed(base.finalizer, self.finalizer, other.finalizer),
+            defaulting=_changed(base.defaulting, self.defaulting, other.defaulting),
+            validating=_changed(base.validating, self.validating, other.validating),
+            spokes=tuple(
+                each
+                for each in spokes
+                if _changed(each in base.spokes, each in self.spokes, each in other.spokes)
+            ),
         )
 
 
@@ -160,12 +174,16 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             api, msgspec.structs.replace(api, spokes=(*api.spokes, wanted.version))
         )
 
-    def united(self, other: Project) -> Project:
-        """Return the project with the kinds of both. Raises ProjectError where they are no changes of one project."""
-        apis = {(api.group, api.kind): api for api in self.apis}
-        for api in other.apis:
-            apis[api.group, api.kind] = api.united(apis.get((api.group, api.kind), api))
-        found = msgspec.structs.replace(self, apis=tuple(apis.values()))
+    def united(self, other: Project, base: Project) -> Project:
+        """Return the project with what either side changed of their base. Raises ProjectError where they do not go together."""
+        mine, theirs, former = ({(a.group, a.kind): a for a in p.apis} for p in (self, other, base))
+        apis = []
+        for key in dict.fromkeys((*mine, *theirs)):
+            if _changed(key in former, key in mine, key in theirs):
+                one = mine.get(key) or theirs[key]
+                two = theirs.get(key, one)
+                apis.append(two.united(one, former.get(key) or two.bare()))
+        found = msgspec.structs.replace(self, apis=tuple(apis))
         modules = {api.module for api in found.apis}
         if len(modules) < len(apis) or (self.name, self.scaffold) != (other.name, other.scaffold):
             raise ProjectError("its two sides do not go together")

@@ -17,9 +17,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from .changes import Change
-from .git import sides
 from .merge import has_marks, merge
 from .project import FORMAT, Project, ProjectError
+from .unmerged import sides
 
 __all__ = ["FOLDER", "Pending", "Record", "Workspace", "find_root"]
 
@@ -132,7 +132,9 @@ class Workspace:
                 f"{self._record} has conflicts of a merge that is over: "
                 f"take it from one of the branches: git checkout BRANCH -- {FOLDER}/project.json"
             )
-        project = found[0].project.united(found[1].project)
+        empty = msgspec.structs.replace(found[0].project, apis=())
+        base = found[2].project if len(found) > 2 else empty
+        project = found[0].project.united(found[1].project, base)
         self._replace(self._record, _encode(Record.of(project, render(project))))
 
     def texts(self, paths: Iterable[str]) -> dict[str, str]:

@@ -230,6 +230,7 @@ class SubresourceReconciler(Generic[R]):
             or edited_hold(resource)
             or self._version_hold(resource, instance)
             or self._name_hold(instance),
+            version_hold=lambda: self._version_hold(resource, instance),
             on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
             deployed=is_deployed(instance),

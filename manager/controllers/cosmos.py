@@ -332,7 +332,7 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
             parts.patcher,
             CosmosFullNode.mapping(),
             parts.options.clock.now,
-            lambda used: {RECORD: {"used": used, "saved": 0}} if used else {},
+            lambda used: {RECORD: {"used": used}} if used else {},
             record=RECORD,
         ),
         orphan_requests=_orphan_requests(parts),

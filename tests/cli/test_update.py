@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from ctrlruntime.cli.changes import Plan
 from ctrlruntime.cli.merge import MARKS
-from ctrlruntime.cli.project import Project, ProjectError
+from ctrlruntime.cli.project import API, Project, ProjectError
 from ctrlruntime.cli.scaffold import apply
 from tests.cli.projects import ctrlruntime, made, newer, rendered, tree
 
@@ -131,15 +133,35 @@ def test_a_conflict_is_reported_and_ends_with_an_error(
 
 
 @pytest.mark.criterion("D-5")
+def test_what_one_branch_took_back_stays_away() -> None:
+    alpha, beta = (API("a.io", "v1", kind, kind.lower()) for kind in ("Alpha", "Beta"))
+    more = replace(alpha, finalizer=True, spokes=("v2",))
+
+    def of(*apis: API) -> Project:
+        return Project("shop", "1", apis)
+
+    assert of().united(of(alpha, beta), of(alpha)) == of(beta)
+    assert of(alpha).united(of(beta), of()) == of(alpha, beta)
+    assert of(more).united(of(alpha), of(more)) == of(alpha)
+    assert of(more).united(of(alpha), of()) == of(more)
+    assert of(alpha).united(of(more), of(alpha)) == of(more)
+
+
+@pytest.mark.criterion("D-5")
 @pytest.mark.parametrize("style", ["merge", "diff3"])
 def test_two_branches_that_extend_the_project_are_merged_by_git_and_the_next_command(
     tmp_path: Path, style: str
 ) -> None:
     project = made(tmp_path / "shop", "init shop", "create api example.com/v1 Website")
 
+    alone = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    alone |= {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_SYSTEM": os.devnull}
+
     def git(*arguments: str) -> None:
         user = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", f"merge.conflictStyle={style}"]
-        done = subprocess.run(["git", *user, *arguments], cwd=project, capture_output=True)
+        done = subprocess.run(
+            ["git", *user, *arguments], cwd=project, env=alone, capture_output=True
+        )
         assert arguments[0] == "merge" or done.returncode == 0, done.stderr
 
     def branch(name: str, *commands: str) -> None:

@@ -14,7 +14,7 @@ from internal.cloud.ephemeral import current_branch
 
 ROOT: Final = Path(__file__).parents[2]
 PACKAGES: Final = ("apis", "ctrlruntime", "internal", "manager")
-READS: Final = {"symbolic-ref", "rev-parse", "branch", "--version"}
+READS: Final = {"symbolic-ref", "rev-parse", "branch", "--version", "cat-file"}
 LIBRARIES: Final = {"git", "pygit2", "dulwich"}
 
 pytestmark = pytest.mark.criterion("SG-11")

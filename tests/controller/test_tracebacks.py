@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Literal
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -18,7 +19,7 @@ from ctrlruntime.client.errors import Conflict, Invalid
 from ctrlruntime.controller import Builder, TerminalError
 from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from ctrlruntime.manager.logs import REDACTED, make_logger
+from ctrlruntime.manager.logs import REDACTED, default_logger, make_logger
 from ctrlruntime.queue import Request
 from ctrlruntime.queue.request import ObjectKey
 from tests.manager.support import starting
@@ -160,6 +161,20 @@ def test_lv_7_names_of_objects_are_never_redacted(format_: Literal["json", "cons
     logger.info("Connecting", secret="hunter2", token="hunter2")
     assert "hunter2" not in out.getvalue()
     assert isinstance(request.log_key(), ObjectKey)
+
+
+@pytest.mark.criterion("LV-7")
+def test_lv_7_a_manager_without_a_logger_redacts(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where the program has configured none: here the suite has."""
+    configured = structlog.get_config()
+    structlog.reset_defaults()
+    try:
+        default_logger().info("Connecting", token="hunter2")
+    finally:
+        structlog.configure(**configured)
+    text = capsys.readouterr()
+    assert "Connecting" in text.out + text.err
+    assert "hunter2" not in text.out + text.err
 
 
 @pytest.mark.criterion("LV-7")

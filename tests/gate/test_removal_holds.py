@@ -144,8 +144,6 @@ async def test_g_t3_an_approval_counts_once_though_an_older_status_is_put_back(
     assert (await decide(gate, claims("b", "c"), await records(env), lambda: NOW)).permits
     found = await client.get(Nodes.mapping(), "hub", namespace="default")
     await client.update({**found, "status": older["status"]}, subresource="status")
-    with pytest.raises(RecordChanged):
-        await decide(gate, claims("b", "c"), await records(env), lambda: NOW)
     again = await decide(gate, claims("b", "c"), await records(env), lambda: NOW)
     assert again.hold is not None
     assert "was used before" in refused_approval(hold.digest, again.hold.digest, again.hold.used)

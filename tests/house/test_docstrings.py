@@ -17,11 +17,12 @@ THIRD_PERSON = re.compile(
     r"|Updates|Uses|Waits|Wakes|Yields)\b"
 )
 """Words that are no plural of what a function returns, as `Names of …` and `Seconds until …` are."""
+_MAY_BE = re.compile(f'"""{THIRD_PERSON.pattern}')
 
 
 def in_the_third_person(source: str) -> Iterator[str]:
     """Yield the first lines of such docstrings, and where they are. Few files are worth a parse."""
-    if not any(THIRD_PERSON.match(part) for part in source.split('"""')[1::2]):
+    if not _MAY_BE.search(source):
         return
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -34,10 +35,15 @@ def in_the_third_person(source: str) -> Iterator[str]:
 
 
 def test_no_docstring_speaks_of_its_function_in_the_third_person() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{each}"
+    paths = [
+        path
         for package in (*PACKAGES, "benchmarks", "tests")
         for path in sorted((ROOT / package).rglob("*.py"))
+    ]
+    assert len(paths) > 1000
+    found = [
+        f"{path.relative_to(ROOT)}:{each}"
+        for path in paths
         for each in in_the_third_person(path.read_text())
     ]
     assert found == []

@@ -51,11 +51,17 @@ async def env() -> AsyncIterator[Environment]:
         yield environment
 
 
-async def refusal(client: Client, kind: GroupVersionKind, name: str, value: str | None) -> str:
+async def refusal(
+    client: Client,
+    kind: GroupVersionKind,
+    name: str,
+    value: str | None,
+    subresource: str | None = None,
+) -> str:
     """Return why the server refuses an approval; empty if it took it."""
     patch = {"metadata": {"annotations": {APPROVE_ORPHANS: value}}}
     try:
-        await client.patch(kind, name, patch)
+        await client.patch(kind, name, patch, subresource=subresource)
     except (Forbidden, Invalid) as error:
         return str(error)
     return ""
@@ -72,6 +78,7 @@ async def test_s_f13_members_of_the_group_alone_approve_for_a_fleet(env: Environ
         return bool(await refusal(other, NAMESPACE, "plane", f"digest-{number}"))
 
     await eventually_holds(is_refused, interval=0.2)  # policies come into force with time
+    assert await refusal(other, NAMESPACE, "plane", "status", "status")
     for kind, name in ((NAMESPACE, "plane"), (FleetConfig.gvk(), NAME)):
         assert "set by a member of platform-approvers" in await refusal(other, kind, name, "a")
         assert await refusal(member, kind, name, "a") == ""

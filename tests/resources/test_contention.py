@@ -18,7 +18,7 @@ from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server.options import User
 from ctrlruntime.events.recorder import EVENT
 from ctrlruntime.manager import Manager, ManagerOptions
-from ctrlruntime.resources import Action, Control, Desired, Owner
+from ctrlruntime.resources import Action, Control, Desired, Owner, contention
 from ctrlruntime.resources.contention import MANY, REASON, contenders
 from tests.resources.test_control import CONFIG_MAP
 from tests.support.waiting import eventually
@@ -106,8 +106,9 @@ async def limited() -> AsyncIterator[tuple[Config, Config]]:
 @pytest.mark.criterion("R-21")
 @pytest.mark.parametrize("refused", [False, True])
 async def test_r_21_each_object_is_reported_without_a_right_to_get_and_refused_writes_are_no_corrections(
-    limited: tuple[Config, Config], refused: bool
+    limited: tuple[Config, Config], refused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(contention, "WINDOW", 3600.0)
     admin, account = limited
     async with Client.connect(admin) as client:
         owner = Owner.of(await client.create(desired("owner", "-").manifest))

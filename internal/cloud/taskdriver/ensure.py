@@ -119,6 +119,8 @@ class EnsureOptions(Generic[R]):
     """What it means if the object is being deleted."""
     held: Hold | None = None
     """Why no run is started for now; None: nothing is in the way."""
+    version_hold: Callable[[], Hold | None] = lambda: None
+    """Returns why no run may start after all, once a place was granted: an upgrade may have ended meanwhile."""
     hold: Waiting | None = None
     """The freeze or window for which changes wait."""
     drift_check: DriftCheck | None = None
@@ -394,7 +396,15 @@ class _Pass(Generic[R]):
 
     def _denied(self) -> Decision | None:
         verdict = self.tools.limiter.acquire(self.claim)
-        return deny(self.s, verdict) if isinstance(verdict, Denial) else None
+        if isinstance(verdict, Denial):
+            return deny(self.s, verdict)
+        # An upgrade releases its place once its end is on record: no await comes between this look and the start.
+        held = self.options.version_hold()
+        if held is None:
+            return None
+        self.tools.limiter.release(self.s.owner)
+        self.s = replace(self.s, held=held)
+        return rest(self.s, None)
 
     async def _all(self) -> Sequence[Run]:
         provider = await self.runs()

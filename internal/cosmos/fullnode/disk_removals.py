@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from apis.cosmos import GROUP, CosmosFullNode
+from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.gate import (
@@ -26,6 +27,7 @@ from internal.cosmos.fullnode.metadata import node_ordinals
 from internal.cosmos.fullnode.pvc_builder import has_claim
 from internal.cosmos.labels import pod_name
 from internal.removal_holds import (
+    UNKNOWN_SINCE,
     Parent,
     StatusRecords,
     approvals_of,
@@ -78,11 +80,11 @@ class DiskRemovals:
         self.hold = final.hold
         return final
 
-    def _parent(self) -> ParentState:
+    def _parent(self, since: datetime | None) -> ParentState:
+        """`since`: when the record was found lost; None: it was not."""
         spec = self.node_set.spec
         every_node = spec.deletions.max_percent >= 100
         window = HOUR if every_node else spec.deletions.budget.window
-        since = self.node_set.status.removals_unknown_since
         protection = unknown_removals(since, self.clock(), window)
         if every_node and spec.deletions.max_with_state >= len(self.claims):
             protection = ""  # nothing limits what may go
@@ -96,7 +98,7 @@ class DiskRemovals:
     def _cached(self) -> ParentState:
         removals = self.node_set.status.removals
         return replace(
-            self._parent(),
+            self._parent(self.node_set.status.removals_unknown_since),
             approvals=approvals_of(self.node_set.metadata.annotations or {}, GROUP),
             record=BudgetRecord.of(None if removals is None else removals.model_dump()),
         )
@@ -109,7 +111,8 @@ class DiskRemovals:
             held = STALE if generation != metadata.generation else ""
             if is_without_record(found.get("status"), generation, RECORD):
                 held = LOST  # since the pass began: the next one reports it first
-            return replace(self._parent(), held=held)
+            since = (found.get("status") or {}).get(UNKNOWN_SINCE)
+            return replace(self._parent(None if since is None else parse_time(since)), held=held)
 
         return StatusRecords(
             self.patcher,

@@ -182,7 +182,7 @@ async def test_a_set_that_no_manager_works_on_says_so(
         return so
 
     # One that shares with none waits until the Lease that members hold together runs out, which is twice as long.
-    election = ElectionOptions(lease_duration=6.0, renew_deadline=5.5, retry_period=0.2)
+    election = ElectionOptions(lease_duration=8.0, renew_deadline=7.0, retry_period=0.2)
     async with member(place.harness, ONE, place.namespace, mine, election=election):
         for name in names:
             await place.apply(place.node_set(name, replicas=1))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import fcntl
 import os
 import re
@@ -212,7 +213,9 @@ class RunFolder:
         try:
             # Whatever a run puts there: nothing waits for the other end of a pipe, or leads elsewhere.
             file = os.open(self.path / RESULT, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+                raise  # of this moment, such as too many open files: what it wrote is there
             return b""
         try:
             regular = stat.S_ISREG(os.fstat(file).st_mode)
