@@ -1,17 +1,20 @@
 """Whether an object is ready, by the rules of its kind.
 
 Rules look at group and kind. They are those of `kubectl rollout status` and kstatus where these
-exist. A claim whose storage class binds on first use stays Pending until a pod uses it; that mode is
+exist. Of every kind, a status of another generation shows nothing, and what a controller reports as
+stalled or under way is not ready. A claim whose storage class binds on first use stays Pending until a pod uses it; that mode is
 not part of the claim, so it is passed in.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.api.scalars import Quantity
 from ctrlruntime.fast_dataclass import fast_dataclass
 
 
@@ -59,52 +62,60 @@ def assess(obj: Object, *, binds_on_first_use: bool = False) -> Readiness:
     kind = GroupKind(group, str(obj.get("kind", "")))
     if kind in EXISTENCE:
         return READY
-    if kind == _CLAIM and binds_on_first_use and _part(obj, "status").get("phase") == "Pending":
+    status = _part(obj, "status")
+    if _is_of_another_generation(obj, status, always=kind.group == "apps" and kind in _RULES):
+        return not_ready("its controller has not seen the last change yet")
+    if kind == _CLAIM and binds_on_first_use and _waits_for_pod(status):
         return READY
-    rule = _RULES.get(kind)
-    return rule(obj) if rule is not None else _custom(obj)
+    if _is_true(status, "Stalled"):
+        return failed(f"its controller reports it as stalled{_why(status, 'Stalled')}")
+    if _is_true(status, "Reconciling"):
+        return not_ready(f"its controller works on it{_why(status, 'Reconciling')}")
+    return _RULES.get(kind, _custom)(obj)
 
 
 def _deployment(obj: Object) -> Readiness:
     status = _part(obj, "status")
-    if _stale(obj, status):
-        return not_ready("its controller has not seen the last change yet")
     progressing = _condition(status, "Progressing")
     if progressing and progressing.get("reason") == "ProgressDeadlineExceeded":
         return failed("its rollout exceeded its progress deadline")
     wanted = _replicas(obj)
     if _count(status, "updatedReplicas") < wanted:
-        return _short("updated", _count(status, "updatedReplicas"), wanted)
+        return _short("updated", status, wanted)
     if _count(status, "replicas") > _count(status, "updatedReplicas"):
         return not_ready("old replicas are still running")
-    for field in ("readyReplicas", "availableReplicas"):
-        if _count(status, field) < wanted:
-            return _short(field.removesuffix("Replicas"), _count(status, field), wanted)
+    return _replicated(obj)
+
+
+def _replicated(obj: Object, *, available: bool = True) -> Readiness:
+    """As many replicas as wanted, none more, all of them ready and available."""
+    status, wanted = _part(obj, "status"), _replicas(obj)
+    for word in ("ready", "available") if available else ("ready",):
+        if _count(status, f"{word}Replicas") < wanted:
+            return _short(word, status, wanted)
+    if _count(status, "replicas") > wanted:
+        return not_ready(f"{_count(status, 'replicas')} replicas still run, {wanted} are wanted")
     return READY
 
 
 def _stateful_set(obj: Object) -> Readiness:
-    status = _part(obj, "status")
-    if _stale(obj, status):
-        return not_ready("its controller has not seen the last change yet")
-    wanted = _replicas(obj)
-    if _count(status, "readyReplicas") < wanted:
-        return _short("ready", _count(status, "readyReplicas"), wanted)
-    strategy = _part(_part(obj, "spec"), "updateStrategy")
+    status, spec, wanted = _part(obj, "status"), _part(obj, "spec"), _replicas(obj)
+    found = _replicated(obj, available=bool(spec.get("minReadySeconds")))
+    if not found.ready:
+        return found
+    strategy = _part(spec, "updateStrategy")
     if strategy.get("type") == "OnDelete":
         return READY
     partition = int(_part(strategy, "rollingUpdate").get("partition") or 0)
     to_update = max(wanted - partition, 0)
     same = status.get("currentRevision") == status.get("updateRevision")
     if not same and _count(status, "updatedReplicas") < to_update:
-        return _short("updated", _count(status, "updatedReplicas"), to_update)
+        return _short("updated", status, to_update)
     return READY
 
 
 def _daemon_set(obj: Object) -> Readiness:
     status = _part(obj, "status")
-    if _stale(obj, status):
-        return not_ready("its controller has not seen the last change yet")
     wanted = _count(status, "desiredNumberScheduled")
     on_delete = _part(_part(obj, "spec"), "updateStrategy").get("type") == "OnDelete"
     fields = {"updatedNumberScheduled": "updated", "numberReady": "ready"}
@@ -113,7 +124,7 @@ def _daemon_set(obj: Object) -> Readiness:
         if field == "updatedNumberScheduled" and on_delete:
             continue
         if _count(status, field) < wanted:
-            return _short(word, _count(status, field), wanted)
+            return _short(word, status, wanted, field)
     return READY
 
 
@@ -123,19 +134,26 @@ def _job(obj: Object) -> Readiness:
         return READY
     found = _condition(status, "Failed")
     if found and found.get("status") == "True":
-        return failed(f"the job failed ({found.get('reason') or 'no reason given'})")
+        return failed(f"the job failed{_why(status, 'Failed') or ' (no reason given)'}")
     if _part(obj, "spec").get("suspend"):
         return not_ready("the job is suspended")
-    return not_ready("the job has not completed yet")
+    return not_ready(f"the job has not completed yet{_why(status, 'FailureTarget')}")
 
 
 def _pod(obj: Object) -> Readiness:
     status = _part(obj, "status")
-    if status.get("phase") == "Failed":
+    phase = status.get("phase") or "Running"
+    if phase == "Failed":
         return failed("the pod failed")
-    if status.get("phase") == "Succeeded" or _is_true(status, "Ready"):
+    if phase == "Succeeded" or (phase == "Running" and _is_true(status, "Ready")):
         return READY
-    return not_ready("the pod is not ready")
+    if phase not in {"Pending", "Running"}:
+        return not_ready("nothing is known of the pod: its node does not answer")
+    containers = status.get("containerStatuses") or ()
+    waits = (_part(_part(each, "state"), "waiting") for each in containers)
+    reason = next((each["reason"] for each in waits if each.get("reason")), "")
+    why = _why(status, "PodScheduled") or (f" ({reason})" if reason else _why(status, "Ready"))
+    return not_ready(f"the pod is not ready{why}")
 
 
 def _service(obj: Object) -> Readiness:
@@ -152,10 +170,21 @@ def _ingress(obj: Object) -> Readiness:
 
 
 def _claim(obj: Object) -> Readiness:
-    phase = _part(obj, "status").get("phase")
+    status = _part(obj, "status")
+    phase = status.get("phase")
     if phase == "Bound":
-        return READY
+        return _sized(obj, status)
     return failed("its volume is lost") if phase == "Lost" else not_ready("the claim is not bound")
+
+
+def _sized(obj: Object, status: Mapping[str, Any]) -> Readiness:
+    """Return whether a bound claim has as much room as it requests; the server refuses to shrink one."""
+    requested = _part(_part(_part(obj, "spec"), "resources"), "requests").get("storage")
+    has = _part(status, "capacity").get("storage")
+    if requested is None or has is None or (Quantity(has).value >= Quantity(requested).value):
+        return READY
+    why = next((each for each in _RESIZES if _is_true(status, each)), "")
+    return not_ready(f"the claim is smaller than it requests{f' ({why})' if why else ''}")
 
 
 def _namespace(obj: Object) -> Readiness:
@@ -164,29 +193,34 @@ def _namespace(obj: Object) -> Readiness:
 
 
 def _autoscaler(obj: Object) -> Readiness:
-    able = _is_true(_part(obj, "status"), "AbleToScale")
-    return READY if able else not_ready("the autoscaler is not able to scale")
+    status = _part(obj, "status")
+    if _is_true(status, "AbleToScale"):
+        return READY
+    return not_ready(f"the autoscaler is not able to scale{_why(status, 'AbleToScale')}")
 
 
 def _definition(obj: Object) -> Readiness:
-    established = _is_true(_part(obj, "status"), "Established")
-    return READY if established else not_ready("the definition is not established")
+    status = _part(obj, "status")
+    if (_condition(status, "NamesAccepted") or {}).get("status") == "False":
+        return failed(f"the names of the definition are taken{_why(status, 'NamesAccepted')}")
+    if _is_true(status, "Established"):
+        return READY
+    return not_ready(f"the definition is not established{_why(status, 'Established')}")
 
 
 def _custom(obj: Object) -> Readiness:
-    """Any other kind: the last generation observed, if it has one, and Ready, else Available, True."""
+    """Any other kind: Ready, else Available, is True, if it has one."""
     status = _part(obj, "status")
-    if "observedGeneration" in status and _stale(obj, status):
-        return not_ready("its controller has not seen the last change yet")
-    if _is_true(status, "Stalled"):
-        return failed("its controller reports it as stalled")
     for name in ("Ready", "Available"):
         found = _condition(status, name)
         if found is None:
             continue
+        if _is_of_another_generation(obj, found):
+            return not_ready(f"its condition {name} is not of its last change")
         if found.get("status") == "True":
             return READY
-        return not_ready(f"its condition {name} is {found.get('status') or 'Unknown'}")
+        word = found.get("status") or "Unknown"
+        return not_ready(f"its condition {name} is {word}{_why(status, name)}")
     return READY
 
 
@@ -212,6 +246,7 @@ _RULES: Mapping[GroupKind, Rule] = {
     GroupKind("apps", "Deployment"): _deployment,
     GroupKind("apps", "StatefulSet"): _stateful_set,
     GroupKind("apps", "DaemonSet"): _daemon_set,
+    GroupKind("apps", "ReplicaSet"): _replicated,
     GroupKind("batch", "Job"): _job,
     GroupKind("", "Pod"): _pod,
     GroupKind("", "Service"): _service,
@@ -238,9 +273,21 @@ def _replicas(obj: Object) -> int:
     return wanted if isinstance(wanted, int) else 1
 
 
-def _stale(obj: Object, status: Mapping[str, Any]) -> bool:
+def _is_of_another_generation(
+    obj: Object, seen: Mapping[str, Any], *, always: bool = False
+) -> bool:
+    """Return whether a status or condition does not show the present spec. `always`: its kind reports that."""
     generation = _part(obj, "metadata").get("generation")
-    return isinstance(generation, int) and _count(status, "observedGeneration") < generation
+    if not generation or not (always or "observedGeneration" in seen):
+        return False
+    return _count(seen, "observedGeneration") != generation
+
+
+def _waits_for_pod(status: Mapping[str, Any]) -> bool:
+    """Return whether it takes a Pod for a claim to be bound, or to get its size."""
+    return status.get("phase") == "Pending" or (
+        status.get("phase") == "Bound" and _is_true(status, "FileSystemResizePending")
+    )
 
 
 def _condition(status: Mapping[str, Any], name: str) -> Mapping[str, Any] | None:
@@ -259,5 +306,31 @@ def _balanced(obj: Object) -> bool:
     return bool(_part(_part(obj, "status"), "loadBalancer").get("ingress"))
 
 
-def _short(word: str, count: int, wanted: int) -> Readiness:
-    return not_ready(f"{count} of {wanted} replicas are {word}")
+def _short(word: str, status: Mapping[str, Any], wanted: int, field: str = "") -> Readiness:
+    count = _count(status, field or f"{word}Replicas")
+    why = _why(status, "ReplicaFailure", "Progressing")
+    return not_ready(f"{count} of {wanted} replicas are {word}{why}")
+
+
+def _why(status: Mapping[str, Any], *names: str) -> str:
+    """Return the reason of the first of some conditions that is not as it should be, in brackets: its words only.
+
+    Of its message, which may quote values, only what a server forbids: `exceeded quota`.
+    """
+    for name in names:
+        found = _condition(status, name) or {}
+        bad = found.get("status") == "True" if name in _UNWANTED else found.get("status") != "True"
+        reason = found.get("reason")
+        if not bad or not isinstance(reason, str) or not _REASON.fullmatch(reason):
+            continue
+        forbidden = _FORBIDDEN.search(str(found.get("message") or ""))
+        return f" ({reason}{f': {forbidden[1]}' if forbidden else ''})"
+    return ""
+
+
+_UNWANTED: Final = frozenset(
+    {"ReplicaFailure", "Failed", "FailureTarget", "Stalled", "Reconciling"}
+)
+_RESIZES: Final = ("FileSystemResizePending", "Resizing")
+_REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")
+_FORBIDDEN: Final = re.compile(r'is forbidden: ([A-Za-z ]{1,40}?)(?=:| ")')

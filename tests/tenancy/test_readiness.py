@@ -49,6 +49,16 @@ def condition(name: str, status: str = "True", **more: object) -> dict[str, Any]
     return {"conditions": [{"type": name, "status": status, **more}]}
 
 
+def claim(requested: str, capacity: str, *conditions: object) -> dict[str, Any]:
+    status = {"phase": "Bound", "capacity": {"storage": capacity}, "conditions": [*conditions]}
+    resources = {"requests": {"storage": requested}}
+    return obj("v1", "PersistentVolumeClaim", status, resources=resources)
+
+
+QUOTA = {
+    "reason": "FailedCreate",
+    "message": 'pods "x-1-" is forbidden: exceeded quota: small, requested: pods=1',
+}
 LB = {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}
 DAEMON = {"observedGeneration": 1, "desiredNumberScheduled": 2, "numberReady": 2}
 
@@ -98,6 +108,11 @@ READY_OBJECTS = {
     "custom Available": obj("acme.io/v1", "Thing", condition("Available")),
     "custom, other conditions": obj("acme.io/v1", "Thing", condition("Synced", "False")),
     "another group's Deployment": obj("acme.io/v1", "Deployment", {}),
+    "ReplicaSet": obj("apps/v1", "ReplicaSet", {"observedGeneration": 1, **full(2)}, replicas=2),
+    "Claim with more room than requested": claim("1Gi", "2Gi"),
+    "custom Ready of its last change": obj(
+        "acme.io/v1", "Thing", condition("Ready", observedGeneration=1)
+    ),
     "definition": obj(
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", condition("Established")
     ),
@@ -148,6 +163,69 @@ NOT_READY_OBJECTS = {
         obj("acme.io/v1", "Thing", {"observedGeneration": 1, **condition("Ready")}, generation=2),
         "has not seen",
     ),
+    "custom, a condition of an old generation": (
+        obj("acme.io/v1", "Thing", condition("Ready", observedGeneration=1), generation=2),
+        "Ready is not of its last change",
+    ),
+    "restored with the status of its former life": (
+        obj("apps/v1", "Deployment", {"observedGeneration": 7, **full(1)}),
+        "has not seen",
+    ),
+    "any kind of an old generation": (
+        obj("autoscaling/v2", "HorizontalPodAutoscaler", generation=2)
+        | {"status": {"observedGeneration": 1, **condition("AbleToScale")}},
+        "has not seen",
+    ),
+    "custom Unknown": (
+        obj("acme.io/v1", "Thing", condition("Ready", "Unknown", reason="Issuing")),
+        "Ready is Unknown (Issuing)",
+    ),
+    "custom, lower case": (obj("acme.io/v1", "Thing", condition("Ready", "true")), "is true"),
+    "custom Reconciling": (
+        obj("acme.io/v1", "Thing", condition("Reconciling", reason="Progressing")),
+        "works on it (Progressing)",
+    ),
+    "Deployment over its quota": (
+        deployment(1, **condition("ReplicaFailure", **QUOTA)),
+        "0 of 1 replicas are updated (FailedCreate: exceeded quota)",
+    ),
+    "Deployment paused": (
+        deployment(1, **condition("Progressing", "Unknown", reason="DeploymentPaused")),
+        "updated (DeploymentPaused)",
+    ),
+    "Deployment with more than it wants": (deployment(1, **full(3)), "3 replicas still run, 1 are wanted"),
+    "ReplicaSet": (obj("apps/v1", "ReplicaSet", {"observedGeneration": 1}), "0 of 1 replicas"),
+    "StatefulSet with more than it wants": (
+        obj("apps/v1", "StatefulSet", {"observedGeneration": 1, **full(2)}, replicas=1),
+        "2 replicas still run, 1 are wanted",
+    ),
+    "StatefulSet before its minReadySeconds": (
+        obj("apps/v1", "StatefulSet", {"observedGeneration": 1, **full(1), "availableReplicas": 0})
+        | {"spec": {"replicas": 1, "minReadySeconds": 60}},
+        "0 of 1 replicas are available",
+    ),
+    "Job that will fail": (
+        obj("batch/v1", "Job", condition("FailureTarget", reason="DeadlineExceeded")),
+        "not completed yet (DeadlineExceeded)",
+    ),
+    "Pod on a machine that is gone": (
+        obj("v1", "Pod", {"phase": "Unknown", **condition("Ready")}),
+        "does not answer",
+    ),
+    "Pod without an image": (
+        obj("v1", "Pod", {"phase": "Pending", **condition("Ready", "False")})
+        | {"status": {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull"}}}]}},
+        "not ready (ErrImagePull)",
+    ),
+    "Pod without a machine": (
+        obj("v1", "Pod", condition("PodScheduled", "False", reason="Unschedulable")),
+        "not ready (Unschedulable)",
+    ),
+    "Claim that grows": (claim("2Gi", "1Gi"), "smaller than it requests"),
+    "Claim that waits for a Pod to grow": (
+        claim("2Gi", "1Gi", {"type": "FileSystemResizePending", "status": "True"}),
+        "smaller than it requests (FileSystemResizePending)",
+    ),
 }
 
 
@@ -168,6 +246,11 @@ def test_not_ready_with_a_reason(name: str) -> None:
         obj("v1", "PersistentVolumeClaim", {"phase": "Lost"}),
         obj("v1", "Pod", {"phase": "Failed"}),
         obj("acme.io/v1", "Thing", condition("Stalled")),
+        obj(
+            "apiextensions.k8s.io/v1",
+            "CustomResourceDefinition",
+            condition("NamesAccepted", "False", reason="PluralConflict"),
+        ),
         deployment(1, **condition("Progressing", "False", reason="ProgressDeadlineExceeded")),
     ],
 )
@@ -181,6 +264,8 @@ def test_what_is_being_deleted_is_not_ready_and_a_claim_may_wait_for_its_pod() -
     doomed["metadata"]["deletionTimestamp"] = "2026-01-02T00:00:00Z"
     assert assess(doomed).phase is Phase.NOT_READY
     pending = obj("v1", "PersistentVolumeClaim", {"phase": "Pending"})
+    assert assess(pending, binds_on_first_use=True) == READY
+    pending, _ = NOT_READY_OBJECTS["Claim that waits for a Pod to grow"]
     assert assess(pending, binds_on_first_use=True) == READY
 
 
