@@ -280,7 +280,7 @@ def _is_of_another_generation(
     generation = _part(obj, "metadata").get("generation")
     if not generation or not (always or "observedGeneration" in seen):
         return False
-    return _count(seen, "observedGeneration") != generation
+    return bool(_count(seen, "observedGeneration") != generation)
 
 
 def _waits_for_pod(status: Mapping[str, Any]) -> bool:
