@@ -173,8 +173,9 @@ def _is_old(
     metadata: Mapping[str, Any], status: Mapping[str, Any], answer: Mapping[str, Any]
 ) -> bool:
     generation = metadata.get("generation")
-    seen = (status.get("observedGeneration"), answer.get("observedGeneration"))
-    return generation is not None and any(each not in (None, generation) for each in seen)
+    seen = {status.get("observedGeneration"), answer.get("observedGeneration")} - {None}
+    # Without any, a status can only be of the first: of what was changed since nothing is known.
+    return generation is not None and (seen or {1}) != {generation}
 
 
 def _of_phase(
@@ -182,8 +183,9 @@ def _of_phase(
 ) -> State | None:
     if rules.phases is None or not status.get("phase"):
         return None
-    phase = str(status["phase"])
-    return State(phase, rules.phases.health(phase), *words)
+    phase, (since, message) = str(status["phase"]), words
+    # What a phase waits for is its own sentence: Ready may be True meanwhile.
+    return State(phase, rules.phases.health(phase), since, str(status.get("status") or message))
 
 
 def _of_answer(

@@ -71,9 +71,15 @@ def test_what_was_not_observed_is_not_good(kind: str) -> None:
     word = good(kind)
     word["status"]["phase"] = "Wonderful"
     bare = {"kind": kind, "metadata": {"generation": GENERATION}}
+    undated = good(kind)
+    del undated["status"]["observedGeneration"]
+    restored = good(kind)
+    restored["metadata"]["generation"] = 1
+    lower = made(kind, [condition("Ready", "true")])
     without = made(kind, [])
     doubt = made(kind, [condition("Ready", "Unknown")])
-    for each in (old, stale, bare, without, doubt, {**bare, "status": {}}):
+    missing = (bare, without, {**bare, "status": {}}, undated)
+    for each in (old, stale, restored, doubt, lower, *missing):
         assert state_of(each).health is Health.UNKNOWN, each
     if RULES[kind].phases is not None:
         assert state_of(word).health is Health.UNKNOWN
@@ -113,6 +119,19 @@ def test_no_documented_condition_is_unknown(caption: str) -> None:
     for kinds, name, _ in table("docs/conditions.md", caption):
         for kind in kinds_of(kinds):
             assert RULES[kind].meets(name.strip("`")), (kind, name)
+
+
+@pytest.mark.parametrize(
+    ("kind", "phase"),
+    [
+        ("CosmosFullNode", "Progressing"),
+        ("ScheduledVolumeSnapshot", "WaitingForSnapshotCreation"),
+    ],
+)
+def test_what_a_phase_waits_for_is_shown_though_ready_is_true(kind: str, phase: str) -> None:
+    waits = "Waiting for the VolumeSnapshot of a-0; the driver reports: no space"
+    found = state_of(made(kind, [condition("Ready", "True")], phase=phase, status=waits))
+    assert (found.word, found.health, found.message) == (phase, Health.WAITING, waits)
 
 
 def test_failures_come_before_waits_and_tell_why() -> None:
