@@ -14,6 +14,7 @@ from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.resources import Action, Control, Desired, Owner, reconcile_set
+from ctrlruntime.resources.readiness import READY, Phase, assess
 from internal.fleet.inventory import delete_inventory, read_inventory
 from internal.fleet.labels import CONTROLLERS, KUBECONFIG_HASH, SELECTED, WORKERS
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS
@@ -73,7 +74,7 @@ class StackControl:
         return result.wrote
 
     def check_available(self, namespace: str, desired: Sequence[Desired]) -> None:
-        """Raise TargetError if Pods of workloads are missing."""
+        """Raise TargetError if Pods of workloads are missing, or present ones do not come up beside those of before."""
         missing: list[str] = []
         for item in desired:
             if item.mapping not in WORKLOADS:
@@ -81,8 +82,10 @@ class StackControl:
             entry = self.control.look(item)
             wanted = int(item.manifest["spec"]["replicas"])
             there = 0 if entry is None else _available(entry)
-            if there < wanted:
-                missing.append(f"{item.name} has {there} of {wanted} Pods")
+            found = READY if entry is None else assess(entry.decode())
+            if there < wanted or found.phase is Phase.FAILED:
+                why = "" if found.ready else f" ({found.reason})"
+                missing.append(f"{item.name} has {there} of {wanted} Pods{why}")
         if missing:
             raise TargetError(
                 Reason.STACK_NOT_AVAILABLE,

@@ -110,3 +110,12 @@ async def test_a_stack_whose_pods_are_missing_is_not_available() -> None:
         await eventually(waits_for_lease)
         await east.renew()
         await hub.until(east="SuccessfulDeployment")
+        mapping, workload, _ = WORKLOADS[0]
+        late = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded"}
+        live = await hub.client.get(mapping, workload, namespace="east")
+        status = {"observedGeneration": live["metadata"]["generation"], "conditions": [late]}
+        await hub.client.patch_status(mapping, workload, {"status": status}, namespace="east")
+        await hub.until(east="StackNotAvailable")  # of a change, while the former Pods run
+        assert "fleet-controllers has 2 of 2 Pods (its rollout exceeded" in await hub.message(
+            "east"
+        )
