@@ -193,7 +193,10 @@ NOT_READY_OBJECTS = {
         deployment(1, **condition("Progressing", "Unknown", reason="DeploymentPaused")),
         "updated (DeploymentPaused)",
     ),
-    "Deployment with more than it wants": (deployment(1, **full(3)), "3 replicas still run, 1 are wanted"),
+    "Deployment with more than it wants": (
+        deployment(1, **full(3)),
+        "3 replicas still run, 1 are wanted",
+    ),
     "ReplicaSet": (obj("apps/v1", "ReplicaSet", {"observedGeneration": 1}), "0 of 1 replicas"),
     "StatefulSet with more than it wants": (
         obj("apps/v1", "StatefulSet", {"observedGeneration": 1, **full(2)}, replicas=1),

@@ -7,10 +7,13 @@ from typing import Final
 from apis.cosmos import JobOutcome, JobRecord, StatefulJobSpec, StatefulJobStatus
 from ctrlruntime.api.scalars import parse_time
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.resources.readiness import assess
 from ctrlruntime.schedule import SHORTEST, BadSchedule, parse
 
 KEPT: Final = 5
 """Records in the status."""
+SLOW: Final = timedelta(minutes=10)
+"""After which a Job that was begun and does not run is a trouble: machines and disks take minutes to come."""
 INTERVAL: Final = timedelta(hours=24)
 """Without an interval and a schedule."""
 _ENDS: Final = {"Complete": JobOutcome.SUCCEEDED, "Failed": JobOutcome.FAILED}
@@ -32,8 +35,10 @@ def begin(status: StatefulJobStatus, record: JobRecord) -> None:
     status.job_history = [record, *status.job_history][:KEPT]
 
 
-def observe(record: JobRecord, job: Entry | None, now: datetime) -> None:
-    """Note what is seen of a Job, or that it is no longer seen."""
+def observe(
+    record: JobRecord, job: Entry | None, now: datetime, claim: Entry | None = None
+) -> None:
+    """Note what is seen of a Job and its claim, or that it is no longer seen."""
     if job is None:
         if record.outcome is JobOutcome.RUNNING:
             record.outcome, record.finished_at = JobOutcome.LOST, now
@@ -42,15 +47,31 @@ def observe(record: JobRecord, job: Entry | None, now: datetime) -> None:
     if not is_open(record):
         return
     record.outcome = JobOutcome.RUNNING
+    record.message = _idle(job, claim) if now >= record.started_at + SLOW else ""
     for condition in (job.field("status") or {}).get("conditions") or []:
         outcome = _ENDS.get(condition.get("type"))
         if outcome is not None and condition.get("status") == "True":
-            record.outcome = outcome
+            record.outcome, record.message = outcome, ""
             record.finished_at = _time(condition.get("lastTransitionTime")) or now
             if outcome is JobOutcome.FAILED:
                 record.message = str(
                     condition.get("message") or condition.get("reason") or "failed"
                 )
+
+
+def _idle(job: Entry, claim: Entry | None) -> str:
+    """Return why a Job that has not ended does not run, by its status and its claim's; empty: it does."""
+    status = job.field("status") or {}
+    if status.get("ready") or status.get("succeeded"):
+        return ""
+    if failed := status.get("failed"):
+        return f"{failed} of its Pods failed"
+    of_claim = None if claim is None else assess(claim.decode())
+    if of_claim is not None and not of_claim.ready:
+        return of_claim.reason
+    if (job.field("spec") or {}).get("suspend"):
+        return "the job is suspended"
+    return "its Pod is not ready" if status.get("active") else "the cluster has made no Pod for it"
 
 
 def expires(record: JobRecord, ttl: int) -> datetime | None:

@@ -25,7 +25,15 @@ from ctrlruntime.schedule import BadSchedule
 from internal.cosmos.datasource import CLAIM, DataSources, FoundSource, SourceMissing, from_snapshot
 from internal.cosmos.labels import FINALIZER
 from internal.cosmos.snapshots.conditions import INVALID, crds_available
-from internal.cosmos.statefuljob.history import begin, expires, is_open, observe, opened, timing
+from internal.cosmos.statefuljob.history import (
+    SLOW,
+    begin,
+    expires,
+    is_open,
+    observe,
+    opened,
+    timing,
+)
 from internal.cosmos.statefuljob.job_builder import (
     JOB,
     VOLUME,
@@ -170,7 +178,11 @@ class StatefulJobReconciler:
         found.status.created_at = found.status.created_at or now
         for record in found.status.job_history:
             await self._keep_metadata(found, record)
-            observe(record, self.reads.jobs.get(record.name, namespace=found.owner.namespace), now)
+            job_there, claim = (
+                store.get(record.name, namespace=found.owner.namespace)
+                for store in (self.reads.jobs, self.reads.claims)
+            )
+            observe(record, job_there, now, claim)
         begun = self._begin(found)
         await self._record(found)
         under_way = opened(found.status)
@@ -327,7 +339,8 @@ class StatefulJobReconciler:
             for record in found.status.job_history
             if self.reads.jobs.get(record.name, namespace=found.entry.namespace) is not None
         ]
-        next_at = None if opened(found.status) else found.status.next_at
+        under_way = opened(found.status)
+        next_at = found.status.next_at if under_way is None else under_way.started_at + SLOW
         return [each for each in (*ends, next_at) if each is not None and each > found.now]
 
     # -- telling ----------------------------------------------------------------------------------
@@ -340,14 +353,21 @@ class StatefulJobReconciler:
         set_condition(status.conditions, crds_available(served, generation), found.now)
         last = status.job_history[0] if status.job_history else None
         failed = last is not None and last.outcome in (JobOutcome.FAILED, JobOutcome.LOST)
-        message = found.trouble or (last.message if last is not None and failed else "")
-        reason = _reason(found, failed=failed)
+        message = found.trouble or self._of_last(found, last)
+        reason = _reason(found, failed=failed, waits=bool(message))
         this.set_ready(
             found.job, not message, reason, message or "Jobs are begun when they are due"
         )
         this.set_remote(found.job, *([] if found.hub_trouble is None else [found.hub_trouble]))
         self._note_troubles(found, this.before)
         await this.record(found.job)
+
+    def _of_last(self, found: _Pass, last: JobRecord | None) -> str:
+        """Return what is wrong with the last Job; empty if nothing is."""
+        if last is None or not is_open(last) or not last.message:
+            return "" if last is None else last.message
+        look = f"kubectl -n {found.entry.namespace} describe job,pvc,pods"
+        return f"Job {last.name} has not ended: {last.message}; see `{look}`"
 
     def _words(self, found: _Pass) -> str:
         record = opened(found.status)
@@ -357,6 +377,8 @@ class StatefulJobReconciler:
             unused = (
                 "" if mounts_copy(found.job) else f" None of its containers mounts volume {VOLUME}."
             )
+            if record.message:
+                return f"{self._of_last(found, record)}."
             return f"Job {record.name} runs on a copy of {record.snapshot}.{unused}"
         return "Suspended." if found.job.spec.suspend else "Waiting for the next time."
 
@@ -372,11 +394,13 @@ class StatefulJobReconciler:
                 found.this.event("Warning", "Error", "Job", text)
 
 
-def _reason(found: _Pass, *, failed: bool) -> str:
+def _reason(found: _Pass, *, failed: bool, waits: bool) -> str:
     """Reason of Ready."""
     if found.is_invalid:
         return INVALID
-    return "Waiting" if found.trouble else "JobFailed" if failed else "Scheduled"
+    if failed and not found.trouble:
+        return "JobFailed"
+    return "Waiting" if waits else "Scheduled"
 
 
 def owner_value(entry: Entry) -> str:

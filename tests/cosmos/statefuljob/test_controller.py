@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from apis.cosmos import JobOutcome, StatefulJob
-from ctrlruntime.api import RESTMapping
+from ctrlruntime.api import RESTMapping, find_condition
 from ctrlruntime.envtest.eventually import eventually
 from ctrlruntime.envtest.proxy.rules import Cut, Match, Rule
 from ctrlruntime.json import Json
@@ -40,6 +40,14 @@ def last_is(outcome: JobOutcome, name: str = RUN) -> Callable[[StatefulJob], boo
     def so(found: StatefulJob) -> bool:
         history = found.status.job_history
         return bool(history) and (history[0].name, history[0].outcome) == (name, outcome)
+
+    return so
+
+
+def ready_is(reason: str, message: str) -> Callable[[StatefulJob], bool]:
+    def so(found: StatefulJob) -> bool:
+        ready = find_condition(found.status.conditions, "Ready")
+        return ready is not None and ready.reason == reason and message in ready.message
 
     return so
 
@@ -81,6 +89,19 @@ async def test_from_snapshot_to_cleanup(harness: SnapshotsHarness) -> None:
     await harness.gone(CLAIM, RUN)
     harness.clock.step(minutes=45)
     await harness.job("weekly", last_is(JobOutcome.RUNNING, NEXT))
+
+
+@pytest.mark.criterion("U-1")
+async def test_a_job_that_never_runs_is_reported_before_its_deadline(
+    harness: SnapshotsHarness,
+) -> None:
+    await running(harness)
+    harness.clock.step(minutes=10)
+    await harness.job("weekly", ready_is("Waiting", "the cluster has made no Pod for it"))
+    runs = {"status": {"active": 1, "ready": 1}}
+    await harness.client.patch_status(JOB, RUN, runs, namespace=NAMESPACE)
+    found = await harness.job("weekly", ready_is("Scheduled", ""))
+    assert found.status.job_history[0].message == ""
 
 
 async def test_a_job_that_fails_is_reported(harness: SnapshotsHarness) -> None:

@@ -10,8 +10,8 @@ import pytest
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobSpec, StatefulJobStatus
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.schedule import BadSchedule
-from internal.cosmos.datasource import from_snapshot
-from internal.cosmos.statefuljob.history import KEPT, Timing, begin, observe, opened, timing
+from internal.cosmos.datasource import CLAIM, from_snapshot
+from internal.cosmos.statefuljob.history import KEPT, SLOW, Timing, begin, observe, opened, timing
 from internal.cosmos.statefuljob.job_builder import JOB, build_claim, build_job, run_name
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 
@@ -38,9 +38,20 @@ def status(*records: JobRecord) -> StatefulJobStatus:
     return StatefulJobStatus(created_at=NOW, job_history=list(records))
 
 
-def job(*conditions: dict[str, str]) -> Entry:
-    manifest = {"metadata": {"name": "weekly-1"}, "status": {"conditions": list(conditions)}}
+def job(*conditions: dict[str, str], suspend: bool = False, **counts: int) -> Entry:
+    status = {"conditions": list(conditions), **counts}
+    manifest = {"metadata": {"name": "weekly-1"}, "spec": {"suspend": suspend}, "status": status}
     return EntryDecoder(JOB.gvk).decode_manifest(manifest)
+
+
+def claim(phase: str) -> Entry:
+    manifest = {
+        "apiVersion": CLAIM.gvk.api_version,
+        "kind": CLAIM.gvk.kind,
+        "metadata": {"name": "weekly-1"},
+        "status": {"phase": phase},
+    }
+    return EntryDecoder(CLAIM.gvk).decode_manifest(manifest)
 
 
 @pytest.mark.parametrize(
@@ -84,6 +95,31 @@ def test_a_job_is_followed_to_its_end() -> None:
     assert found.finished_at == NOW + HOUR / 2
     observe(found, None, NOW + 2 * HOUR)
     assert found.outcome is JobOutcome.FAILED
+
+
+@pytest.mark.criterion("U-1")
+@pytest.mark.parametrize(
+    ("found", "disk", "expected"),
+    [
+        (job(active=1, ready=1), "Bound", ""),
+        (job(succeeded=1), "Bound", ""),
+        (job(), "Bound", "the cluster has made no Pod for it"),
+        (job(suspend=True), "Bound", "the job is suspended"),
+        (job(active=1, ready=0), "Bound", "its Pod is not ready"),
+        (job(active=1, ready=0), "Pending", "the claim is not bound"),
+        (job(active=1, ready=0), "Lost", "its volume is lost"),
+        (job(failed=2), "Bound", "2 of its Pods failed"),
+    ],
+)
+def test_a_job_that_was_begun_and_does_not_run_is_a_trouble_after_a_while(
+    found: Entry, disk: str, expected: str
+) -> None:
+    seen = record(outcome=JobOutcome.STARTING)
+    for passed, message in ((SLOW / 2, ""), (SLOW, expected)):
+        observe(seen, found, NOW + passed, claim(disk))
+        assert (seen.outcome, seen.message) == (JobOutcome.RUNNING, message)
+    observe(seen, job({"type": "Complete", "status": "True"}), NOW + HOUR, claim(disk))
+    assert (seen.outcome, seen.message) == (JobOutcome.SUCCEEDED, "")
 
 
 def test_a_job_that_goes_before_its_end_is_seen_is_lost() -> None:
