@@ -109,7 +109,7 @@ class Pass(_Pass[Any]):
             limiter=SimpleNamespace(acquire=lambda _claim: None),
             tracing=SimpleNamespace(carrier=lambda: ""),
         )
-        options: Any = SimpleNamespace()
+        options: Any = SimpleNamespace(version_hold=lambda: None)
         opened: Any = self._opened
         super().__init__(tools, options, s, opened)
 
