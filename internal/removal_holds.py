@@ -16,7 +16,7 @@ from typing import Any, Final
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
 from ctrlruntime.api.kinds import Manifest, RESTMapping
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import format_time, parse_time
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher
@@ -204,7 +204,7 @@ class StatusRecords:
         """Store that it is unknown what went before; the approval that is there may have been used."""
         now = self.clock()
         lost = lost_record(annotations, self.mapping.gvk.group, now)
-        fields = {UNKNOWN_SINCE: f"{now:%Y-%m-%dT%H:%M:%SZ}"} if self.windowed else {}
+        fields = {UNKNOWN_SINCE: format_time(now)} if self.windowed else {}
         await self._store(fields, {"used": dict(lost.used)}, version)
 
     async def _store(
@@ -303,7 +303,7 @@ class LostRecords:
             return False  # where the CRD of a version before drops `saved`, not in each pass
         fields: Manifest = {"observedGeneration": 0}
         if has_members():
-            fields[UNKNOWN_SINCE] = f"{now:%Y-%m-%dT%H:%M:%SZ}"
+            fields[UNKNOWN_SINCE] = format_time(now)
             fields |= self.used(lost_record(entry.annotations, entry.gvk.group, now).used)
         if self.record:
             before = (status.get(self.record) or {}).get("saved") or 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -133,6 +134,18 @@ async def test_one_that_never_began_is_cancelled_at_once(
     run = await provider.start(request)
     assert (run.state, run.message) == (RunState.CANCELLED, "cancelled before it began")
     assert not (tmp_path / "marks").exists()
+
+
+@pytest.mark.criterion("S-H1")
+def test_a_report_that_cannot_be_opened_at_the_moment_is_not_taken_for_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "open", full)
+    with pytest.raises(OSError, match="Too many open files"):
+        RunFolder(tmp_path).last_words()
 
 
 @pytest.mark.criterion("S-H1")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -178,6 +178,7 @@ class StepOptions(TypedDict, total=False):
     secrets: Sequence[NamedKey]
     leaving: Leaving
     held: Hold | None
+    version_hold: Callable[[], Hold | None]
     hold: Waiting | None
     drift_check: DriftCheck | None
     bad_schedule: str

@@ -218,6 +218,22 @@ async def test_held_starts_nothing_and_reports_why(harness: TaskDriverHarness) -
         assert not harness.outside.begun
 
 
+@pytest.mark.criterion("SIM-F9")
+async def test_what_is_held_by_the_time_its_place_is_granted_starts_nothing_and_keeps_no_place(
+    harness: TaskDriverHarness,
+) -> None:
+    await harness.make()
+    async with harness.life() as life:
+        hold = Hold(reason="VersionLeft", message="The data were upgraded meanwhile.")
+        await life.drive(version_hold=lambda: hold)
+        found = await harness.read()
+        assert found.status.message == hold.message
+        assert not harness.outside.begun
+        assert not life.tools.limiter.holds(found.metadata.uid or "")  # type: ignore[attr-defined]
+        await life.drive()
+        assert len(harness.outside.begun) == 1
+
+
 async def test_once_is_once_whatever_becomes_of_the_inputs(harness: TaskDriverHarness) -> None:
     await harness.make()
     async with harness.life() as life:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -94,6 +95,19 @@ async def only(place: Place, numbers: Sequence[int]) -> None:
     assert await place.names(POD) == sorted(pods(numbers))
 
 
+async def fewer(place: Place) -> dict[str, Any]:
+    """Wait until a set of four has become one of three, without the disk of the fourth. The set as it was before."""
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    await place.harness.idle()
+    before: dict[str, Any] | None = await place.object(CosmosFullNode.mapping(), NAME)
+    await place.edit(replicas=3)
+    await without(place, *disks([3]))
+    await only(place, range(3))
+    assert before is not None
+    return before
+
+
 async def test_renumbered_nodes_come_first_and_the_old_keep_their_disks(
     server_place: Place,
 ) -> None:
@@ -172,11 +186,7 @@ async def test_g_t3_a_set_whose_status_was_wiped_gives_no_disk_without_an_approv
 ) -> None:
     """A disk went within the day, and the record of it with the status."""
     place = server_place
-    await place.apply(place.node_set(replicas=4))
-    await place.settled()
-    await place.edit(replicas=3)
-    await without(place, *disks([3]))
-    await only(place, range(3))
+    await fewer(place)
     if manager == "is down":
         await place.harness.stop_manager()
     found = await place.object(CosmosFullNode.mapping(), NAME)
@@ -204,14 +214,7 @@ async def test_g_t3_an_older_status_that_is_put_back_gives_no_disk_without_an_ap
 ) -> None:
     """Of the same set, before the disk went that counts."""
     place = server_place
-    await place.apply(place.node_set(replicas=4))
-    await place.settled()
-    await place.harness.idle()
-    older = await place.object(CosmosFullNode.mapping(), NAME)
-    await place.edit(replicas=3)
-    await without(place, *disks([3]))
-    await only(place, range(3))
-    assert older is not None
+    older = await fewer(place)
     if older_is == "wiped first":
         wiped = {"status": dict.fromkeys(older["status"])}
         await place.client.patch_status(CosmosFullNode, NAME, wiped, namespace=place.namespace)

@@ -27,6 +27,8 @@ from internal.cloud.runs.report import LARGEST
 __all__ = ["EndWatch", "Outcome", "Plan", "RunFolder", "is_name"]
 
 RESULT: Final = "result"
+_NO_REPORT: Final = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.ENOTDIR)
+"""What opening it fails with for as long as it is as the run left it."""
 INPUT: Final = "input.json"
 SEAL_KEY: Final = "seal-key"
 SECRETS: Final = "secrets"
@@ -214,7 +216,7 @@ class RunFolder:
             # Whatever a run puts there: nothing waits for the other end of a pipe, or leads elsewhere.
             file = os.open(self.path / RESULT, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ELOOP, errno.ENXIO):
+            if error.errno not in _NO_REPORT:
                 raise  # of this moment, such as too many open files: what it wrote is there
             return b""
         try:
