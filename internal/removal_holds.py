@@ -161,7 +161,9 @@ class StatusRecords:
         Raises RecordChanged where it is gone, another object has its name, or older records are put back all the time.
         """
         for _ in range(2):
-            found = await self._find()
+            found = await _live(self.patcher, self.mapping, self.name, self.namespace, self.uid)
+            if found is None:
+                raise RecordChanged
             removals = (found.get("status") or {}).get("removals") or {}
             self._read, self._saved = BudgetRecord.of(removals), removals.get("saved") or 0
             annotations = found["metadata"].get("annotations") or {}
@@ -174,22 +176,6 @@ class StatusRecords:
                 approvals = tuple(each for each in approvals if each in self.counted)
             return replace(self.state(found), approvals=approvals, record=self._read), version
         raise RecordChanged
-
-    async def _find(self) -> Manifest:
-        """Return the parent. Raises RecordChanged where it is gone, or another object has its name."""
-        # Not of the cache, which may be behind and has no managedFields; an account that watches may list.
-        listed = await Reader.list(
-            self.patcher.client,
-            self.mapping,
-            self.namespace or None,
-            fields=f"metadata.name={self.name}",
-        )
-        if not listed:
-            raise RecordChanged
-        found: Manifest = listed[0]
-        if found["metadata"]["uid"] != self.uid:
-            raise RecordChanged
-        return found
 
     async def save(self, record: dict[str, dict[str, int]], version: str) -> None:
         """Store the record. Raises RecordChanged if the parent has another version, or is gone."""
@@ -224,6 +210,17 @@ class StatusRecords:
             raise RecordChanged from error
         if not there:
             raise RecordChanged
+
+
+async def _live(
+    patcher: ObjectPatcher, mapping: RESTMapping, name: str, namespace: str, uid: str
+) -> Manifest | None:
+    """Return an object as the server has it, with its managedFields; None if it is gone, or another has its name."""
+    # Not of the cache, which may be behind and has no managedFields; an account that watches may list.
+    listed = await Reader.list(
+        patcher.client, mapping, namespace or None, fields=f"metadata.name={name}"
+    )
+    return next((each for each in listed if each["metadata"]["uid"] == uid), None)
 
 
 # -- a record that is lost -----------------------------------------------------------------------------
@@ -303,19 +300,39 @@ class LostRecords:
             return False  # where the CRD of a version before drops `saved`, not in each pass
         fields: Manifest = {"observedGeneration": 0}
         if has_members():
-            fields[UNKNOWN_SINCE] = format_time(now)
-            fields |= self.used(lost_record(entry.annotations, entry.gvk.group, now).used)
+            fields |= self._lost(entry.annotations, now)
         if self.record:
             before = (status.get(self.record) or {}).get("saved") or 0
             fields[self.record] = {
                 **fields.get(self.record, {}),
                 "saved": another_time(now, before),
             }
+        return await self._store(entry, fields, entry.resource_version)
+
+    async def report_older(self, entry: Entry) -> bool:
+        """Report the record as lost if an older status was put back, as the server has it. Return whether to read it again.
+
+        Raises the client's errors, and Conflict if the object changes meanwhile.
+        """
+        found = await _live(self.patcher, self.mapping, entry.name, entry.namespace, entry.uid)
+        if found is None or not is_put_back(found, self.patcher.field_manager):
+            return False
+        metadata, now = found["metadata"], self.clock()
+        before = ((found.get("status") or {}).get("removals") or {}).get("saved") or 0
+        fields = self._lost(metadata.get("annotations") or {}, now)
+        fields["removals"] = {"saved": another_time(now, before)}
+        return await self._store(entry, fields, metadata["resourceVersion"])
+
+    def _lost(self, annotations: Mapping[str, str], now: datetime) -> Manifest:
+        used = lost_record(annotations, self.mapping.gvk.group, now).used
+        return {UNKNOWN_SINCE: format_time(now), **self.used(used)}
+
+    async def _store(self, entry: Entry, fields: Manifest, version: str) -> bool:
         return await self.patcher.patch_status(
             self.mapping,
             entry.name,
             fields,
             namespace=entry.namespace,
             uid=entry.uid,
-            resource_version=entry.resource_version,
+            resource_version=version,
         )

@@ -359,6 +359,13 @@ class RemovedRows(ApiModel):
     """Their uids, as many as are remembered."""
 
 
+class SavedRemovals(ApiModel):
+    """Shows whose write `removedRows`, `valueRemovals`, `usedApprovals` and `approvedRemovals` were last."""
+
+    saved: int = 0
+    """When they were stored last, in seconds since 1970. Where another field manager wrote it, an older status was put back."""
+
+
 class TenantRegistryStatus(ApiModel):
     """What is known of the registry's tenants. A failing database leaves the last good counts."""
 
@@ -388,8 +395,10 @@ class TenantRegistryStatus(ApiModel):
     value_removals: list[RemovedRows] = Field(default_factory=list)
     """Rows whose changed values removed objects of their tenants, which count in the same way."""
     removals_unknown_since: Time | None = None
-    """When this status was found wiped, or restored from a backup, although members were there: until the window has passed
+    """When this status was found wiped, restored from a backup or put back older, although members were there: until the window has passed
     nothing goes without an approval."""
+    removals: SavedRemovals = Field(default_factory=SavedRemovals)
+    """Whose record of removals this is."""
     used_approvals: dict[str, int] = Field(default_factory=dict)
     """When each approval was used, by digest, in seconds since 1970: an approval counts once."""
     approved_removals: Annotated[list[str], ListSet()] = Field(default_factory=list)

@@ -356,7 +356,7 @@ def _registry_reconciler(
                 writers.patcher,
                 TenantRegistry.mapping(),
                 parts.options.clock,
-                lambda used: {"usedApprovals": used} if used else {},
+                lambda used: {"approvedRemovals": None, "usedApprovals": used or None},
             ),
             slots=None if slots is None else SlotConditions(stores.tenants, slots),
         ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -293,6 +294,53 @@ async def test_g_t3_a_status_that_is_wiped_opens_no_new_window(
         if not is_known:
             await fleet.approve("Held: u2-app")
             await fleet.gone(Tenant, "u2-app")
+
+
+async def status_of(fleet: Fleet) -> dict[str, Any]:
+    return dict((await fleet.get(TenantRegistry.mapping(), "registry"))["status"])
+
+
+@pytest.mark.criterion("G-T3")
+@pytest.mark.parametrize("evidence", ["of rows that went", "of an approval"])
+async def test_g_t3_an_older_status_that_is_put_back_lets_no_tenant_go(
+    tmp_path: Path, evidence: str
+) -> None:
+    """Of the same registry, while no manager runs: before the rows went, or with names whose deletion was released then."""
+    async with TenancyHarness.start(tmp_path) as harness:
+        fleet = await ten(harness)
+        await harness.idle()
+        older = await status_of(fleet)
+        if evidence == "of rows that went":
+            rows = ["u2"]
+            for uid in ("u0", "u1"):
+                fleet.delete_row(uid)
+                await fleet.gone(Tenant, f"{uid}-app")
+        else:
+            rows = ["u0", "u1", "u2"]
+            fails = Match(user="manager", verb="delete", resource=TENANTS)
+            refusal = harness.environment.proxy.add(Fail(500), fails, times=None)
+            fleet.sql("DELETE FROM tenants WHERE uid < 'u3'")
+            await fleet.approve("Held: u0-app, u1-app, u2-app")
+            older = await harness.eventually(
+                lambda: status_of(fleet), lambda found: len(found.get("approvedRemovals", ())) == 3
+            )
+            fleet.rows(*rows)
+            await harness.eventually(
+                lambda: status_of(fleet), lambda found: not found.get("approvedRemovals")
+            )
+            harness.environment.proxy.remove(refusal)
+        await harness.stop_manager()
+        found = await fleet.get(TenantRegistry.mapping(), "registry")
+        await harness.client.update({**found, "status": older}, subresource="status")
+        for uid in rows:
+            fleet.delete_row(uid)
+        await harness.start_manager()
+        unknown = "rows are gone or inactive, and what went before 20"
+        await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=unknown)
+        assert set(await fleet.tenants()) >= {f"{uid}-app" for uid in rows}
+        await fleet.approve(unknown)
+        for uid in rows:
+            await fleet.gone(Tenant, f"{uid}-app")
 
 
 @pytest.mark.criterion("G-T3")

@@ -80,7 +80,6 @@ class RegistryPlanner:
         self, registry: TenantRegistry, entry: Entry, reading: Reading, state: RegistryState
     ) -> RegistryPlan:
         """Plan with the rows of `reading`; record the plan in the state and for the templates."""
-        state.released |= frozenset(registry.status.approved_removals)
         guard = self._guard(registry, entry, state.released)
         decided = await self.sync.decide(registry, entry, reading, guard)
         request = Request(entry.name, namespace=entry.namespace)

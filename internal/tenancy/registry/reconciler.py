@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client.errors import Conflict
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
@@ -79,7 +80,8 @@ class RegistryReconciler:
             return await self.removal.tear_down(entry)
         state = self._state(request)
         if state.recorded is not None and state.recorded.uid != entry.uid:
-            state.recorded = None  # made again, as by a restore: nothing was recorded of this one
+            # Made again, as by a restore: nothing was recorded of this one.
+            state.recorded, state.proved = None, False
         if state.recorded is None and await self.reports.lost.report(
             entry, partial(self._has_tenants, entry)
         ):
@@ -92,8 +94,9 @@ class RegistryReconciler:
         mapping = TenantRegistry.mapping()
         if not await self.writers.patcher.add_finalizer(mapping, entry, FINALIZER):
             return None
-        if state.recorded is None:
-            state.recorded = Recorded.of(registry)  # it counts if the status is lost from now on
+        if state.recorded is None:  # it counts if the status is lost from now on
+            state.recorded = Recorded.of(registry)
+            state.released = frozenset(registry.status.approved_removals)
         registry = state.recorded.restored(registry)
         await self.rows.schedule.query_if_due(request, registry, entry, state)
         await self._sync_if_due(request, registry, entry, state)
@@ -121,6 +124,12 @@ class RegistryReconciler:
         owner = owner_of(entry)
         await self.tenants.secrets.watch(owner)
         planned = await self.planner.plan(registry, entry, reading, state)
+        if planned.allowed.removes and not state.proved:
+            # Once in a process: from then on `recorded` counts, whatever is put back.
+            if await self.reports.lost.report_older(entry):
+                state.recorded = None
+                raise Conflict("An older status was put back; it is read again.")
+            state.proved = True
         approval = entry.annotations.get(ALLOW_DELETE, "") if planned.whole.override_used else ""
         released = planned.whole.released(state.released)
         state.recorded = await self.reports.record_removals(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from apis.tenancy import TenantRegistry
+from apis.tenancy.tenantregistry import SavedRemovals
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.store import Store
@@ -15,7 +16,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate.budget import still_used
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
-from internal.removal_holds import LostRecords
+from internal.removal_holds import LostRecords, next_saved
 from internal.tenancy.registry.state import RegistryState
 from internal.tenancy.registry.status import (
     REPLACEMENT_FAILED,
@@ -88,11 +89,14 @@ class RegistryReports:
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)
         after.approved_removals = recorded
+        after.removals = SavedRemovals(saved=next_saved(now, after.removals.saved))
         if approval:
             used = {**after.used_approvals, approval: int(now.timestamp())}
             after.used_approvals = still_used(used, (approval,))
+        # Against what is stored: what was put back over the rest of the record goes with the same write.
+        stored = entry.typed(TenantRegistry).status
         await self.writers.statuses.write(
-            TenantRegistry.mapping(), entry, registry.status, after, only_if_unchanged=True
+            TenantRegistry.mapping(), entry, stored, after, only_if_unchanged=True
         )
         return Recorded.of(registry.model_copy(update={"status": after}))
 

@@ -46,6 +46,8 @@ class RegistryState:
     """Tenants whose deletion was approved and that could not be deleted yet."""
     recorded: Recorded | None = None
     """What its status was last written with of removals."""
+    proved: bool = False
+    """Whether the server showed that no older status was put back before this process had `recorded`."""
     handled: str | None = None
     status_at: float = float("-inf")
 

@@ -97,6 +97,11 @@ class Plan:
         """The tenants that are not deleted, as they move to other data planes."""
         return tuple(item for item in self.moves if item.to)
 
+    @property
+    def removes(self) -> bool:
+        """Whether a tenant or an object of one goes that the guard lets go."""
+        return bool(self.deletes or self.replaced or self.value_removals)
+
     def missing(self, templates: Iterable[str]) -> dict[str, set[str]]:
         """Return the names of the tenants that are wanted and do not exist, by template."""
         found: dict[str, set[str]] = {template: set() for template in templates}

@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Self
 
 from apis.tenancy import RemovedRows, TenantRegistry
+from apis.tenancy.tenantregistry import SavedRemovals
 from internal.removal_holds import unknown_removals
 
 SLOTS = 48
@@ -84,6 +85,7 @@ class Recorded:
     value_removals: tuple[RemovedRows, ...]
     used_approvals: Mapping[str, int]
     unknown_since: datetime | None = None
+    saved: int = 0
 
     @classmethod
     def of(cls, registry: TenantRegistry) -> Self:
@@ -95,6 +97,7 @@ class Recorded:
             tuple(status.value_removals),
             dict(status.used_approvals),
             status.removals_unknown_since,
+            status.removals.saved,
         )
 
     def restored(self, registry: TenantRegistry) -> TenantRegistry:
@@ -107,6 +110,7 @@ class Recorded:
             "value_removals": _joined(status.value_removals, self.value_removals),
             "used_approvals": {**self.used_approvals, **status.used_approvals},
             "removals_unknown_since": status.removals_unknown_since or self.unknown_since,
+            "removals": SavedRemovals(saved=max(status.removals.saved, self.saved)),
         }
         return registry.model_copy(update={"status": status.model_copy(update=update)})
 
