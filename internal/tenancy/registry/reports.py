@@ -16,7 +16,7 @@ from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate.budget import still_used
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
-from internal.removal_holds import LostRecords, next_saved
+from internal.removal_holds import LostRecords, another_time
 from internal.tenancy.registry.state import RegistryState
 from internal.tenancy.registry.status import (
     REPLACEMENT_FAILED,
@@ -89,7 +89,7 @@ class RegistryReports:
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)
         after.approved_removals = recorded
-        after.removals = SavedRemovals(saved=next_saved(now, after.removals.saved))
+        after.removals = SavedRemovals(saved=another_time(now, after.removals.saved))
         if approval:
             used = {**after.used_approvals, approval: int(now.timestamp())}
             after.used_approvals = still_used(used, (approval,))
