@@ -63,7 +63,8 @@ class DaemonStopped:
     async def wait_async(self, timeout: float | None) -> bool:
         """Wait on the loop; true if the flag is set."""
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._event.wait(), timeout)
+            async with asyncio.timeout(timeout):
+                await self._event.wait()
         return bool(self)
 
 

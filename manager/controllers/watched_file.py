@@ -76,7 +76,8 @@ class WatchedFile:
     async def _wait(self, hangup: asyncio.Event) -> bool:
         """Wait for the signal, one period at most. Returns whether it came."""
         try:
-            await asyncio.wait_for(hangup.wait(), self.period)
+            async with asyncio.timeout(self.period):
+                await hangup.wait()
         except TimeoutError:
             return False
         hangup.clear()

@@ -103,7 +103,8 @@ async def _shut_down(provider: TracerProvider) -> None:
 
     threading.Thread(target=flush, name="flush-traces", daemon=True).start()
     try:
-        await asyncio.wait_for(done.wait(), FLUSH_SECONDS)
+        async with asyncio.timeout(FLUSH_SECONDS):
+            await done.wait()
     except TimeoutError:
         return
 

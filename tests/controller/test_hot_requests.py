@@ -45,7 +45,7 @@ async def test_a_loop_of_reconciles_is_one_warning_that_names_causes() -> None:
 def test_many_objects_and_a_steady_pace_are_no_loop_and_it_is_warned_again_after_a_while() -> None:
     found = HotKeys(many=MANY, window=WINDOW)
     assert not any(found.is_hot(Request(str(each)), 0.0) for each in range(2 * MANY))
-    steady = [found.is_hot(HOT, each * WINDOW / (MANY - 1)) for each in range(1, 10 * MANY)]
+    steady = [found.is_hot(HOT, WINDOW + each * WINDOW / (MANY - 1)) for each in range(10 * MANY)]
     assert not any(steady)
     hot = [found.is_hot(HOT, 1000.0 + each / MANY) for each in range(int(MANY * (QUIET + 20)))]
     assert sum(hot) == 2

@@ -37,6 +37,8 @@ from internal.tenancy.sources.tls import TLSSettings
 
 ONCE = RetryPolicy(attempts=1)
 EXPECTED = [{"path": "$.a", "equals": "x"}, {"path": "$.b[*]", "equals": True}, {"path": "$..c"}]
+CONNECT_TIMEOUT = 1.0
+"""Seconds that a database has to answer; MySQL's greeting twice that."""
 Door = Callable[[str], Awaitable[str]]
 """Reads from an address once; returns what it reports."""
 
@@ -140,7 +142,7 @@ def database(kind: type[MySQLSettings] | type[PostgreSQLSettings], *, tls: bool 
             database="d",
             table="t",
             tls=TLSSettings() if tls else None,
-            connect_timeout=2.0,
+            connect_timeout=CONNECT_TIMEOUT,
         )
         source = settings.open(lambda: None)
         with reported(SourceError) as report:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import socket
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +13,12 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks, is_refused
+from ctrlruntime.outbound_addresses import ALLOWED, allowed_networks, is_refused, outbound_socket
 from internal.fleet.stack_builder import WORKLOADS, StackOptions, build_stack
+from internal.tenancy.sources import mysql_packets
 from manager.cli import main
 from tests.client.wire import OK, WireServer
-from tests.hostile.outbound_doors import DOORS
+from tests.hostile.outbound_doors import CONNECT_TIMEOUT, DOORS
 
 pytestmark = pytest.mark.criterion("S-F5")
 NAMES = dict.fromkeys(DOORS, "inside.example") | {"HCP Terraform": "localhost"}
@@ -87,6 +90,32 @@ async def test_no_redirect_leads_to_a_refused_address(
         assert outer.connections >= 1
         with pytest.raises(BlockingIOError):
             inner.accept()
+
+
+def stand_still() -> None:
+    """Let the event loop of the caller do nothing until both limits are over."""
+    time.sleep(2 * CONNECT_TIMEOUT + 0.1)
+
+
+async def test_a_loop_that_stands_still_while_it_connects_loses_no_limit(
+    resolves: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limits of the socket and of the whole pass while it is made: MySQL's greeting was awaited for ever."""
+    monkeypatch.setenv(ALLOWED, "127.0.0.1/32")
+    resolves("127.0.0.1")
+    real = outbound_socket
+
+    async def late(host: str, port: int) -> socket.socket:
+        made = await real(host, port)
+        stand_still()
+        return made
+
+    monkeypatch.setattr(f"{mysql_packets.__name__}.outbound_socket", late)
+    server = WireServer()
+    server._scripts = [server.answers(OK, keep=False)]
+    async with server, asyncio.timeout(60):
+        text = await DOORS["MySQL"](f"http://{NAMES['MySQL']}:{server.port}")
+    assert "did not connect within 2 s" in text
 
 
 @pytest.mark.parametrize("command", ["run", "operator"])

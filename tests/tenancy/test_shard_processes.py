@@ -307,7 +307,13 @@ async def test_a_slow_member_keeps_its_slots_and_a_hook_outlasts_members_that_co
         assert both[0] | both[1] == {f"{uid}-cm" for uid in uids}
         assert not both[0] & both[1]
         assert all(both)
-        assert (first.returncode, other.returncode) == (None, None)
+        for process in (
+            first,
+            other,
+        ):  # one that the machine let stand still for its term has to end
+            assert process.returncode is None or "not renewed in time" in process.log_tail(200), (
+                process.log_tail()
+            )
 
 
 @pytest.mark.criterion("SH-33")

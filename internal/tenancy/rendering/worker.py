@@ -51,8 +51,8 @@ class Worker:
         async with self._turns.turn(namespace):
             try:
                 process = await self._running()
-                async with self._turns.charged(namespace):
-                    return await asyncio.wait_for(self._exchange(process, job), self.deadline)
+                async with self._turns.charged(namespace), asyncio.timeout(self.deadline):
+                    return await self._exchange(process, job)
             except TimeoutError:
                 await self._end()
                 raise RenderError("", self._overrun(), transient=True) from None

@@ -51,9 +51,8 @@ class BoundedConnection(aiomysql.Connection):  # type: ignore[misc]
     async def _connect(self) -> None:
         """Connect to an address that was checked. Raises AddressRefused and the driver's errors."""
         try:
-            sock = await asyncio.wait_for(
-                outbound_socket(self._host, self._port), self.connect_timeout
-            )
+            async with asyncio.timeout(self.connect_timeout):
+                sock = await outbound_socket(self._host, self._port)
             self._reader, self._writer = await _open_connection(sock=sock)
             self._set_keep_alive()
             self._set_nodelay(True)
