@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from apis.cosmos import CosmosFullNode
+from ctrlruntime.json import Json
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
@@ -19,7 +21,6 @@ from internal.cosmos.fullnode.pvc_builder import build_claims
 from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 from internal.cosmos.fullnode.service_builder import build_services
-from internal.cosmos.fullnode.toml_overlay import APP_OVERLAY, CONFIG_OVERLAY
 
 from .samples import NAMES, SIDECAR, balanced, keys_of, sample
 
@@ -55,12 +56,44 @@ def built(nodes: CosmosFullNode) -> list[Desired]:
 
 
 def text_of(desired: list[Desired]) -> str:
-    """One document for each object: what it is, and what is recorded beside it."""
-    documents: list[dict[str, Any]] = [
-        {**item.manifest, "built": {"inputs": item.inputs, "revision": item.revision}}
-        for item in desired
-    ]
-    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=True, width=110)
+    """Return a document for each object: what it is, and what is recorded beside it.
+
+    Of an object that is like an earlier one of its kind, only the differences: leaves by path, lines of texts by number.
+    """
+    texts: list[str] = []
+    earlier: dict[str, list[tuple[str, dict[str, Json]]]] = {}
+    for item in desired:
+        whole: dict[str, Any] = {
+            **item.manifest,
+            "built": {"inputs": item.inputs, "revision": item.revision},
+        }
+        leaves, kind = dict(_leaves(whole)), item.mapping.gvk.kind
+        documents = [whole]
+        for name, others in earlier.get(kind, ()):
+            differing = {
+                path: each for path, each in leaves.items() if others.get(path, ...) != each
+            }
+            gone = sorted(others.keys() - leaves)
+            documents.append({"kind": kind, "like": name, "differing": differing, "absent": gone})
+        texts.append(min(map(_dumped, documents), key=lambda text: text.count("\n")))
+        earlier.setdefault(kind, []).append((item.name, leaves))
+    return "---\n".join(texts)
+
+
+def _leaves(value: Json, path: str = "") -> Iterator[tuple[str, Json]]:
+    if isinstance(value, str) and "\n" in value:
+        value = value.split("\n")
+    if isinstance(value, list):
+        value = {str(number): each for number, each in enumerate(value)}
+    if not isinstance(value, dict) or not value:
+        yield path, value
+    else:
+        for name, each in value.items():
+            yield from _leaves(each, f"{path}/{name}")
+
+
+def _dumped(document: Json) -> str:
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=True, width=110)
 
 
 class _Dumper(yaml.SafeDumper):
@@ -79,10 +112,5 @@ _Dumper.add_representer(str, _text)
 
 
 def files() -> dict[Path, str]:
-    """What each file has to say."""
-    made = {FOLDER / f"{name}.yaml": text_of(built(sample(name))) for name in NAMES}
-    for name in NAMES:
-        first = next(item for item in built(sample(name)) if item.mapping.gvk.kind == "ConfigMap")
-        for file in (CONFIG_OVERLAY, APP_OVERLAY):
-            made[FOLDER / f"{name}.{file}"] = first.manifest["data"][file]
-    return made
+    """Return the text of each file."""
+    return {FOLDER / f"{name}.yaml": text_of(built(sample(name))) for name in NAMES}
