@@ -9,14 +9,13 @@ from typing import Any
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.config import Config
-from ctrlruntime.manager import ElectionOptions, Group, Manager
-from tests.support.manager_harness import make_manager
+from ctrlruntime.manager import Group, Manager
+from tests.support.manager_harness import PATIENT, make_manager
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 
-QUICK = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
 LONG = 60.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
 
@@ -31,7 +30,7 @@ def manager(config: Config, **options: object) -> Manager:
         defaults |= {
             "leader_election_id": "tests",
             "leader_election_namespace": "default",
-            "election": QUICK,
+            "election": PATIENT,
         }
     return make_manager(config, **{**defaults, **options})
 

@@ -15,6 +15,7 @@ from ctrlruntime.envtest.proxy import Proxy, ProxyOptions
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.lease import LEASE, ServerRestored
+from tests.support.manager_harness import PATIENT
 
 LEADER = ManagerOptions(
     leader_election=True,
@@ -22,6 +23,7 @@ LEADER = ManagerOptions(
     leader_election_namespace="default",
     metrics_bind_address="0",
     health_bind_address="0",
+    election=PATIENT,
 )
 
 

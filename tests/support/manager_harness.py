@@ -34,7 +34,7 @@ from ctrlruntime.manager import ElectionOptions, Manager, ManagerOptions
 from ctrlruntime.manager.logs import make_logger
 from tests.support.memories import kept_of_gone
 
-PATIENT = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
+PATIENT = ElectionOptions(lease_duration=90.0, renew_deadline=80.0, retry_period=0.2)
 """Leases are released, not waited for: a machine that has much else to do must not lose one."""
 SILENCE = 0.5
 """Seconds without a request that count as idle for managers in other processes."""

@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import AsyncIterator, Collection, Mapping
 
 from ctrlruntime.envtest.proxy import LogEntry, Mark
-from ctrlruntime.manager import ElectionOptions, Manager
+from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.sharding import ALL_SLOTS, ShardingOptions, slot_of
 from ctrlruntime.sharding.assignment import distribute
@@ -25,7 +25,6 @@ async def member(
     *,
     shares: bool = True,
     group: str = "cosmos",
-    election: ElectionOptions = PATIENT,
 ) -> AsyncIterator[Manager]:
     """Run a manager that shares with others, until the block is left; it has its slots when that begins. `namespace`: of the Leases and of what it looks at.
 
@@ -40,7 +39,7 @@ async def member(
             leader_election=True,
             leader_election_namespace=namespace,
             leader_election_id="tests",
-            election=election,
+            election=PATIENT,
             sharding=ShardingOptions(group=group, member=user, slots=slots, settle=0.0)
             if shares
             else None,
