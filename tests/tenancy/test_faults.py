@@ -165,9 +165,9 @@ Tale = tuple[Story, Ending, int]
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def tales(
-    request: pytest.FixtureRequest, harness: TenancyHarness, calm: Ending
+    request: pytest.FixtureRequest, harness: TenancyHarness, calm: Ending, calm_small: Ending
 ) -> AsyncIterator[dict[str, asyncio.Task[Tale]]]:
-    """The stories with faults of their own that are asked for, told at the same time."""
+    """The stories with faults of their own that are asked for, told at the same time, after the calm ones."""
     asked = {
         item.callspec.params.get("name")
         for item in request.session.items
