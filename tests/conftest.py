@@ -30,6 +30,7 @@ pytest_plugins = [
     "tests.audit.plugin",
     "tests.samples.plugin",
     "tests.durations.plugin",
+    "tests.support.standstill",
 ]
 
 properties.use()
