@@ -24,7 +24,7 @@ from ctrlruntime.sharding.shards import ShardDeps, Shards
 from ctrlruntime.sharding.slots import ALL_SLOTS
 from tests.support.waiting import eventually
 
-QUICK = ElectionOptions(lease_duration=15.0, renew_deadline=10.0, retry_period=0.2)
+QUICK = ElectionOptions(lease_duration=90.0, renew_deadline=80.0, retry_period=0.2)
 NAMESPACE = "default"
 
 
