@@ -18,7 +18,7 @@ from ctrlruntime.sharding.leases import ASSIGNED
 from ctrlruntime.sharding.planner import SlotsTaken
 from ctrlruntime.sharding.shards import MembershipLost
 from ctrlruntime.sharding.slots import ALL_SLOTS
-from tests.sharding.shard_group import NAMESPACE, QUICK, ShardGroup, shard_group
+from tests.sharding.shard_group import NAMESPACE, ShardGroup, shard_group
 
 LOW, MIDDLE, HIGH = (frozenset(range(first, first + 32)) for first in (0, 16, 32))
 
@@ -110,12 +110,12 @@ async def test_a_member_whose_term_passed_writes_no_more_and_ends(config: Config
 
     Takes 5 s: for so long an election tries a last time.
     """
-    late = [0.0]
-    async with shard_group(config) as group:
+    late, election = [0.0], ElectionOptions(lease_duration=15.0, renew_deadline=10.0)
+    async with shard_group(config, election) as group:
         group.join("a", leads=True)
         b = group.join("b", clock=lambda: boottime() + late[0])
         await group.until(lambda: group.shares() == {"a": 32, "b": 32})
-        late[0] = QUICK.renew_deadline + QUICK.retry_period
+        late[0] = election.renew_deadline + election.retry_period
         assert (b.writable, b.shards.held) == (frozenset(), frozenset())
         await group.until(lambda: b.errors)
         assert isinstance(b.errors[0], MembershipLost)
