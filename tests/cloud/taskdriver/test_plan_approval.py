@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Unpack
 
@@ -16,6 +17,7 @@ from apis.cloud import (
     TaskOperation,
     TaskOutcome,
     TaskState,
+    TaskStatus,
     TerraformOperation,
     TerraformRuns,
     WaitingReason,
@@ -81,6 +83,9 @@ class Scene:
         assert found is not None
         return found
 
+    async def status(self) -> TaskStatus:
+        return (await self.harness.read()).status
+
     async def approve(self, digest: str) -> Progress:
         await self.harness.annotate_all("acme", {APPROVED_PLAN: digest})
         return await self.drive()
@@ -97,226 +102,198 @@ class Scene:
         return [each["note"] for each in found if each["reason"] == AWAITS_APPROVAL]
 
 
+@pytest.fixture
+async def scene(harness: TaskDriverHarness) -> AsyncIterator[Scene]:
+    async with harness.life() as life:
+        yield Scene(harness, life)
+
+
 def decisions(scene: Scene) -> list[PlanDecision | None]:
     return [None if item.plan is None else item.plan.decision for item in scene.inputs()]
 
 
 @pytest.mark.criterion(CRITERION)
 async def test_a_plan_waits_with_its_summary_and_its_approval_starts_the_run_that_applies_it(
-    harness: TaskDriverHarness,
+    scene: Scene,
 ) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits(DESTROYS)
-        status = (await harness.read()).status
-        assert (plan.add, plan.change, plan.destroy, plan.replace) == (1, 0, 2, 1)
-        assert plan.destroys == ["destroy a.b", "replace c.d"]
-        assert status.phase is Phase.WAITING
-        assert status.waiting is not None
-        assert status.waiting.reason is WaitingReason.APPROVAL
-        assert status.waiting.since == plan.since
-        found = await scene.condition()
-        assert found is not None
-        assert (found.status, found.reason) == ("True", "PlanDestroys")
-        assert "1 to add, 0 to change, 2 to destroy (1 of them replaced)" in found.message
-        assert "destroy a.b, replace c.d" in found.message
-        assert f"manager instance approve acme --plan {plan.digest}" in found.message
-        ready = find_condition(status.conditions, "Ready")
-        assert ready is not None
-        assert ready.status == "False"
+    plan = await scene.plan_waits(DESTROYS)
+    status = await scene.status()
+    assert (plan.add, plan.change, plan.destroy, plan.replace) == (1, 0, 2, 1)
+    assert plan.destroys == ["destroy a.b", "replace c.d"]
+    assert status.phase is Phase.WAITING
+    assert status.waiting is not None
+    assert status.waiting.reason is WaitingReason.APPROVAL
+    assert status.waiting.since == plan.since
+    found = await scene.condition()
+    assert found is not None
+    assert (found.status, found.reason) == ("True", "PlanDestroys")
+    assert "1 to add, 0 to change, 2 to destroy (1 of them replaced)" in found.message
+    assert "destroy a.b, replace c.d" in found.message
+    assert f"manager instance approve acme --plan {plan.digest}" in found.message
+    ready = find_condition(status.conditions, "Ready")
+    assert ready is not None
+    assert ready.status == "False"
 
-        await scene.approve(plan.digest)
-        assert await scene.condition() is None
-        [first, second] = scene.inputs()
-        assert (first.approval, first.plan) == (PlanApproval.MANUAL, None)
-        assert second.plan is not None
-        assert (second.plan.content, second.plan.run_id) == ("run-2", first.run_id)
-        assert second.plan.decision is PlanDecision.APPROVED
-        await scene.end(OUTPUTS)
-        status = (await harness.read()).status
-        assert (status.phase, status.outputs, status.plan) == (Phase.READY, OUTPUTS, None)
-        await scene.drive()
-        assert len(scene.inputs()) == 2
+    await scene.approve(plan.digest)
+    assert await scene.condition() is None
+    [first, second] = scene.inputs()
+    assert (first.approval, first.plan) == (PlanApproval.MANUAL, None)
+    assert second.plan is not None
+    assert (second.plan.content, second.plan.run_id) == ("run-2", first.run_id)
+    assert second.plan.decision is PlanDecision.APPROVED
+    await scene.end(OUTPUTS)
+    status = await scene.status()
+    assert (status.phase, status.outputs, status.plan) == (Phase.READY, OUTPUTS, None)
+    await scene.drive()
+    assert len(scene.inputs()) == 2
     assert await scene.events() == [found.message]
 
 
 @pytest.mark.criterion(CRITERION)
 async def test_the_approval_of_another_digest_applies_nothing_and_the_condition_reports_it(
-    harness: TaskDriverHarness,
+    scene: Scene,
 ) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await scene.approve("0123456789abcdef")
-        found = await scene.condition()
-        assert found is not None
-        assert "the approval of 0123456789abcdef is for another plan" in found.message
-        assert len(scene.inputs()) == 1
-        assert (await scene.plan()).digest == plan.digest
+    plan = await scene.plan_waits()
+    await scene.approve("0123456789abcdef")
+    found = await scene.condition()
+    assert found is not None
+    assert "the approval of 0123456789abcdef is for another plan" in found.message
+    assert len(scene.inputs()) == 1
+    assert (await scene.plan()).digest == plan.digest
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_an_equal_plan_that_is_made_later_needs_an_approval_of_its_own(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await scene.approve(plan.digest)
-        await scene.end(OUTPUTS)
-        await harness.annotate_all("acme", {RECONCILE: "1"})
-        await scene.drive()
-        await scene.end(plan_output(PLAN))
-        again = await scene.plan()
-        assert again.content == plan.content
-        assert again.digest != plan.digest
-        await scene.drive()
-        assert decisions(scene) == [None, PlanDecision.APPROVED, None]
+async def test_an_equal_plan_that_is_made_later_needs_an_approval_of_its_own(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    await scene.approve(plan.digest)
+    await scene.end(OUTPUTS)
+    await scene.harness.annotate_all("acme", {RECONCILE: "1"})
+    await scene.drive()
+    await scene.end(plan_output(PLAN))
+    again = await scene.plan()
+    assert again.content == plan.content
+    assert again.digest != plan.digest
+    await scene.drive()
+    assert decisions(scene) == [None, PlanDecision.APPROVED, None]
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_newer_plan_supersedes_the_approved_one(harness: TaskDriverHarness) -> None:
+async def test_a_newer_plan_supersedes_the_approved_one(scene: Scene) -> None:
     """The run that was to apply an approved plan found another one."""
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await scene.approve(plan.digest)
-        await scene.end(plan_output(DESTROYS))
-        newer = await scene.plan()
-        assert newer.digest != plan.digest
-        found = await scene.condition()
-        assert found is not None
-        assert f"the approval of {plan.digest} is for another plan" in found.message
-        await scene.drive()
-        assert len(scene.inputs()) == 2
+    plan = await scene.plan_waits()
+    await scene.approve(plan.digest)
+    await scene.end(plan_output(DESTROYS))
+    newer = await scene.plan()
+    assert newer.digest != plan.digest
+    found = await scene.condition()
+    assert found is not None
+    assert f"the approval of {plan.digest} is for another plan" in found.message
+    await scene.drive()
+    assert len(scene.inputs()) == 2
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_newer_inputs_supersede_the_plan_that_waits(harness: TaskDriverHarness) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await harness.change(domain="b.example.com")
-        await scene.drive()
-        status = (await harness.read()).status
-        assert (status.plan, status.phase) == (None, Phase.RUNNING)
-        assert await scene.condition() is None
-        await scene.approve(plan.digest)
-        await scene.end(plan_output(PLAN))
-        assert (await scene.plan()).digest != plan.digest
-        assert decisions(scene) == [None, None]
+async def test_newer_inputs_supersede_the_plan_that_waits(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    await scene.harness.change(domain="b.example.com")
+    await scene.drive()
+    status = await scene.status()
+    assert (status.plan, status.phase) == (None, Phase.RUNNING)
+    assert await scene.condition() is None
+    await scene.approve(plan.digest)
+    await scene.end(plan_output(PLAN))
+    assert (await scene.plan()).digest != plan.digest
+    assert decisions(scene) == [None, None]
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_rejected_plan_is_given_up_until_the_inputs_change(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        both = {APPROVED_PLAN: plan.digest, REJECTED_PLAN: plan.digest}
-        await harness.annotate_all("acme", both)
-        await scene.drive()
-        assert decisions(scene) == [None, PlanDecision.REJECTED]
-        await scene.end({}, RunState.FAILED, retryable=False, message="the plan was rejected")
-        status = (await harness.read()).status
-        assert (status.phase, status.plan, status.waiting) == (Phase.FAILED, None, None)
-        assert run_of(status).outcome is TaskOutcome.REJECTED
-        assert await scene.condition() is None
-        harness.clock.advance(86400.0)
-        await scene.drive()
-        assert len(scene.inputs()) == 2
-        await harness.change(domain="b.example.com")
-        await scene.drive()
-        assert decisions(scene) == [None, PlanDecision.REJECTED, None]
+async def test_a_rejected_plan_is_given_up_until_the_inputs_change(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    both = {APPROVED_PLAN: plan.digest, REJECTED_PLAN: plan.digest}
+    await scene.harness.annotate_all("acme", both)
+    await scene.drive()
+    assert decisions(scene) == [None, PlanDecision.REJECTED]
+    await scene.end({}, RunState.FAILED, retryable=False, message="the plan was rejected")
+    status = await scene.status()
+    assert (status.phase, status.plan, status.waiting) == (Phase.FAILED, None, None)
+    assert run_of(status).outcome is TaskOutcome.REJECTED
+    assert await scene.condition() is None
+    scene.harness.clock.advance(86400.0)
+    await scene.drive()
+    assert len(scene.inputs()) == 2
+    await scene.harness.change(domain="b.example.com")
+    await scene.drive()
+    assert decisions(scene) == [None, PlanDecision.REJECTED, None]
 
 
-async def test_a_retry_plans_again(harness: TaskDriverHarness) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await harness.annotate_all("acme", {RETRY: "1"})
-        await scene.drive()
-        await scene.end(plan_output(PLAN))
-        assert decisions(scene) == [None, None]
-        assert scene.inputs()[-1].plan is None
-        assert (await scene.plan()).digest != plan.digest
+async def test_a_retry_plans_again(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    await scene.harness.annotate_all("acme", {RETRY: "1"})
+    await scene.drive()
+    await scene.end(plan_output(PLAN))
+    assert decisions(scene) == [None, None]
+    assert scene.inputs()[-1].plan is None
+    assert (await scene.plan()).digest != plan.digest
 
 
-async def test_a_plan_that_waits_is_looked_at_every_hour_and_stays_the_same(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        assert (await scene.drive()).requeue_after == pytest.approx(3600.0, abs=60)
-        harness.clock.advance(3600.0)
-        await scene.drive()
-        assert (await harness.read()).status.phase is Phase.RUNNING
-        assert (await scene.condition()) is not None
-        looked = scene.inputs()[-1].plan
-        assert looked is not None
-        assert (looked.content, looked.decision) == ("run-1", None)
-        await scene.end(plan_output(PLAN))
-        again = await scene.plan()
-        assert (again.digest, again.since) == (plan.digest, plan.since)
-        assert again.checked_at > plan.checked_at
-        await scene.approve(plan.digest)
-        assert decisions(scene) == [None, None, PlanDecision.APPROVED]
+async def test_a_plan_that_waits_is_looked_at_every_hour_and_stays_the_same(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    assert (await scene.drive()).requeue_after == pytest.approx(3600.0, abs=60)
+    scene.harness.clock.advance(3600.0)
+    await scene.drive()
+    assert (await scene.status()).phase is Phase.RUNNING
+    assert (await scene.condition()) is not None
+    looked = scene.inputs()[-1].plan
+    assert looked is not None
+    assert (looked.content, looked.decision) == ("run-1", None)
+    await scene.end(plan_output(PLAN))
+    again = await scene.plan()
+    assert (again.digest, again.since) == (plan.digest, plan.since)
+    assert again.checked_at > plan.checked_at
+    await scene.approve(plan.digest)
+    assert decisions(scene) == [None, None, PlanDecision.APPROVED]
 
 
-async def test_a_plan_that_was_applied_elsewhere_counts_as_carried_out(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        await scene.plan_waits()
-        harness.clock.advance(3600.0)
-        await scene.drive()
-        await scene.end(OUTPUTS)
-        status = (await harness.read()).status
-        assert (status.phase, status.plan) == (Phase.READY, None)
+async def test_a_plan_that_was_applied_elsewhere_counts_as_carried_out(scene: Scene) -> None:
+    await scene.plan_waits()
+    scene.harness.clock.advance(3600.0)
+    await scene.drive()
+    await scene.end(OUTPUTS)
+    status = await scene.status()
+    assert (status.phase, status.plan) == (Phase.READY, None)
 
 
 @pytest.mark.criterion(CRITERION)
-async def test_a_plan_that_was_discarded_elsewhere_is_given_up(harness: TaskDriverHarness) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        await scene.plan_waits()
-        harness.clock.advance(3600.0)
-        await scene.drive()
-        await scene.end({}, RunState.FAILED, retryable=False, message="was discarded by a person")
-        status = (await harness.read()).status
-        assert (status.phase, status.plan) == (Phase.FAILED, None)
-        assert "was discarded by a person" in status.message
+async def test_a_plan_that_was_discarded_elsewhere_is_given_up(scene: Scene) -> None:
+    await scene.plan_waits()
+    scene.harness.clock.advance(3600.0)
+    await scene.drive()
+    await scene.end({}, RunState.FAILED, retryable=False, message="was discarded by a person")
+    status = await scene.status()
+    assert (status.phase, status.plan) == (Phase.FAILED, None)
+    assert "was discarded by a person" in status.message
 
 
-async def test_a_failed_look_leaves_the_plan_waiting(harness: TaskDriverHarness) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        harness.clock.advance(3600.0)
-        await scene.drive()
-        await scene.end({}, RunState.FAILED, message="HCP Terraform does not answer")
-        await scene.approve(plan.digest)
-        assert decisions(scene) == [None, None, PlanDecision.APPROVED]
+async def test_a_failed_look_leaves_the_plan_waiting(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    scene.harness.clock.advance(3600.0)
+    await scene.drive()
+    await scene.end({}, RunState.FAILED, message="HCP Terraform does not answer")
+    await scene.approve(plan.digest)
+    assert decisions(scene) == [None, None, PlanDecision.APPROVED]
 
 
-async def test_an_approved_run_that_failed_is_tried_again_with_the_same_plan(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await scene.approve(plan.digest)
-        await scene.end({}, RunState.FAILED, message="no network")
-        assert (await harness.read()).status.phase is Phase.RETRYING
-        assert len(scene.inputs()) == 2
-        harness.clock.advance(30.0)
-        await scene.drive()
-        assert decisions(scene) == [None, PlanDecision.APPROVED, PlanDecision.APPROVED]
-        await scene.end(OUTPUTS)
-        assert (await harness.read()).status.phase is Phase.READY
+async def test_an_approved_run_that_failed_is_tried_again_with_the_same_plan(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    await scene.approve(plan.digest)
+    await scene.end({}, RunState.FAILED, message="no network")
+    assert (await scene.status()).phase is Phase.RETRYING
+    assert len(scene.inputs()) == 2
+    scene.harness.clock.advance(30.0)
+    await scene.drive()
+    assert decisions(scene) == [None, PlanDecision.APPROVED, PlanDecision.APPROVED]
+    await scene.end(OUTPUTS)
+    assert (await scene.status()).phase is Phase.READY
 
 
 @pytest.mark.criterion(CRITERION)
@@ -464,14 +441,12 @@ async def test_a_rejected_repair_leaves_the_object_ready_and_drifted(
 
 
 async def test_without_the_manual_approval_a_plan_that_destroys_nothing_goes_on(
-    harness: TaskDriverHarness,
+    scene: Scene,
 ) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        await scene.plan_waits()
-        scene.options["terraform_runs"] = None
-        await scene.drive()
-        assert decisions(scene) == [None, PlanDecision.APPROVED]
+    await scene.plan_waits()
+    scene.options["terraform_runs"] = None
+    await scene.drive()
+    assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
 async def test_a_deletion_does_not_wait_for_the_plan(harness: TaskDriverHarness) -> None:
@@ -497,26 +472,20 @@ async def test_after_a_restart_the_plan_still_waits_and_its_approval_counts(
         assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
-async def test_a_lost_status_finds_the_plan_again_under_the_same_digest(
-    harness: TaskDriverHarness,
-) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        await harness.forge(None)
-        await scene.drive()
-        assert (await scene.plan()).digest == plan.digest
-        assert len(scene.inputs()) == 1
+async def test_a_lost_status_finds_the_plan_again_under_the_same_digest(scene: Scene) -> None:
+    plan = await scene.plan_waits()
+    await scene.harness.forge(None)
+    await scene.drive()
+    assert (await scene.plan()).digest == plan.digest
+    assert len(scene.inputs()) == 1
 
 
-async def test_a_plan_that_was_written_by_hand_is_not_believed(harness: TaskDriverHarness) -> None:
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        await scene.plan_waits()
-        await harness.forge({"plan": {"content": "run-9"}})
-        await scene.drive()
-        assert decisions(scene) == [None, None]
-        assert scene.inputs()[-1].plan is None
+async def test_a_plan_that_was_written_by_hand_is_not_believed(scene: Scene) -> None:
+    await scene.plan_waits()
+    await scene.harness.forge({"plan": {"content": "run-9"}})
+    await scene.drive()
+    assert decisions(scene) == [None, None]
+    assert scene.inputs()[-1].plan is None
 
 
 async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(
@@ -537,27 +506,25 @@ async def test_what_waits_for_an_approval_takes_no_place_and_is_counted(
 
 
 async def test_an_approval_that_is_taken_back_before_the_run_exists_cancels_it(
-    harness: TaskDriverHarness,
+    scene: Scene,
 ) -> None:
     """The intent is on record, the provider does not answer, and the person changes their mind."""
-    async with harness.life() as life:
-        scene = Scene(harness, life)
-        plan = await scene.plan_waits()
-        harness.outside.fail.add("start")
-        with pytest.raises(Lost):
-            await scene.approve(plan.digest)
-        intent = run_of((await harness.read()).status)
-        assert (intent.plan_decision, intent.state) == (PlanDecision.APPROVED, TaskState.CREATING)
-        await harness.annotate_all("acme", {APPROVED_PLAN: None})
-        await scene.drive()
-        status = (await harness.read()).status
-        assert run_of(status).outcome is TaskOutcome.CANCELLED
-        assert decisions(scene) == [None]
-        assert (await scene.plan()).digest == plan.digest
-        assert await scene.condition() is not None
-        harness.clock.advance(30.0)
+    plan = await scene.plan_waits()
+    scene.harness.outside.fail.add("start")
+    with pytest.raises(Lost):
         await scene.approve(plan.digest)
-        assert decisions(scene) == [None, PlanDecision.APPROVED]
+    intent = run_of(await scene.status())
+    assert (intent.plan_decision, intent.state) == (PlanDecision.APPROVED, TaskState.CREATING)
+    await scene.harness.annotate_all("acme", {APPROVED_PLAN: None})
+    await scene.drive()
+    status = await scene.status()
+    assert run_of(status).outcome is TaskOutcome.CANCELLED
+    assert decisions(scene) == [None]
+    assert (await scene.plan()).digest == plan.digest
+    assert await scene.condition() is not None
+    scene.harness.clock.advance(30.0)
+    await scene.approve(plan.digest)
+    assert decisions(scene) == [None, PlanDecision.APPROVED]
 
 
 async def test_with_operation_plan_drift_is_reported_and_not_repaired(
