@@ -10,6 +10,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantStatus, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.cache.cache import CacheOptions
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Fail, Match
 from tests.tenancy.harness import CONFIG_MAP, SERVICE, TenancyHarness, config_map
@@ -417,3 +418,37 @@ async def test_h_a7_cascade_orphan_releases_the_objects(harness: TenancyHarness)
         if (entry.user, entry.verb, entry.resource) == ("manager", "delete", "configmaps")
     ]
     assert deletes == []
+
+
+@pytest.mark.criterion("C1")
+async def test_a_row_that_turns_inactive_takes_its_tenant_and_resources_with_it(
+    tmp_path: Path,
+) -> None:
+    async with TenancyHarness.start(tmp_path) as harness:
+        harness.rows("a", "b", "c")
+        await harness.registry()
+        await harness.template(configMaps=[config_map("cm", "{{ .uid }}-cm")])
+        await harness.ready("a-web-app", "b-web-app", "c-web-app")
+        harness.row("b", active=0)
+        await harness.gone(Tenant.mapping(), "b-web-app")
+        await harness.gone(CONFIG_MAP, "b-cm")
+        assert await harness.get(CONFIG_MAP, "a-cm") is not None
+        harness.row("b", active=1)
+        await harness.ready("b-web-app")
+
+
+async def test_a_resource_outside_the_watched_namespaces_fails_and_reports_it(
+    tmp_path: Path,
+) -> None:
+    async with TenancyHarness.start(tmp_path, manager=False) as harness:
+        harness.cache = CacheOptions(namespaces=(harness.namespace,))
+        await harness.start_manager()
+        harness.rows("a")
+        await harness.registry()
+        outside = config_map("outside", "{{ .uid }}-cm", targetNamespace="elsewhere")
+        inside = config_map("inside", "{{ .uid }}-cm")
+        await harness.template(configMaps=[outside, inside])
+        condition = await harness.condition("a-web-app", "Ready", "False", "ResourcesFailed")
+        assert "'elsewhere' is not watched" in condition.message
+        assert await harness.get(CONFIG_MAP, "a-cm") is not None
+        assert await harness.get(CONFIG_MAP, "a-cm", namespace="elsewhere") is None

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
@@ -52,3 +55,29 @@ def test_what_is_no_tenant_counts_as_pending(fields: dict[str, Any]) -> None:
     tally = Tally()
     TenantCounting(tally, lambda _kind, _request: None)(CreateEvent(entry(**fields)))
     assert state_of(entry(**fields)) is TenantState.PENDING
+
+
+STEP = st.tuples(
+    st.sampled_from("abcd"),
+    st.none() | st.tuples(st.sampled_from(["r1", "r2"]), st.sampled_from(TenantState)),
+)
+
+
+@given(st.lists(STEP))
+def test_counts_equal_a_recount(steps: list[tuple[str, tuple[str, TenantState] | None]]) -> None:
+    tally, model = Tally(), dict[str, tuple[str, TenantState]]()
+    for member, value in steps:
+        before = {group: tally.counts(group) for group in ("r1", "r2")}
+        if value is None:
+            model.pop(member, None)
+            changed = tally.remove(member)
+        else:
+            model[member] = value
+            changed = tally.put(member, (value[0],), value[1])
+        for name in ("r1", "r2"):
+            states = Counter(state for owner, state in model.values() if owner == name)
+            counts = tally.counts(name)
+            assert counts == Counts(
+                states.total(), states[TenantState.READY], states[TenantState.FAILED]
+            )
+            assert name in changed or counts == before[name]

@@ -7,7 +7,15 @@ from typing import Any
 
 import pytest
 
-from tests.cloud.instance.harness import InstanceHarness, instance, ready_of
+from apis.cloud import InstanceTerraform
+from apis.cloud.common import TaskStatus
+from ctrlruntime.api import ObjectMeta, find_condition
+from internal.cloud.instance.order import Child
+from internal.cloud.instance.status import _sentence
+from internal.cloud.subresource import Subresource
+from internal.cloud.subresources import SUBRESOURCES
+from tests.cloud.instance.e2e_harness import E2EHarness
+from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance, ready_of
 
 
 def at_work_as(task: str) -> Callable[[Any], bool]:
@@ -222,3 +230,59 @@ async def test_gcp_comes_from_outputs(harness: InstanceHarness) -> None:
     assert told.status.gcp.project_id == "p-1"
     assert [item.name for item in told.status.gcp.gke_clusters] == ["blue", "green"]
     assert [item.name for item in told.status.gcp.cloud_sql] == ["db-1"]
+
+
+MESSAGE = "Use `kubectl label secret s a=true`"
+
+
+@pytest.mark.criterion("S-F5")
+@pytest.mark.parametrize("subresource", SUBRESOURCES, ids=lambda each: each.kind.__name__)
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        ("SecretNotLabelled", f"does not begin: {MESSAGE}."),
+        ("Pending", "is about to begin."),
+    ],
+)
+def test_the_reason_why_a_subresource_does_not_begin_is_shown(
+    subresource: Subresource[Any], reason: str, shown: str
+) -> None:
+    ready = {
+        "type": "Ready",
+        "status": "False",
+        "reason": reason,
+        "message": MESSAGE,
+        "lastTransitionTime": "2026-01-01T00:00:00Z",
+    }
+    status = TaskStatus.model_validate(
+        {"observedGeneration": 1, "phase": "Pending", "message": MESSAGE, "conditions": [ready]}
+    )
+    metadata = ObjectMeta(name="src-1", generation=1)
+    made = subresource.kind.model_construct(metadata=metadata, status=status)
+    child = Child(subresource=subresource, object=made)
+    assert _sentence(child, [child], "src-1 -n a") == f"{child.kind} {shown}"
+
+
+GCP: dict[str, Any] = {"terraform": {}, "gcp": {"zone": "us-central1-f"}}
+
+
+@pytest.mark.criterion("H-R3", "H-R4")
+async def test_a_field_that_cannot_be_taken_back_is_reported_and_can_be_agreed_on(
+    e2e_harness: E2EHarness,
+) -> None:
+    await e2e_harness.apply(instance(infrastructure=GCP))
+    await e2e_harness.phase("Ready")
+    by_hand = {"spec": {"infrastructure": {"gcp": {"projectId": "by-hand"}}}}
+    await e2e_harness.client.patch(
+        InstanceTerraform, "src-1", by_hand, namespace=NAMESPACE, field_manager="people"
+    )
+    found = await e2e_harness.phase("Failed")
+    ready = find_condition(found.status.conditions, "Ready")
+    assert ready is not None
+    assert ready.status == "False"
+    assert "InstanceTerraform 'src-1'" in found.status.message
+    assert "projectId cannot be changed once it is set" in found.status.message
+    assert "Give the spec of the Instance the value" in found.status.message
+    agreed = {"infrastructure": {"gcp": {"projectId": "by-hand"}}}
+    await e2e_harness.edit("Instance", agreed)
+    await e2e_harness.phase("Ready")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -12,8 +14,12 @@ from apis.cloud import Phase, TaskOutcome, TaskState
 from ctrlruntime.api import BUILTIN, GroupVersionKind, is_condition_true
 from internal.cloud.labels import CLOUDSQL_MODE
 from internal.cloud.runs import RunState
+from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.taskdriver import inputs_of, is_ready
+from internal.cloud.taskdriver.deps import shared
+from internal.cloud.taskdriver.record import owner_of
 from internal.cloud.tasks.task import Supersede
+from tests.cloud.runs.benches import request_of
 from tests.cloud.taskdriver.fake_provider import Lost
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, TaskDriverHarness, run_of, states
 
@@ -319,3 +325,41 @@ async def test_a_later_run_for_other_inputs_is_undone(harness: TaskDriverHarness
         await life.finish()
     assert sum(harness.outside.begun.values()) == 3
     assert is_ready(await harness.read())
+
+
+@pytest.mark.criterion("SG-23")
+async def test_a_run_that_is_over_at_once_is_recorded_at_once(harness: TaskDriverHarness) -> None:
+    """Its provider reports changes of runs, and an end before the start returned is none."""
+    harness.outside.immediate = True
+    await harness.make()
+    async with harness.life(told=True) as life:
+        await life.drive()
+    assert (await harness.read()).status.phase is Phase.READY
+
+
+@pytest.mark.criterion("SG-23")
+async def test_a_folder_that_a_killed_manager_left_is_started(
+    harness: TaskDriverHarness, tmp_path: Path
+) -> None:
+    """Its run is on record, and no process of it will ever end: nothing would wake the driver."""
+    owner = owner_of(await harness.make())
+    harness.refused = "killed before it started the run"
+    async with harness.life() as life:
+        with pytest.raises(RuntimeError, match="killed"):
+            await life.drive()
+    harness.refused = ""
+    run_id = run_of((await harness.read()).status).run_id
+
+    options = LocalOptions(folder=tmp_path / "runs", command=(sys.executable, "-c", ""), grace=5)
+    provider = LocalRuns(options)
+    folder = provider._folder(owner, run_id)
+    request = request_of(owner, run_id=run_id)
+    folder.make(provider._plan(request, folder), await provider._files(request))
+    assert not folder.has_started()
+    try:
+        async with harness.life(open_runs=shared(provider), told=True) as life:
+            await life.drive()
+        assert folder.has_started()
+    finally:
+        await provider.delete(owner, run_id)
+        await provider.aclose()

@@ -19,7 +19,14 @@ from ctrlruntime.api import Condition, Quantity, find_condition
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pods import TERMINATING, WITHOUT_ADDRESS
-from internal.cosmos.fullnode.status import CRDS, Facts, next_heights, set_status, synced
+from internal.cosmos.fullnode.status import (
+    CRDS,
+    Facts,
+    next_heights,
+    set_status,
+    synced,
+    until_complete,
+)
 
 NOON = datetime(2026, 5, 1, 12, 0, 5, tzinfo=UTC)
 
@@ -186,3 +193,36 @@ def test_a_node_not_polled_since_a_restart_is_as_it_was() -> None:
     after = told(before, facts(*unasked, made=("hub-1",)), seconds=1)
     assert after.ready_replicas == 1
     assert after.sync["hub-1"].error == "not asked yet"
+
+
+def _facts(height: int) -> Facts:
+    said = told(CosmosFullNodeStatus(), facts(node(0, height))).sync
+    return replace(facts(node(0, height)).facts, sync=said)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "height", "expected"),
+    [(10, 100, None), (10, 101, 45.0), (54, 101, 1.0), (70, 101, None)],
+)
+def test_a_height_left_out_is_due_later(
+    seconds: float, height: int, expected: float | None
+) -> None:
+    first = told(CosmosFullNodeStatus(), facts(node(0, 100)))
+    then = told(first, facts(node(0, height)), seconds)
+    found = until_complete(then, _facts(height), NOON + timedelta(seconds=seconds))
+    assert found == expected
+    assert (then.height == {"hub-0": height + 1}) is (expected is None)
+
+
+def test_a_usage_left_out_is_written_later() -> None:
+    """The disk answers after the node did, and nothing happens any more: a chain that stands still."""
+    before = told(CosmosFullNodeStatus(), facts(node(0, 100)))
+    (info,) = before.sync.values()
+    used = {"hub-0": info.model_copy(update={"disk_used_percentage": 40})}
+    known = replace(_facts(100), sync=used)
+    assert until_complete(before, known, NOON + timedelta(seconds=10)) is not None
+
+
+def test_a_clock_that_was_ahead_delays_no_height() -> None:
+    ahead = told(CosmosFullNodeStatus(), facts(node(0, 100)), 7200)
+    assert told(ahead, facts(node(0, 101)), 10).height == {"hub-0": 102}
