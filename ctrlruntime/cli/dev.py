@@ -116,7 +116,8 @@ async def develop(settings: Settings, folder: Path) -> None:
         session = Session(
             project, server, display, options=_options(settings.options), logger=logger
         )
-        await session.run()
+        async with session.stall_watch().running():
+            await session.run()
 
 
 def _options(name: str | None) -> Callable[[], ManagerOptions]:

@@ -198,9 +198,11 @@ class DevManager(Manager):
                 for declared in staged.declared:
                     await declared.undo()
                 self._forget_queues(staged)
+                self._passes.go_on(replaced=False)
                 raise
             finally:
                 _staged.reset(token)
+        self._passes.go_on(replaced=True)
         await self._replace(staged)
 
     @property
@@ -224,6 +226,7 @@ class DevManager(Manager):
             return
         for controller in current.controllers:
             controller.shutdown()
+        self._passes.go_on(replaced=True)
         if running := current.running(*current.names):
             await asyncio.wait(running, timeout=grace)
         await current.cancel(controllers=True)

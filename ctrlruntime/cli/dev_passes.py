@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.cli.dev_stall import StoodStill
 from ctrlruntime.client.call import Call, Execute
 from ctrlruntime.client.calling import as_json
 from ctrlruntime.client.errors import APIError
@@ -129,6 +130,11 @@ class PassRecorder:
         self._clock = clock
         self._running: dict[tuple[str, Hashable], float] = {}
         self._postponed: dict[tuple[str, Hashable], frozenset[str]] = {}
+        self._may_begin = asyncio.Event()
+        """Not set from a reconcile that stood still until the next load: those of other objects would, too."""
+        self._code = 0
+        """How often the code was replaced."""
+        self._may_begin.set()
 
     def wrap(self, controller: str, reconciler: Reconciler[Any]) -> Reconciler[Any]:
         """Return a reconciler whose passes are recorded."""
@@ -154,6 +160,10 @@ class PassRecorder:
         self, controller: str, reconciler: Reconciler[Any], request: Hashable
     ) -> Result | None:
         """Run a pass, unless one of this request runs: then again soon. Raises what the reconciler raises."""
+        code = self._code
+        await self._may_begin.wait()
+        if code != self._code:
+            return None
         run, key = reconcile_context(), (controller, request)
         if key in self._running:
             self._postponed[key] = self._postponed.get(key, frozenset()) | run.reasons
@@ -180,11 +190,21 @@ class PassRecorder:
         except (Exception, asyncio.CancelledError) as error:
             current.error = describe_error(error)
             raise
+        except StoodStill as error:
+            current.error = str(error)
+            self._may_begin.clear()
         finally:
             del self._running[key]
             _current.reset(token)
             current.seconds = self._clock() - began
             self._on_end(current)
+        await self._may_begin.wait()
+        return None
+
+    def go_on(self, *, replaced: bool) -> None:
+        """Let reconciles begin again after one that was interrupted; of `replaced` code none does."""
+        self._code += replaced
+        self._may_begin.set()
 
 
 class _Recorded:

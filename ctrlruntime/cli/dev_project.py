@@ -86,7 +86,8 @@ class Project:
         """Return the files that were changed since the last load, relative to the folder."""
         if self._loaded:
             self._find_files({})
-            found = [path for path, stamp in self._files.items() if _stamp(path) != stamp]
+            files = list(self._files.items())  # of one moment: a thread may be the caller
+            found = [path for path, stamp in files if _stamp(path) != stamp]
         else:
             now = {path: _stamp(path) for path in _python_files(self.folder)}
             found = [path for path, _ in set(now.items()) ^ set(self._files.items())]
@@ -134,11 +135,7 @@ class Project:
                 yield name, module
 
     def _is_own(self, name: str, path: Path) -> bool:
-        if name.partition(".")[0] == "ctrlruntime" or not path.is_relative_to(self.folder):
-            return False
-        below = path.relative_to(self.folder).parts[:-1]
-        folders = (self.folder.joinpath(*below[: n + 1]) for n in range(len(below)))
-        return not any(_is_skipped(each) for each in folders)
+        return name.partition(".")[0] != "ctrlruntime" and is_in_project(self.folder, path)
 
     def _remove_modules(self) -> dict[str, ModuleType]:
         own = dict(self._own())
@@ -147,12 +144,21 @@ class Project:
         return own
 
 
+def is_in_project(folder: Path, file: Path | str) -> bool:
+    """Whether a file is code of the project in a folder: below it, and in no folder that is skipped."""
+    path = Path(file)
+    if not path.is_relative_to(folder):
+        return False
+    below = path.relative_to(folder).parts[:-1]
+    return not any(_is_skipped(folder.joinpath(*below[: n + 1])) for n in range(len(below)))
+
+
 def explain(error: BaseException, folder: Path) -> str:
     """Return an error and the lines of the folder's code that led to it."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).is_relative_to(folder)
+        if is_in_project(folder, frame.filename)
     ]
     lines = [*traceback.format_list(frames), *traceback.format_exception_only(error)]
     return "".join(lines).rstrip()

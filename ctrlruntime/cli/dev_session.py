@@ -16,9 +16,10 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.redeclaration import RestartNeeded
 from ctrlruntime.cli.dev_manager import DevManager, Setup
-from ctrlruntime.cli.dev_passes import Pass
+from ctrlruntime.cli.dev_passes import Pass, PassRecorder
 from ctrlruntime.cli.dev_project import Project, ProjectError, explain
 from ctrlruntime.cli.dev_server import Server
+from ctrlruntime.cli.dev_stall import StallWatch, StoodStill
 from ctrlruntime.clock import perf
 from ctrlruntime.generate.discovery import find_kinds
 from ctrlruntime.manager import ManagerOptions
@@ -117,12 +118,18 @@ class Session:
             finally:
                 await self.manager.end(GRACE)
 
+    def stall_watch(self) -> StallWatch:
+        """Return what shows where the project's code stands still; for the main thread of a process of its own."""
+        caught = {PassRecorder.reconcile.__code__, Session._load.__code__}
+        return StallWatch(
+            self._project.folder, self._display.note, self._project.changed, interruptible=caught
+        )
+
     async def _load(self, changed: list[str]) -> None:
         began = perf()
         try:
             await self.manager.reload(self._import, self._install)
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - the user's code: the next edit mends it
-            self._project.failed()
+        except (Exception, SystemExit, StoodStill) as error:  # noqa: BLE001 - the user's code: the next edit mends it
             self._refuse(error)
         else:
             self._project.succeeded()

@@ -44,6 +44,11 @@ class Heartbeat:
             self._still += min(passed, 2 * PERIOD)
         return self._still
 
+    @property
+    def answered(self) -> bool:
+        """Whether the loop has run since it was measured."""
+        return self._answered
+
     def _answer(self) -> None:
         self._answered = True
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +64,16 @@ class Probe:
     inside: int = 0
     most: int = 0
     """The most reconciles of `probe` at once."""
+    _began: float = 0.0
+
+    stalled: bool = False
+    """Whether code stood still for a minute, and nothing interrupted it."""
+
+    def stalls(self, version: str) -> bool:
+        """Whether code of a version has to stand still: the second does."""
+        began = self._began or time.monotonic()
+        self._began, self.stalled = began, time.monotonic() - began >= 60
+        return version == "2" and not self.stalled
 
     async def enter(self, version: str, request: Request) -> None:
         """Count a reconcile; one that is held waits within."""

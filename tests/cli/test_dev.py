@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
 from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cli import dev_passes
+from ctrlruntime.cli import dev_passes, dev_stall
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.controller import ControllerOptions
 from ctrlruntime.manager import ManagerOptions
@@ -158,6 +160,37 @@ async def test_a_controller_without_a_successor_ends_before_the_new_code_begins(
         PROBE.held.clear()
         await dev.version("2")
         assert PROBE.most == 1
+
+
+STUCK = {
+    "a reconcile": ("await PROBE.enter(VERSION, request)", "while PROBE.stalls(VERSION): pass"),
+    "a module": ("def by_name", "while PROBE.stalls(VERSION): pass\ndef by_name"),
+}
+
+
+@pytest.mark.criterion("D-15")
+@pytest.mark.parametrize("stuck", STUCK.values(), ids=STUCK)
+async def test_code_that_does_not_yield_is_shown_and_a_changed_file_interrupts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck: tuple[str, str]
+) -> None:
+    monkeypatch.setattr(dev_stall, "SHOWN_AFTER", 0.5)
+    async with developing(tmp_path) as dev, dev.session.stall_watch().running():
+        await dev.make_probe()
+        await dev.version("1")
+
+        def mend() -> None:
+            while "(while PROBE.stalls(VERSION): pass)" not in dev.output.getvalue():
+                assert not PROBE.stalled
+                time.sleep(0.01)
+            dev.edit((stuck[1], stuck[0]), ('"2"', '"3"'))
+
+        mending = asyncio.create_task(asyncio.to_thread(mend))
+        await asyncio.sleep(0)  # the thread starts before the loop stands still
+        dev.edit(VERSION_2, stuck)
+        await dev.version("3")
+        await mending
+        assert f" stands still at {dev.file.name}:" in dev.output.getvalue()
+        assert "interrupted: it did not yield to the event loop" in dev.output.getvalue()
 
 
 KIND = (

@@ -31,6 +31,8 @@ def setup(manager):
         if request.name == "probe":
             answer = 40 + 2
             breakpoint()
+        while request.name == "stuck":
+            pass
     options = ControllerOptions(reconciliation_timeout=0.1)
     Builder(manager).for_(CONFIG_MAP).named("copy").options(options).build(reconcile)
 """
@@ -39,6 +41,7 @@ PROBE = {
     "kind": "ConfigMap",
     "metadata": {"name": "probe", "namespace": "default"},
 }
+STUCK = PROBE | {"metadata": {"name": "stuck", "namespace": "default"}}
 ROOT = Path(__file__).parents[2]
 LIMIT = 120.0
 """Seconds for what takes less than one on a machine at rest."""
@@ -75,7 +78,9 @@ async def program_running(folder: Path, *arguments: str) -> AsyncIterator[Proces
 
 
 @pytest.mark.criterion("D-15")
-async def test_breakpoint_stops_the_reconcile_of_a_program_and_it_goes_on(tmp_path: Path) -> None:
+async def test_breakpoint_stops_a_reconcile_and_ctrl_c_ends_one_that_does_not_yield(
+    tmp_path: Path,
+) -> None:
     (tmp_path / "stops.py").write_text(CODE)
     arguments = ["--setup", "stops:setup", "--no-nodes", "--write-kubeconfig", "kubeconfig"]
     async with program_running(tmp_path, *arguments) as process:
@@ -84,11 +89,13 @@ async def test_breakpoint_stops_the_reconcile_of_a_program_and_it_goes_on(tmp_pa
         config = await Config.load(tmp_path / "kubeconfig")
         async with Client.connect(config) as client:
             await client.create(PROBE)
-        await until(process.stdout, "(Pdb) ")
-        process.stdin.write(b"p answer\nc\n")
-        text = await until(process.stdout, "cause: ConfigMap default/probe created\n")
-        assert "42" in text
-        assert "failed" not in text
+            await until(process.stdout, "(Pdb) ")
+            process.stdin.write(b"p answer\nc\n")
+            text = await until(process.stdout, "cause: ConfigMap default/probe created\n")
+            assert "42" in text
+            assert "failed" not in text
+            await client.create(STUCK)
+        await until(process.stdout, "reconcile stands still at stops.py:1")
 
 
 @pytest.mark.criterion("D-10")
