@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +12,7 @@ import click
 
 from ctrlruntime.client.config import Config
 from ctrlruntime.kopf.errors import NotOffered
+from ctrlruntime.kopf.logs import configure
 from ctrlruntime.kopf.operator import operator
 from ctrlruntime.manager import ManagerOptions
 from ctrlruntime.manager import run as run_loop
@@ -62,10 +62,7 @@ def run(
         raise click.UsageError(str(NotOffered("there is no peering: use --leader-election")))
     if not paths and not modules:
         raise click.UsageError("name a file with handlers, as: ctrlruntime kopf run handlers.py")
-    level = logging.WARNING if quiet else logging.DEBUG if verbose else logging.INFO
-    logging.basicConfig(
-        level=level, format="[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
-    )
+    configure(verbose=verbose, quiet=quiet)
     load(paths, modules)
     options = ManagerOptions(
         name=name,

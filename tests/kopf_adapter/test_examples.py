@@ -600,3 +600,20 @@ def test_what_is_not_offered_says_what_serves_instead() -> None:
         _ = kopf.WebhookK3dServer
     with pytest.raises(kopf.NotOffered, match="for one kind each"):
         kopf.on.event()
+    for name in ELSEWHERE.split():
+        with pytest.raises(kopf.NotOffered, match="instead: "):
+            getattr(kopf, name)
+
+
+ELSEWHERE = """
+    AiohttpSession AnnotationsDiffBaseStorage AnnotationsProgressStorage ConnectionInfo
+    DaemonStoppingReason DiffBaseStorage EVERYTHING LogFormat LoginError MultiDiffBaseStorage
+    MultiProgressStorage PatchFn ProgressRecord ProgressStorage SmartProgressStorage
+    StatusDiffBaseStorage StatusProgressStorage WebhookAutoServer WebhookAutoTunnel
+    WebhookClientConfig WebhookClientConfigService WebhookDockerDesktopServer WebhookFn
+    WebhookK3dServer WebhookMinikubeServer WebhookNgrokTunnel WebhookServerProtocol
+    build_object_reference build_owner_reference get_default_lifecycle get_default_registry
+    lifecycles login_via_async_client login_via_client login_via_pykube login_with_kubeconfig
+    login_with_service_account run run_tasks set_default_lifecycle spawn_tasks
+"""
+"""The names of kopf 1.45 that this package does not have."""
