@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest
 from ctrlruntime.api.resource import Resource
+from ctrlruntime.cache.redeclaration import RestartNeeded
+from ctrlruntime.cli.dev_project import ProjectError
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import APIError, NotFound, TransportError
@@ -64,9 +66,19 @@ class EmbeddedServer:
         """Install definitions of kinds that it has none of. Raises the errors of the server."""
         for crd in self._definitions(list(kinds)):
             name = crd["metadata"]["name"]
+            self._check_names(name, crd)
             if name not in self._installed:
                 await self.environment.install_crds(crd)
                 self._installed[name] = crd
+
+    def _check_names(self, name: str, crd: Manifest) -> None:
+        """Raise RestartNeeded for another name of a kind: the server would never accept it beside the former one."""
+        for former, installed in self._installed.items():
+            kinds = {
+                (each["spec"]["group"], each["spec"]["names"]["kind"]) for each in (crd, installed)
+            }
+            if former != name and len(kinds) == 1:
+                raise RestartNeeded(f"{name}: its kind is installed as {former}")
 
     async def install(self, kinds: Iterable[Kind], note: Note) -> None:
         """Install what has changed. Raises the errors of the server, which refuses a definition that is not valid."""
@@ -146,9 +158,12 @@ def _covers(live: object, wanted: object) -> bool:
 
 
 def _copied(path: Path, to: Path) -> Path:
-    """Copy a file that its user alone may read."""
-    to.touch(mode=0o600)
-    to.write_bytes(path.read_bytes())
+    """Copy a file that its user alone may read. Raises ProjectError where that cannot be written."""
+    try:
+        to.touch(mode=0o600)
+        to.write_bytes(path.read_bytes())
+    except OSError as error:
+        raise ProjectError(f"--write-kubeconfig: {error}") from error
     return to
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import keyword
 import re
 from importlib.util import find_spec
@@ -12,6 +13,8 @@ from typing import Final
 import click
 import msgspec
 
+from ctrlruntime.api.builtin import BUILTIN
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.api.resource import plural_of
 
 __all__ = ["API", "Project", "ProjectError", "Version", "check_name", "parse_version"]
@@ -169,7 +172,8 @@ class Project(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 f"no kind {wanted.kind} of {wanted.group} to convert; {self._known()}"
             )
         if wanted.version in api.versions:
-            raise ProjectError(f"{wanted} exists already; add another version, such as v2")
+            free = next(v for v in map("v{}".format, itertools.count(2)) if v not in api.versions)
+            raise ProjectError(f"{wanted} exists already; add another version, such as {free}")
         return self._replaced(
             api, msgspec.structs.replace(api, spokes=(*api.spokes, wanted.version))
         )
@@ -250,6 +254,13 @@ def _crd_names(kind: str) -> set[str]:
 def parse_version(api_version: str, kind: str) -> Version:
     """Return what GROUP/VERSION and KIND name. Raises ProjectError for what the API server or Python would refuse."""
     group, slash, version = api_version.partition("/")
+    core = not slash or group == "core"
+    if GroupVersionKind("" if core else group, version or group, kind) in BUILTIN:
+        module = f"{'core' if core else group.partition('.')[0]}.{version or group}"
+        raise ProjectError(
+            f"{kind} is a kind of Kubernetes, and a controller is all that it needs: "
+            f"from ctrlruntime.kinds.{module} import {kind}, and Builder(manager).for_({kind})"
+        )
     if not slash or not _GROUP.fullmatch(group) or len(group) > 200:
         raise ProjectError(
             f"{api_version!r}: write the group, a domain in lower case with a dot, and the version: example.com/v1"

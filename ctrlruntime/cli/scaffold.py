@@ -140,7 +140,10 @@ def _as_it_was(project: Project, templates: Path) -> dict[str, str]:
 
 
 def check_empty(root: Path) -> None:
-    """Raise ProjectError for a folder with anything but hidden entries and virtual environments in it."""
+    """Raise ProjectError for a folder with anything in it but hidden entries, virtual environments and files as LICENSE.
+
+    Files with a capital come with a new repository; one that the project has as well is refused by its name.
+    """
     if (root / FOLDER / "project.json").exists():
         raise ProjectError(
             "this is a project already; add a kind to it: ctrlruntime create api example.com/v1 Website"
@@ -148,7 +151,9 @@ def check_empty(root: Path) -> None:
     found = sorted(
         path.name
         for path in root.iterdir()
-        if not path.name.startswith(".") and not (path / "pyvenv.cfg").exists()
+        if not path.name.startswith(".")
+        and not (path / "pyvenv.cfg").exists()
+        and not (path.name[0].isupper() and path.is_file())
     )
     if found:
         listed = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")

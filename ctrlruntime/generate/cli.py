@@ -264,7 +264,11 @@ def _emit(made: Project, owned: Collection[str], options: _Options) -> None:
                 "manifests differ from the code: run the same command without --check"
             )
     else:
-        for path in write(made.files, directory, once=made.once, owned=owned):
+        try:
+            changed = write(made.files, directory, once=made.once, owned=owned)
+        except OSError as error:
+            raise click.ClickException(str(error)) from error
+        for path in changed:
             click.echo(str(path))
 
 

@@ -192,8 +192,13 @@ def _check_versions(versions: Sequence[Kind]) -> None:
         raise ValueError("a CRD needs at least one class")
     name = versions[0].__name__
     about = [kind.options() for kind in versions]
-    if len({(o.gvk.group_kind, o.plural, o.singular, o.list_kind, o.scope) for o in about}) != 1:
-        raise SchemaError(name, "the versions of a kind must agree on its names and scope")
+    if len({o.gvk.group_kind for o in about}) != 1:
+        raise SchemaError(name, "classes of different kinds are no versions of one")
+    for option in ("plural", "singular", "list_kind", "scope"):
+        found = {o.gvk.version: str(getattr(o, option)) for o in about}
+        if len(set(found.values())) != 1:
+            texts = ", ".join(f"{text!r} in {version}" for version, text in found.items())
+            raise SchemaError(name, f"{option} is {texts}: give its versions the same")
     if len({o.gvk.version for o in about}) != len(about):
         raise SchemaError(name, "two classes stand for the same version")
     stored = [o.gvk.version for o in about if o.storage]

@@ -22,7 +22,7 @@ def setup_of(folder: Path) -> tuple[str, str | None] | None:
     """Return the setup function and the options of a folder's project; None where there is none.
 
     `setup` and `options` of [tool.ctrlruntime] in pyproject.toml; else those of a project that
-    `ctrlruntime init` made. Raises click.UsageError for a file that cannot be read.
+    `ctrlruntime init` made. Raises click.UsageError for a file that cannot be read, and within such a project.
     """
     path = folder / "pyproject.toml"
     try:
@@ -30,9 +30,18 @@ def setup_of(folder: Path) -> tuple[str, str | None] | None:
     except ValueError as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
     table = found.get("tool", {}).get("ctrlruntime", {})
+    if not (
+        isinstance(table, dict) and {type(table.get(n, "")) for n in ("setup", "options")} == {str}
+    ):
+        raise click.UsageError(
+            f'{path}: write [tool.ctrlruntime], and below it setup = "website:setup"'
+        )
     if "setup" in table:
-        return str(table["setup"]), table.get("options")
+        return table["setup"], table.get("options")
     apps = [each.parent.name for each in sorted(folder.glob("*/app.py"))]
     if (folder / ".ctrlruntime" / "project.json").exists() and len(apps) == 1:
         return f"{apps[0]}.app:setup", f"{apps[0]}.app:OPTIONS"
+    for above in folder.absolute().parents:
+        if (above / ".ctrlruntime" / "project.json").exists():
+            raise click.UsageError(f"give the command in {above}, the folder of the project")
     return None

@@ -152,6 +152,18 @@ def test_names_that_a_kinds_module_imports_are_no_kinds() -> None:
     assert {name for name in imported if name[0].isupper()} == TAKEN
 
 
+@pytest.mark.criterion("D-2")
+def test_two_kinds_of_a_name_select_their_own_pods() -> None:
+    project = Project("shop", __version__)
+    for group in ("example.com", "other.io"):
+        project = project.with_api(parse_version(f"{group}/v1", "Website"))
+    text = "".join(render(project).values())
+    assert sorted(re.findall('"app.kubernetes.io/name": "(.*)"', text)) == [
+        "other-io-website",
+        "website",
+    ]
+
+
 def test_the_pins_are_what_this_repository_is_tested_with() -> None:
     lock = dict(
         re.findall(r"^([\w-]+)==([^\s\\]+)", (ROOT / "requirements.lock").read_text(), re.MULTILINE)
@@ -171,6 +183,8 @@ WRONG = {
     "no project to update": ([], "update", "ctrlruntime init"),
     "a group without a dot": ([NEW], "create api shop/v1 Website", "example.com/v1"),
     "a group of Kubernetes": ([NEW], "create api apps.k8s.io/v1 Website", "of your own"),
+    "a kind of Kubernetes": ([NEW], "create api apps/v1 Deployment", "ctrlruntime.kinds.apps.v1"),
+    "a kind without a group": ([NEW], "create api v1 Pod", "ctrlruntime.kinds.core.v1"),
     "no version": ([NEW], "create api example.com Website", "example.com/v1"),
     "a bad version": ([NEW], "create api example.com/1 Website", "v1beta1"),
     "a kind in lower case": ([NEW], "create api example.com/v1 website", "such as Website"),
@@ -198,6 +212,11 @@ WRONG = {
         "ctrlruntime create webhook example.com/v1 Website",
     ),
     "conversion of no kind": (BOTH, "add conversion example.com/v2 Other", "no kind Other"),
+    "conversion twice": (
+        [*BOTH, "add conversion example.com/v2 Website"],
+        "add conversion example.com/v2 Website",
+        "such as v3",
+    ),
     "conversion to itself": (BOTH, "add conversion example.com/v1 Website", "another version"),
     "an unknown command": ([], "inti", "did you mean 'init'"),
 }
@@ -235,7 +254,12 @@ def test_a_folder_that_is_not_empty_is_left_as_it_is(tmp_path: Path) -> None:
     result = ctrlruntime(folder, "init")
     assert ".gitignore: there already" in result.output
     (folder / ".gitignore").unlink()
+    for name in ("LICENSE", "README.md"):
+        (folder / name).write_text("mine")
+    assert "README.md: there already" in ctrlruntime(folder, "init").output
+    (folder / "README.md").unlink()
     assert ctrlruntime(folder, "init").exit_code == 0
+    assert (folder / "LICENSE").read_text() == "mine"
 
 
 @pytest.mark.criterion("D-6")

@@ -252,6 +252,15 @@ async def test_a_changed_kind_is_installed_and_its_objects_are_read_by_the_new_c
         await dev.client.delete(CRD, "widgets.dev.example.com")
 
 
+@pytest.mark.criterion("D-11")
+async def test_a_kind_under_another_name_is_refused_at_once(tmp_path: Path) -> None:
+    async with developing(tmp_path, KIND) as dev:
+        dev.edit(('version="v1"', 'version="v1", plural="widgetry"'))
+        await dev.attempted(2)
+        assert "its kind is installed as widgets.dev.example.com" in dev.output.getvalue()
+        assert "this change needs a restart" in dev.output.getvalue()
+
+
 CHECKED = KIND.replace(
     "    pass\n",
     """    @validates("create")

@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from click import UsageError
 from click.testing import CliRunner
 
 from ctrlruntime.api.kinds import GroupVersionKind
@@ -203,5 +204,14 @@ def test_the_setup_function_is_found_in_the_project(
     (tmp_path / ".ctrlruntime").mkdir()
     (tmp_path / ".ctrlruntime" / "project.json").touch()
     assert configured(tmp_path) == ("shop.app:setup", "shop.app:OPTIONS")
+    with pytest.raises(UsageError, match=f"give the command in {tmp_path}, the folder"):
+        configured(tmp_path / "shop")
     (tmp_path / "pyproject.toml").write_text('[tool.ctrlruntime]\nsetup = "a:b"\n')
     assert configured(tmp_path) == ("a:b", None)
+    for wrong in (
+        "[tool]\nctrlruntime = 3\n",
+        '[tool.ctrlruntime]\nsetup = "a:b"\noptions = ["x"]\n',
+    ):
+        (tmp_path / "pyproject.toml").write_text(wrong)
+        with pytest.raises(UsageError, match="below it setup = "):
+            configured(tmp_path)

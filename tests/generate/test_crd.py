@@ -162,7 +162,10 @@ def kind(name: str, version: str, **keywords: object) -> type[Resource[Any, Any]
     [
         ([kind("A", "v1"), kind("A", "v2")], "exactly one version is stored, here v1, v2"),
         ([kind("A", "v1", storage=False)], "exactly one version is stored, here none"),
-        ([kind("A", "v1"), kind("A", "v2", storage=False, plural="x")], "agree on its names"),
+        (
+            [kind("A", "v1"), kind("A", "v2", storage=False, plural="x")],
+            "plural is 'as' in v1, 'x' in v2",
+        ),
         ([kind("A", "v1"), kind("A", "v1", storage=False)], "same version"),
         ([kind("A", "v1", served=False)], "at least one version must be served"),
     ],

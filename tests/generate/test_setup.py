@@ -192,6 +192,13 @@ def test_what_is_not_to_be_found_is_an_error_with_the_fix(
     assert message in result.output
 
 
+def test_a_file_that_cannot_be_written_is_an_error(website: object, tmp_path: Path) -> None:
+    (tmp_path / "crd").touch()
+    result = run("crd", "--setup", "website:setup", "--output-dir", tmp_path)
+    assert result.exit_code == 1
+    assert result.output.startswith("Error: [Errno ")
+
+
 async def test_the_tutorials_controller_works_with_the_generated_role_and_nothing_more(
     website: ModuleType, tmp_path: Path
 ) -> None:
