@@ -72,15 +72,19 @@ class ValueRemovals:
         before, after = tenant.spec.variables, update.tenant.row.variables
         changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
         there = _by_entry(applied_keys(tenant.status))
-        variables = _variables(tenant, after)
         renderer = self.renderer.for_namespace(entry.namespace)
         lost = {
             item.id
             for _, item in resource_lists(tenant.spec)
-            if item.id in there
-            and item.deletion_policy is not DeletionPolicy.RETAIN
+            if item.deletion_policy is not DeletionPolicy.RETAIN
             and _reads(item, changed)
-            and await _loses(item, there[item.id], variables, renderer)
+            and await _loses(
+                item,
+                there.get(item.id, ()),
+                _variables(tenant, before),
+                _variables(tenant, after),
+                renderer,
+            )
         }
         if not lost:
             return []
@@ -90,9 +94,30 @@ class ValueRemovals:
 
 
 async def _loses(
-    item: TResource, there: Sequence[ResourceKey], variables: Variables, renderer: Renderer
+    item: TResource,
+    there: Sequence[ResourceKey],
+    before: Variables,
+    after: Variables,
+    renderer: Renderer,
 ) -> bool:
-    """Whether an object of an entry has no resource any more. What cannot be rendered keeps its objects."""
+    """Whether an object of an entry has no resource any more. What cannot be rendered keeps its objects.
+
+    `there`: what the status lists. What it had by the values of before counts as well: the status may be wiped, or an
+    older one, and objects go by what they record themselves.
+    """
+    wanted = await _places(item, after, renderer)
+    if wanted is None:
+        return False
+    listed = any(
+        (key.namespace, key.name) not in wanted and ("", key.name) not in wanted for key in there
+    )
+    return listed or bool((await _places(item, before, renderer) or set()) - wanted)
+
+
+async def _places(
+    item: TResource, variables: Variables, renderer: Renderer
+) -> set[tuple[str, str]] | None:
+    """Return namespaces and names of an entry's objects; None if they cannot be rendered."""
     places: set[tuple[str, str]] = set()
     try:
         for each in await expand(item, variables, renderer):
@@ -100,10 +125,8 @@ async def _loses(
             metadata = shown["metadata"]
             places.add((str(metadata.get("namespace") or ""), str(metadata.get("name"))))
     except RenderError:
-        return False
-    return any(
-        (key.namespace, key.name) not in places and ("", key.name) not in places for key in there
-    )
+        return None
+    return places
 
 
 def _held(
@@ -123,7 +146,8 @@ def _held(
         {(item.template, each) for item in fresh for each in item.entries}
     ):
         losing = [item for item in fresh if item.template == template and name in item.entries]
-        of_rows = having[template, name] + recent.rows
+        of_tenants = max(having[template, name], len(losing))
+        of_rows = of_tenants + recent.rows
         allowed = max(guard.rows, of_rows * guard.percent // 100)
         if recent.leaves_room(len(losing), allowed=allowed, of_rows=of_rows):
             continue
@@ -132,7 +156,7 @@ def _held(
             worst = Held(
                 reason=GuardReason.TOO_MANY_DELETIONS,
                 tenants=0,
-                of_tenants=having[template, name],
+                of_tenants=of_tenants,
                 rows=len(losing),
                 of_rows=of_rows,
                 allowed_rows=allowed,
