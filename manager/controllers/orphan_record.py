@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from ctrlruntime.gate import Hold
 from internal.fleet.orphans import SweepRecord
 
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
+_FIELD_MANAGER: Final = "fleet-orphans"
 _RECORD: Final = "record"
 HELD: Final = "held"
 """Key of the ConfigMap: what waits, and the command that approves it; missing if nothing waits."""
@@ -36,7 +38,7 @@ class OrphanRecord:
     """The target namespace."""
 
     async def load(self) -> tuple[SweepRecord | None, str]:
-        """Return the record and its version; None and "" if there is none.
+        """Return the record and its version; None and "" if there is none, and None if another wrote it last: it may be an older one.
 
         Raises ValueError, with what to do, for what cannot be read, and the client's errors.
         """
@@ -47,12 +49,14 @@ class OrphanRecord:
         try:
             text = (found.get("binaryData") or {})[_RECORD]
             data = orjson.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-            return SweepRecord.of(data), found["metadata"]["resourceVersion"]
+            record = SweepRecord.of(data)
         except (KeyError, ValueError, binascii.Error, zlib.error) as error:
             raise ValueError(
                 f"ConfigMap {ORPHAN_RECORD} cannot be read, so nothing is deleted; delete it, and all that is gone by then waits "
                 f"for an approval: kubectl delete configmap {ORPHAN_RECORD} -n {self.namespace}"
             ) from error
+        metadata = found["metadata"]
+        return record if _is_own(metadata) else None, metadata["resourceVersion"]
 
     async def save(self, record: SweepRecord, hold: Hold | None, version: str) -> str:
         """Store the record, and return its new version. Raises Conflict if it has another version by now."""
@@ -64,11 +68,15 @@ class OrphanRecord:
             kind = {"apiVersion": "v1", "kind": "ConfigMap"}
             known = {key: value for key, value in data.items() if value is not None}
             made = {**kind, "metadata": metadata, **manifest, "data": known}
-            answer = await self.client.create(made)
+            answer = await self.client.create(made, field_manager=_FIELD_MANAGER)
         else:
             patch = {"metadata": {"resourceVersion": version}, **manifest}
             answer = await self.client.patch(
-                CONFIG_MAP, ORPHAN_RECORD, patch, namespace=self.namespace
+                CONFIG_MAP,
+                ORPHAN_RECORD,
+                patch,
+                namespace=self.namespace,
+                field_manager=_FIELD_MANAGER,
             )
         return str(answer["metadata"]["resourceVersion"])
 
@@ -79,3 +87,12 @@ class OrphanRecord:
     def command(self, digest: str) -> str:
         """Return the command that approves a set."""
         return f"kubectl annotate namespace {self.namespace} --overwrite {APPROVE_ORPHANS}={digest}"
+
+
+def _is_own(metadata: Mapping[str, Any]) -> bool:
+    """Whether a stack wrote the record last: each write has other bytes, and so the field has its manager."""
+    return any(
+        each.get("manager") == _FIELD_MANAGER
+        and f"f:{_RECORD}" in ((each.get("fieldsV1") or {}).get("f:binaryData") or {})
+        for each in metadata.get("managedFields") or ()
+    )

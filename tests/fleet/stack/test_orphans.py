@@ -352,6 +352,23 @@ async def test_what_is_gone_when_the_record_is_lost_waits(servers: Fleet) -> Non
 
 
 @pytest.mark.criterion("G-F1")
+async def test_an_older_record_that_is_put_back_lets_nothing_go(servers: Fleet) -> None:
+    """From before two were held, one of which is back by then."""
+    hub, place = servers.hub.client, "plane-0"
+    names = [f"t{number}" for number in range(6)]
+    await tenants(servers, *names)
+    async with sweeping(servers, delay=0.0) as (sweeper, _):
+        older = await hub.get(CONFIG_MAP, ORPHAN_RECORD, namespace=place)
+        await lose(servers, "t0", "t1")
+        assert (await looked(sweeper, 2)).held == 2
+        await servers.plane.client.create(with_disk("t1"))
+        found = await hub.get(CONFIG_MAP, ORPHAN_RECORD, namespace=place)
+        await hub.update({**found, "binaryData": older["binaryData"]})
+        assert (await looked(restarted(sweeper), 1)).held == 1
+        assert await servers.hub.names(DEPLOYMENT) == set(names)
+
+
+@pytest.mark.criterion("G-F1")
 async def test_a_copy_that_a_person_made_stays_when_its_original_is_swept(
     servers: Fleet,
 ) -> None:
