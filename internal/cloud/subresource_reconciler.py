@@ -7,7 +7,15 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from apis.cloud import Instance, Phase, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
+from apis.cloud import (
+    Instance,
+    InstanceInvariants,
+    Phase,
+    PlanApproval,
+    TaskStatus,
+    TerraformRuns,
+    WaitingReason,
+)
 from ctrlruntime.api import Resource, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.cache.entry import Entry
@@ -43,6 +51,7 @@ from internal.cloud.taskdriver.inputs import (
     instance_reference,
     spec_revision,
     typed,
+    was_built,
 )
 from internal.cloud.taskdriver.record import is_live, owner_of
 from internal.cloud.taskdriver.writes import keep_outputs_metadata, write_status
@@ -233,13 +242,23 @@ class SubresourceReconciler(Generic[R]):
             version_hold=lambda: self._version_hold(resource, instance),
             on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
-            deployed=is_deployed(instance),
+            deployed=is_deployed(instance) or self._is_built(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             priority=priority_of(sub, resource, instance),
             record=self._recorded(instance),
             drift_check=check,
             bad_schedule=bad_schedule,
         )
+
+    def _is_built(self, instance: Entry | None) -> bool:
+        """Return whether the last of the subresources was carried out once: the version that runs may be lost with the instance's status."""
+        if instance is None:
+            return False
+        found = self.tools.client.cache.entry(
+            InstanceInvariants, instance.name, namespace=instance.namespace
+        )
+        last = None if found is None else typed(InstanceInvariants, found.decode())
+        return last is not None and was_built(last.status)
 
     def _recorded(self, instance: Entry | None) -> dict[str, str]:
         """Return what the object of the kind that keeps the record has of it, or else what the Instance has."""

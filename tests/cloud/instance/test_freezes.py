@@ -14,7 +14,7 @@ from ctrlruntime.api import Resource, find_condition
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from manager.controllers import change_freezes
 from tests.cloud.instance.e2e_harness import E2EHarness
-from tests.cloud.instance.harness import instance
+from tests.cloud.instance.harness import NAMESPACE, instance
 from tests.support.freezes import freeze_until, frozen, grant, requesting
 from tests.support.waiting import eventually
 
@@ -47,6 +47,10 @@ def writes(harness: E2EHarness, since: Mark) -> list[LogEntry]:
 
 def held(found: Resource[Any, Any] | None) -> Waiting | None:
     return found.status.waiting if isinstance(found, Instance) else None
+
+
+def is_frozen(waiting: Waiting | None) -> bool:
+    return waiting is not None and waiting.reason == "Frozen"
 
 
 async def waits(harness: E2EHarness, reason: str) -> Waiting:
@@ -109,6 +113,28 @@ async def test_changed_infrastructure_waits_and_unchanged_inputs_are_carried_out
         assert harness.elsewhere.tasks().count("terraform") == 1
     await eventually(lambda: harness.elsewhere.tasks().count("terraform") == 2)
     await harness.phase("Ready")
+
+
+async def test_changed_infrastructure_waits_where_the_status_is_lost_beside_a_failed_workload(
+    harness: E2EHarness,
+) -> None:
+    """The version that runs is unknown then, as before the first roll-out, which no freeze holds."""
+    outside = harness.elsewhere
+    outside.failing["kubernetes"] = "not ready within 600 s"
+    await harness.edit("Instance", {"domain": "new.example.com"})
+    found = await harness.phase("Failed")
+    known = outside.tasks().count("terraform")
+    async with frozen(harness.client) as freeze:
+        await freeze_until(harness.client, freeze, lambda each: each.status.phase == "Active")
+        await harness.stop_manager()
+        wiped = {"status": dict.fromkeys(found.status.to_wire())}
+        await harness.client.patch_status(Instance, "src-1", wiped, namespace=NAMESPACE)
+        pool = {"blue": {"machineType": "n2-standard-16"}}
+        await harness.edit("Instance", {"infrastructure": {"gcp": {"zone": "z", "gke": pool}}})
+        await harness.start_manager()
+        await harness.until("InstanceTerraform", lambda item: is_frozen(item.status.waiting))
+        assert outside.tasks().count("terraform") == known
+    await eventually(lambda: outside.tasks().count("terraform") == known + 1)
 
 
 async def test_nothing_is_torn_down_in_a_freeze(harness: E2EHarness) -> None:
