@@ -288,7 +288,7 @@ class CosmosCache:
         """Look closer at a set only if there may be news: most answers are but another height."""
         self._earlier[uid] = before
         if after.at is not None:
-            self._follow_clock(uid, after.at)
+            self._follow_clock(uid, after.at, after.began)
         if after.at is not None and after.failure in SILENT:
             self._silent_since.setdefault(uid, after.at)
         elif after.at is not None:  # an answer that cannot be used is one, too
@@ -325,12 +325,13 @@ class CosmosCache:
         self._statuses.memory.drop(uid)
         self._disks.memory.drop(uid)
 
-    def _follow_clock(self, uid: str, at: datetime) -> None:
+    def _follow_clock(self, uid: str, at: datetime, began: float) -> None:
         """Move what was noted by a clock that has been set since: else a node seems to be silent since a time to come, or never to have answered."""
-        noted, self._noted[uid] = self._noted.get(uid), (at, monotonic())
+        noted, self._noted[uid] = self._noted.get(uid), (at, began)
         if noted is None:
             return
-        jump = at - noted[0] - timedelta(seconds=monotonic() - noted[1])
+        # Both clocks as they were when it was asked: an answer may come minutes later.
+        jump = at - noted[0] - timedelta(seconds=began - noted[1])
         if abs(jump) > _JUMP:
             for times in (self._in_sync_since, self._answered_at, self._silent_since):
                 if uid in times:

@@ -18,12 +18,14 @@ class Record(Generic[T]):
     """One answer. It is never changed, only replaced."""
 
     at: datetime | None = None
-    """When it came; None: not polled yet, or the answer is no longer valid."""
+    """When it was asked for; None: not polled yet, or the answer is no longer valid."""
     answer: T | None = None
     error: str = NOT_ASKED
     """Why there is no answer; empty if there is one."""
     failure: Failure | None = None
     """The kind of that; None: there is an answer, or it was not asked."""
+    began: float = 0.0
+    """When it was asked for, in seconds of a clock that is never set."""
 
 
 @dataclass(slots=True)

@@ -53,20 +53,21 @@ class Questions(Generic[T]):
         """Return what went wrong, and the answer if it counts."""
         async with self.pool.turn(suspect=suspect):
             ticket, at, began = self.memory.begin(), self.now(), monotonic()
-            record, failure = await self._record(target, at)
+            record, failure = await self._record(target, at, began)
         self.metrics.asked(monotonic() - began, failure)
         if self.memory.settle(target.uid, ticket, record):
             return failure, record
         self.metrics.discarded.inc()
         return failure, None
 
-    async def _record(self, target: Target, at: datetime) -> tuple[Record[T], Failure | None]:
+    async def _record(
+        self, target: Target, at: datetime, began: float
+    ) -> tuple[Record[T], Failure | None]:
         try:
-            return Record(at, await self.ask(target), ""), None
+            return Record(at, await self.ask(target), "", began=began), None
         except NodeError as error:
-            return Record(at, None, str(error), error.failure), error.failure
+            return Record(at, None, str(error), error.failure, began), error.failure
         except Exception:  # noqa: BLE001 - one node must not end the questions to all others
             _log.exception("a node could not be asked", pod=target.pod)
-            return Record(
-                at, None, "The question failed; the manager's log has more."
-            ), Failure.INVALID
+            words = "The question failed; the manager's log has more."
+            return Record(at, None, words, began=began), Failure.INVALID

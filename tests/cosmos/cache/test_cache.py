@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ctrlruntime.clock import Sources, replaced
 from ctrlruntime.queue import Request
 from internal.cosmos.cache.cosmos_cache import CacheOptions
 from internal.cosmos.cache.memory import NOT_ASKED
@@ -201,6 +202,23 @@ class TestClock:
             assert seen.silent_since is not None
             assert abs(now - seen.answered_at) < timedelta(minutes=30)
             assert abs(now - seen.silent_since) < timedelta(minutes=30)
+
+    @pytest.mark.criterion("SIM-F8")
+    async def test_a_slow_answer_is_no_clock_that_was_set(self) -> None:
+        """With a timeout above a minute an answer may take as long."""
+        began, passed = datetime.now(UTC), 0.0
+        real = Sources().monotonic
+        with replaced(Sources(monotonic=lambda: real() + passed)):
+            async with Nodes.start(QUICK, now=lambda: began + timedelta(seconds=passed)) as nodes:
+                nodes.add(0)
+                nodes.follow()
+                await eventually(lambda: nodes.heights() == [100])
+                nodes.comet.node("hub-0").hold()
+                await nodes.comet.until_asked("hub-0")
+                passed = 90.0
+                nodes.comet.node("hub-0").release()
+                await eventually(lambda: nodes.of("hub-0").at == began + timedelta(seconds=90))
+                assert nodes.of("hub-0").in_sync_since == began
 
 
 class TestInvalidate:
