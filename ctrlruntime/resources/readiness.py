@@ -145,10 +145,15 @@ def _pod(obj: Object) -> Readiness:
     phase = status.get("phase") or "Running"
     if phase == "Failed":
         return failed("the pod failed")
-    if phase == "Succeeded" or (phase == "Running" and _is_true(status, "Ready")):
+    if phase == "Succeeded":
         return READY
     if phase not in {"Pending", "Running"}:
         return not_ready("nothing is known of the pod: its node does not answer")
+    for name in ("PodResizePending", "PodResizeInProgress"):
+        if _is_true(status, name):
+            return not_ready(f"the pod has not the resources that it requests{_why(status, name)}")
+    if phase == "Running" and _is_true(status, "Ready"):
+        return READY
     containers = status.get("containerStatuses") or ()
     waits = (_part(_part(each, "state"), "waiting") for each in containers)
     reason = next((each["reason"] for each in waits if each.get("reason")), "")
@@ -157,9 +162,12 @@ def _pod(obj: Object) -> Readiness:
 
 
 def _service(obj: Object) -> Readiness:
-    if _part(obj, "spec").get("type") != "LoadBalancer" or _balanced(obj):
+    if _part(obj, "spec").get("type") != "LoadBalancer":
         return READY
-    return not_ready("the load balancer has no address yet")
+    status = _part(obj, "status")
+    if _is_true(status, _PORTS):
+        return not_ready(f"the load balancer does not serve every port{_why(status, _PORTS)}")
+    return READY if _balanced(obj) else not_ready("the load balancer has no address yet")
 
 
 def _ingress(obj: Object) -> Readiness:
@@ -187,6 +195,24 @@ def _sized(obj: Object, status: Mapping[str, Any]) -> Readiness:
     return not_ready(f"the claim is smaller than it requests{f' ({why})' if why else ''}")
 
 
+def _volume(obj: Object) -> Readiness:
+    phase = _part(obj, "status").get("phase")
+    if phase in {"Available", "Bound"}:
+        return READY
+    if phase == "Failed":
+        return failed("the volume failed to be reclaimed")
+    return not_ready("the volume is neither available nor bound")
+
+
+def _snapshot(obj: Object) -> Readiness:
+    status = _part(obj, "status")
+    if status.get("readyToUse") is True:
+        return READY
+    return not_ready(
+        f"the copy is not ready to use{' (it has an error)' if status.get('error') else ''}"
+    )
+
+
 def _namespace(obj: Object) -> Readiness:
     active = _part(obj, "status").get("phase") == "Active"
     return READY if active else not_ready("the namespace is not active")
@@ -194,9 +220,12 @@ def _namespace(obj: Object) -> Readiness:
 
 def _autoscaler(obj: Object) -> Readiness:
     status = _part(obj, "status")
-    if _is_true(status, "AbleToScale"):
-        return READY
-    return not_ready(f"the autoscaler is not able to scale{_why(status, 'AbleToScale')}")
+    if not _is_true(status, "AbleToScale"):
+        return not_ready(f"the autoscaler is not able to scale{_why(status, 'AbleToScale')}")
+    active = _condition(status, "ScalingActive") or {}
+    if active.get("status") == "False" and active.get("reason") != "ScalingDisabled":
+        return not_ready(f"the autoscaler has nothing to scale by{_why(status, 'ScalingActive')}")
+    return READY
 
 
 def _definition(obj: Object) -> Readiness:
@@ -221,7 +250,8 @@ def _custom(obj: Object) -> Readiness:
             return READY
         word = found.get("status") or "Unknown"
         return not_ready(f"its condition {name} is {word}{_why(status, name)}")
-    return READY
+    phase = status.get("phase")
+    return failed(f"its phase is {phase}") if phase in {"Failed", "Error"} else READY
 
 
 _CLAIM = GroupKind("", "PersistentVolumeClaim")
@@ -252,6 +282,10 @@ _RULES: Mapping[GroupKind, Rule] = {
     GroupKind("", "Service"): _service,
     GroupKind("networking.k8s.io", "Ingress"): _ingress,
     _CLAIM: _claim,
+    GroupKind("", "PersistentVolume"): _volume,
+    GroupKind("", "ReplicationController"): _replicated,
+    GroupKind("snapshot.storage.k8s.io", "VolumeSnapshot"): _snapshot,
+    GroupKind("snapshot.storage.k8s.io", "VolumeSnapshotContent"): _snapshot,
     GroupKind("", "Namespace"): _namespace,
     GroupKind("autoscaling", "HorizontalPodAutoscaler"): _autoscaler,
     GroupKind("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
@@ -280,7 +314,8 @@ def _is_of_another_generation(
     generation = _part(obj, "metadata").get("generation")
     if not generation or not (always or "observedGeneration" in seen):
         return False
-    return bool(_count(seen, "observedGeneration") != generation)
+    # As text it is what protobuf makes of 64 bits, in the statuses of Istio for one.
+    return str(seen.get("observedGeneration") or 0) != str(generation)
 
 
 def _waits_for_pod(status: Mapping[str, Any]) -> bool:
@@ -328,8 +363,18 @@ def _why(status: Mapping[str, Any], *names: str) -> str:
     return ""
 
 
+_PORTS: Final = "LoadBalancerPortsError"
 _UNWANTED: Final = frozenset(
-    {"ReplicaFailure", "Failed", "FailureTarget", "Stalled", "Reconciling"}
+    {
+        "ReplicaFailure",
+        "Failed",
+        "FailureTarget",
+        "Stalled",
+        "Reconciling",
+        "PodResizePending",
+        "PodResizeInProgress",
+        _PORTS,
+    }
 )
 _RESIZES: Final = ("FileSystemResizePending", "Resizing")
 _REASON: Final = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,63}")

@@ -113,6 +113,22 @@ READY_OBJECTS = {
     "custom Ready of its last change": obj(
         "acme.io/v1", "Thing", condition("Ready", observedGeneration=1)
     ),
+    "custom, its generation as text": obj(
+        "acme.io/v1", "Thing", {"observedGeneration": "1", **condition("Ready")}
+    ),
+    "Autoscaler of what is scaled to none": obj(
+        "autoscaling/v2",
+        "HorizontalPodAutoscaler",
+        {
+            "conditions": [
+                *condition("AbleToScale")["conditions"],
+                *condition("ScalingActive", "False", reason="ScalingDisabled")["conditions"],
+            ]
+        },
+    ),
+    "ReplicationController": obj("v1", "ReplicationController", full(2), replicas=2),
+    "volume": obj("v1", "PersistentVolume", {"phase": "Available"}),
+    "copy": obj("snapshot.storage.k8s.io/v1", "VolumeSnapshot", {"readyToUse": True}),
     "definition": obj(
         "apiextensions.k8s.io/v1", "CustomResourceDefinition", condition("Established")
     ),
@@ -224,6 +240,50 @@ NOT_READY_OBJECTS = {
         obj("v1", "Pod", condition("PodScheduled", "False", reason="Unschedulable")),
         "not ready (Unschedulable)",
     ),
+    "Pod that cannot be resized": (
+        obj("v1", "Pod", condition("Ready"))
+        | {
+            "status": {
+                "phase": "Running",
+                "conditions": [
+                    *condition("Ready")["conditions"],
+                    *condition("PodResizePending", reason="Infeasible")["conditions"],
+                ],
+            }
+        },
+        "has not the resources that it requests (Infeasible)",
+    ),
+    "Service of which a port is not served": (
+        obj("v1", "Service", type="LoadBalancer")
+        | {"status": {**LB, **condition("LoadBalancerPortsError", reason="MixedProtocols")}},
+        "does not serve every port (MixedProtocols)",
+    ),
+    "Autoscaler without a metric": (
+        obj(
+            "autoscaling/v2",
+            "HorizontalPodAutoscaler",
+            {
+                "conditions": [
+                    *condition("AbleToScale")["conditions"],
+                    *condition("ScalingActive", "False", reason="FailedGetScale")["conditions"],
+                ]
+            },
+        ),
+        "nothing to scale by (FailedGetScale)",
+    ),
+    "ReplicationController": (obj("v1", "ReplicationController"), "0 of 1 replicas are ready"),
+    "volume that was released": (
+        obj("v1", "PersistentVolume", {"phase": "Released"}),
+        "neither available nor bound",
+    ),
+    "copy under way": (
+        obj("snapshot.storage.k8s.io/v1", "VolumeSnapshot", {"readyToUse": False}),
+        "the copy is not ready to use",
+    ),
+    "copy with an error": (
+        obj("snapshot.storage.k8s.io/v1", "VolumeSnapshot", {"error": {"message": "secret"}}),
+        "not ready to use (it has an error)",
+    ),
     "Claim that grows": (claim("2Gi", "1Gi"), "smaller than it requests"),
     "Claim that waits for a Pod to grow": (
         claim("2Gi", "1Gi", {"type": "FileSystemResizePending", "status": "True"}),
@@ -249,6 +309,8 @@ def test_not_ready_with_a_reason(name: str) -> None:
         obj("v1", "PersistentVolumeClaim", {"phase": "Lost"}),
         obj("v1", "Pod", {"phase": "Failed"}),
         obj("acme.io/v1", "Thing", condition("Stalled")),
+        obj("acme.io/v1", "Thing", {"phase": "Failed"}),
+        obj("v1", "PersistentVolume", {"phase": "Failed"}),
         obj(
             "apiextensions.k8s.io/v1",
             "CustomResourceDefinition",
