@@ -20,6 +20,8 @@ REREAD_SECONDS = 60.0
 """How long a token read from a file is used before the file is read again (client-go: 1 min)."""
 EXPIRY_MARGIN_SECONDS = 60.0
 _EXEC_API_VERSION = "client.authentication.k8s.io/v1"
+_EXEC_API_VERSIONS = (_EXEC_API_VERSION, f"{_EXEC_API_VERSION}beta1")
+_EXEC_TEXTS = ("token", "clientCertificateData", "clientKeyData")
 
 
 class AuthError(Exception):
@@ -115,15 +117,22 @@ class FileAuth(_Certified):
         if refused is not None or now - self._read_at >= REREAD_SECONDS:
             try:
                 token = self._path.read_text(encoding="utf-8").strip()
-            except OSError as error:
+            except (OSError, UnicodeDecodeError) as error:
                 if self._headers and refused is None:
                     return self._headers  # keep using what worked until the server refuses it
                 raise AuthError(f"cannot read the token file {self._path}: {error}") from error
             if not token:
                 raise AuthError(f"the token file {self._path} is empty")
-            self._headers = {"Authorization": f"Bearer {token}"}
+            self._headers = _bearer(token, f"the token file {self._path}")
             self._read_at = now
         return self._headers
+
+
+def _bearer(token: str, source: str) -> dict[str, str]:
+    """Return the header. Raises AuthError for what no header holds, as a token with a line's end in it."""
+    if not token.isprintable():
+        raise AuthError(f"the token of {source} is not one line of printed text")
+    return {"Authorization": f"Bearer {token}"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,11 +162,21 @@ class ExecPlugin:
         variables = section.get("env") or []
         if not all(isinstance(each, dict) and each.get("name") for each in variables):
             raise AuthError("an entry under env of the exec section has no name")
+        arguments, version = section.get("args") or [], section.get("apiVersion")
+        if not isinstance(arguments, list):
+            raise AuthError("args of the exec section is not a list")
+        if version and version not in _EXEC_API_VERSIONS:
+            raise AuthError(f"exec plugins of {version} are not supported: {_EXEC_API_VERSIONS}")
+        mode = section.get("interactiveMode") or "Never"
+        if mode not in ("Never", "IfAvailable"):
+            raise AuthError(
+                f"interactiveMode of the exec section is {mode!r}, and no terminal is there: set IfAvailable or Never"
+            )
         return cls(
             command=str(directory / command) if os.sep in command else command,
-            args=tuple(map(str, section.get("args") or ())),
+            args=tuple(map(str, arguments)),
             env={str(each["name"]): str(each.get("value") or "") for each in variables},
-            api_version=section.get("apiVersion") or _EXEC_API_VERSION,
+            api_version=version or _EXEC_API_VERSION,
             install_hint=section.get("installHint") or "",
             cluster=cluster if section.get("provideClusterInfo") else None,
         )
@@ -180,16 +199,27 @@ class ExecPlugin:
                 f"{errors.decode('utf-8', 'replace').strip()[:500]}"
             )
         try:
-            status = orjson.loads(output)["status"]
-        except (ValueError, KeyError, TypeError) as error:
+            printed = orjson.loads(output)
+            status, version = printed["status"], printed.get("apiVersion")
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise AuthError(
                 f"credential plugin {self.command!r} did not print an ExecCredential with a status"
             ) from error
+        if version and version != self.api_version:
+            raise AuthError(
+                f"credential plugin {self.command!r} printed {version}, not {self.api_version}"
+            )
         if not isinstance(status, dict) or not (
             status.get("token") or status.get("clientCertificateData")
         ):
             raise AuthError(
                 f"credential plugin {self.command!r} gave neither token nor certificate"
+            )
+        if wrong := [name for name in _EXEC_TEXTS if not isinstance(status.get(name) or "", str)]:
+            raise AuthError(f"credential plugin {self.command!r}: {wrong[0]} is not a text")
+        if bool(status.get("clientCertificateData")) != bool(status.get("clientKeyData")):
+            raise AuthError(
+                f"credential plugin {self.command!r} gave of certificate and key only one"
             )
         return status
 
@@ -285,7 +315,8 @@ class ExecAuth:
     def _take(self, status: Mapping[str, Any]) -> None:
         self._expires = _expiry(status.get("expirationTimestamp"))
         token = status.get("token")
-        self._headers = {"Authorization": f"Bearer {token}"} if token else {}
+        source = f"credential plugin {self._plugin.command!r}"
+        self._headers = _bearer(token, source) if token else {}
         if status.get("clientCertificateData"):
             certificate = ClientCertificate(
                 status["clientCertificateData"].encode(), status.get("clientKeyData", "").encode()
@@ -330,6 +361,6 @@ class CallbackAuth(_Certified):
     async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
         now = self._clock()
         if refused is not None or now - self._asked_at >= REREAD_SECONDS:
-            self._headers = {"Authorization": f"Bearer {await self._token()}"}
+            self._headers = _bearer(await self._token(), "a callback")
             self._asked_at = now
         return self._headers

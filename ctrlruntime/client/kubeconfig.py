@@ -5,6 +5,7 @@ import binascii
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -66,6 +67,8 @@ _IN_NAMES: Final = "!#$&'*+.^`|~"
 _FLAG: Final = "insecure-skip-tls-verify"
 _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]+(/.*)?")
 """A server without a scheme: host, port and path."""
+_CONTRADICTING: Final = (("token", "username"), ("token", "password"), ("exec", "auth-provider"))
+"""Credentials of which kubectl takes one."""
 _AUTHORITIES: Final = ("certificate-authority-data", "certificate-authority")
 
 
@@ -265,6 +268,9 @@ def _server(cluster: _Named, *, foreign: bool) -> str:
 def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
     body = user.body
     certificate = _client_certificate(user)
+    for names in _CONTRADICTING:
+        if all(body.get(name) for name in names):
+            raise ConfigError(f"{user.where} has {' and '.join(names)}, of which one is allowed")
     if body.get("exec"):
         try:
             plugin = ExecPlugin.parse(body["exec"], _cluster_info(cluster), user.directory)
@@ -286,11 +292,20 @@ def _authenticator(user: _Named, cluster: _Named) -> Authenticator:
 def _auth_provider(
     user: _Named, certificate: ClientCertificate | CertificateFiles | None
 ) -> Authenticator:
-    name = user.body["auth-provider"].get("name")
+    provider = user.body["auth-provider"]
+    if not isinstance(provider, dict):
+        raise ConfigError(f"{user.where}: auth-provider is not a mapping")
+    name = provider.get("name")
     if name != "oidc":
         raise ConfigError(
             f"{user.where}: auth-provider {name!r} was removed from Kubernetes in 1.26; "
             "use the provider's exec plugin"
+        )
+    if not isinstance(provider.get("config"), dict):
+        raise ConfigError(f"{user.where}: auth-provider 'oidc' has no config")
+    if find_spec("kubernetes_asyncio") is None:
+        raise ConfigError(
+            f"{user.where}: auth-provider 'oidc' needs pip install 'ctrlruntime[oidc]', or use an exec plugin"
         )
 
     async def token() -> str:
@@ -299,7 +314,10 @@ def _auth_provider(
         from kubernetes_asyncio.config import load_kube_config_from_dict
 
         configuration = Configuration()
-        await load_kube_config_from_dict(document, client_configuration=configuration)
+        try:
+            await load_kube_config_from_dict(document, client_configuration=configuration)
+        except Exception as error:  # what it raises has no class in common
+            raise AuthError(f"{user.where}: auth-provider 'oidc': {error!r}") from error
         return str(configuration.api_key.get("BearerToken", "")).removeprefix("Bearer ")
 
     document = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +21,7 @@ from ctrlruntime.envtest.users import administrator
 
 pytestmark = pytest.mark.criterion("R-10")
 
+EXEC = "client.authentication.k8s.io/v1"
 PLUGIN = """#!/bin/sh
 echo '{"apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t", "expirationTimestamp": "'$STAMP'"}}'
 """
@@ -106,6 +108,13 @@ async def test_a_server_without_a_scheme_gets_one(
         ({"as": "j", "as-user-extra": {"a": "b"}}, {}, "as-user-extra is not a mapping"),
         ({"exec": "aws"}, {}, "names no command"),
         ({"exec": {"command": "x", "env": [{"value": "v"}]}}, {}, "has no name"),
+        ({"exec": {"command": "x", "args": "a b"}}, {}, "args of the exec section"),
+        ({"exec": {"command": "x", "apiVersion": f"{EXEC}alpha1"}}, {}, "not supported"),
+        ({"exec": {"command": "x", "interactiveMode": "Always"}}, {}, "no terminal"),
+        ({"exec": {"command": "x"}, "auth-provider": {"name": "oidc"}}, {}, "one is allowed"),
+        ({"token": "t", "username": "u", "password": "p"}, {}, "token and username"),
+        ({"auth-provider": "oidc"}, {}, "auth-provider is not a mapping"),
+        ({"auth-provider": {"name": "oidc"}}, {}, "has no config"),
         ({}, {"proxy-url": "socks5://proxy:1080"}, "proxy-url of cluster 'c'.*SOCKS"),
         ({}, {**CA, "insecure-skip-tls-verify": True}, "contradict each other"),
         ({}, {"server": "ftp://x"}, "server of cluster 'c'"),
@@ -152,6 +161,47 @@ async def test_a_relative_plugin_begins_at_the_kubeconfig_and_its_time_has_a_zon
             await config.auth.headers()
     else:
         assert await config.auth.headers() == {"Authorization": "Bearer t"}
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ({"token": "a\r\nX: y"}, "not one line"),
+        ({"token": 7}, "token is not a text"),
+        ({"clientCertificateData": 7, "clientKeyData": "k"}, "clientCertificateData is not a text"),
+        ({"clientCertificateData": "c"}, "only one"),
+        (7, "neither token"),
+    ],
+)
+@pytest.mark.parametrize("version", [EXEC, f"{EXEC}beta1"])
+async def test_what_a_plugin_prints_beside_the_format_is_an_error_of_credentials(
+    tmp_path: Path, status: object, message: str, version: str
+) -> None:
+    (tmp_path / "printed").write_text(json.dumps({"apiVersion": EXEC, "status": status}))
+    plugin = {"command": "cat", "args": [str(tmp_path / "printed")], "apiVersion": version}
+    config = await Config.load(written(tmp_path / "c", user={"exec": plugin}))
+    with pytest.raises(AuthError, match=message if version == EXEC else f"printed {EXEC}, not"):
+        await config.auth.headers()
+
+
+@pytest.mark.parametrize("content", [b"a\nb", b"\xff\xfe", b"\n"])
+async def test_a_token_file_that_has_no_token_is_an_error_of_credentials(
+    tmp_path: Path, content: bytes
+) -> None:
+    (tmp_path / "token").write_bytes(content)
+    config = await Config.load(written(tmp_path / "c", user={"tokenFile": "token"}))
+    with pytest.raises(AuthError, match="token"):
+        await config.auth.headers()
+
+
+@pytest.mark.parametrize("given", [{}, {"id-token": "a.b"}, {"refresh-token": "r"}])
+async def test_an_oidc_provider_without_a_token_is_an_error_of_credentials(
+    tmp_path: Path, given: dict[str, str]
+) -> None:
+    user = {"auth-provider": {"name": "oidc", "config": given}}
+    config = await Config.load(written(tmp_path / "c", user=user))
+    with pytest.raises(AuthError, match="auth-provider 'oidc'"):
+        await config.auth.headers()
 
 
 async def test_an_empty_file_among_several_counts_for_nothing(tmp_path: Path) -> None:

@@ -36,6 +36,32 @@ PACKAGES = [
 ]
 
 
+OIDC = """
+import asyncio, base64, json, pathlib, sys, time
+from ctrlruntime import Config
+
+def part(value):
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
+
+token = ".".join([part({"alg": "none"}), part({"exp": int(time.time()) + 3600}), "c2ln"])
+pathlib.Path("oidc").write_text(json.dumps({
+    "apiVersion": "v1", "kind": "Config", "current-context": "c",
+    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
+    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+    "users": [{"name": "u", "user": {"auth-provider": {
+        "name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://idp.example.com"}}}}],
+}))
+
+async def main():
+    config = await Config.load(pathlib.Path("oidc"))
+    assert "kubernetes_asyncio" not in sys.modules
+    assert await config.auth.headers() == {"Authorization": f"Bearer {token}"}
+    assert "kubernetes_asyncio" in sys.modules
+
+asyncio.run(main())
+"""
+
+
 @pytest.fixture(scope="module")
 def envtest_wheel(wheel: Path) -> Path:
     """The wheel of the test environment."""
@@ -57,9 +83,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
 
 @pytest.fixture(scope="module")
 def with_envtest(installed: Installed, wheel: Path) -> Installed:
-    """`pip install ctrlruntime[envtest]`, and what its fixtures are used with."""
+    """`pip install ctrlruntime[envtest,oidc]`, and what the fixtures are used with."""
     places = ["--find-links", str(wheel.parent)]
-    installed.install(*places, f"{wheel}[envtest]", "pytest", "pytest-asyncio")
+    installed.install(*places, f"{wheel}[envtest,oidc]", "pytest", "pytest-asyncio")
     return installed
 
 
@@ -108,6 +134,7 @@ def test_it_imports_without_extras_and_without_the_repository(installed: Install
     [
         ("envtest", ["-c", "from ctrlruntime.envtest import Environment"]),
         ("cli", ["-m", "ctrlruntime.cli", "init", "shop"]),
+        ("oidc", ["-c", OIDC]),
     ],
 )
 def test_a_missing_extra_is_named(installed: Installed, extra: str, command: list[str]) -> None:
@@ -189,31 +216,6 @@ async def main():
             async with Client.connect(config) as client:
                 await client.list(GroupVersionKind("", "v1", "ConfigMap"), namespace="default")
     assert "kubernetes_asyncio" not in sys.modules
-
-asyncio.run(main())
-"""
-
-OIDC = """
-import asyncio, base64, json, pathlib, sys, time
-from ctrlruntime import Config
-
-def part(value):
-    return base64.urlsafe_b64encode(json.dumps(value).encode()).decode().rstrip("=")
-
-token = ".".join([part({"alg": "none"}), part({"exp": int(time.time()) + 3600}), "c2ln"])
-pathlib.Path("oidc").write_text(json.dumps({
-    "apiVersion": "v1", "kind": "Config", "current-context": "c",
-    "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:9"}}],
-    "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-    "users": [{"name": "u", "user": {"auth-provider": {
-        "name": "oidc", "config": {"id-token": token, "idp-issuer-url": "https://idp.example.com"}}}}],
-}))
-
-async def main():
-    config = await Config.load(pathlib.Path("oidc"))
-    assert "kubernetes_asyncio" not in sys.modules
-    assert await config.auth.headers() == {"Authorization": f"Bearer {token}"}
-    assert "kubernetes_asyncio" in sys.modules
 
 asyncio.run(main())
 """
