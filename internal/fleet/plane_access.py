@@ -7,7 +7,7 @@ import binascii
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from apis.fleet import Reason
@@ -18,6 +18,7 @@ from internal.fleet.targets import TargetError
 
 LARGEST: Final = 256 * 1024
 """Bytes of a kubeconfig. One with one context takes less than 10 KiB."""
+_WARNING: Final = timedelta(days=14)
 MISSING: Final = f"Data plane kubeconfig secret {KUBECONFIG_SECRET} is missing"
 
 
@@ -30,6 +31,17 @@ class PlaneAccess:
     config: Config
     expires: datetime | None
     """When the client certificate ends."""
+    warns: datetime | None = None
+    """From when that is shown: for the last tenth of its life, at most 14 days."""
+
+    def ending(self, now: datetime) -> str:
+        """Return that the client certificate ends soon; empty while it does not."""
+        if self.expires is None or self.warns is None or now < self.warns:
+            return ""
+        return (
+            f"the client certificate in Secret {KUBECONFIG_SECRET} expires at {self.expires:%Y-%m-%dT%H:%M:%SZ}; put a "
+            "kubeconfig with a new one into the Secret before"
+        )
 
     def check(self, now: datetime) -> None:
         """Raise TargetError if the client certificate has expired."""
@@ -65,10 +77,13 @@ def access_by(content: bytes) -> PlaneAccess:
     try:
         config = _config(content)
         certificate = config.auth.certificate
-        expires = None if certificate is None else _end_of(certificate.certificate)
+        begin, end = (None, None) if certificate is None else _life_of(certificate.certificate)
     except ConfigError as error:
         raise _refused(f"{error}") from None
-    return PlaneAccess(digest_of(content), config, expires)
+    warns = None
+    if begin is not None and end is not None:
+        warns = end - min(_WARNING, (end - begin) / 10)
+    return PlaneAccess(digest_of(content), config, end, warns)
 
 
 def digest_of(content: bytes) -> str:
@@ -95,11 +110,12 @@ def _config(content: bytes) -> Config:
     return config
 
 
-def _end_of(certificate: bytes) -> datetime:
+def _life_of(certificate: bytes) -> tuple[datetime, datetime]:
     from cryptography import x509  # 20 MiB, only where a certificate is given
 
     try:
-        return x509.load_pem_x509_certificate(certificate).not_valid_after_utc
+        found = x509.load_pem_x509_certificate(certificate)
+        return found.not_valid_before_utc, found.not_valid_after_utc
     except ValueError as error:
         raise ConfigError("its client certificate is no PEM; write it as PEM in base64") from error
 

@@ -133,7 +133,8 @@ class StackDeployer:
             raise _unheld("hold the Lease")
         if flaw:
             raise TargetError(Reason.DEPLOYMENT_FAILURE, flaw)
-        return deployed(access.config.insecurity, held, members=layout.shards)
+        notes = (access.config.insecurity, access.ending(self.clock()), held)
+        return deployed(*notes, members=layout.shards)
 
     def _held(self, name: str, proof: Proof, look: Look) -> str:
         """Return what a new image of the stack waits for; empty: it is deployed. Another kubeconfig does not wait."""
@@ -174,8 +175,9 @@ class StackDeployer:
             self._accesses[name] = (data, access)
         now = self.clock()
         access.check(now)
-        if access.expires is not None:
-            look.within((access.expires - now).total_seconds())
+        for moment in (access.warns, access.expires):
+            if moment is not None and moment > now:
+                look.within((moment - now).total_seconds())
         return access
 
     async def _prove(self, entry: Entry, access: PlaneAccess, look: Look) -> str | None:
@@ -232,11 +234,11 @@ class StackDeployer:
         await self.patcher.patch_metadata(NAMESPACE, entry, metadata, metadata_only=True)
 
 
-def deployed(insecurity: str = "", held: str = "", *, members: int = 0) -> Outcome:
-    """Return the outcome of a stack that is healthy, with its members; what is insecure or still held stays visible."""
+def deployed(*notes: str, members: int = 0) -> Outcome:
+    """Return the outcome of a stack that is healthy, with its members; `notes`, of what is insecure or still held, stay visible."""
     share = f", {members} members share its Tenants" if members else ""
-    notes = "; ".join(filter(None, (insecurity, held)))
-    but = f", but {notes}" if notes else ""
+    noted = "; ".join(filter(None, notes))
+    but = f", but {noted}" if noted else ""
     return Outcome(DEPLOYED.reason, f"{DEPLOYED.message}{share}{but}")
 
 

@@ -198,6 +198,9 @@ async def test_an_expired_client_certificate_is_reported_before_it_is_used() -> 
     text = kubeconfig("https://127.0.0.1:1", **user)
     access = access_of({"kubeconfig": base64.b64encode(text.encode()).decode()})
     access.check(now)
+    life, end = timedelta(days=1), now + timedelta(hours=1)
+    assert "expires at" in access.ending(end - life / 10)
+    assert access.ending(end - life / 9) == ""
     with pytest.raises(TargetError, match=r"expired at .*put a kubeconfig with a new one"):
         access.check(now + timedelta(hours=1))
 
