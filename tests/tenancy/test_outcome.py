@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from apis.tenancy import TenantStatus
 from ctrlruntime.api.conditions import LONGEST_MESSAGE, find_condition
-from ctrlruntime.client.errors import Invalid
+from ctrlruntime.client.errors import Invalid, NotFound
 from internal.tenancy.shared.outcome import (
     DEPENDENCY_ERROR,
     MOST_LISTED,
@@ -224,6 +224,14 @@ def test_of_many_resources_those_in_trouble_are_listed() -> None:
     assert len(found) == MOST_LISTED
     assert [each.id for each in found[:10]] == names[150:160]
     assert all(len(each.message) <= 200 for each in found)
+
+
+@pytest.mark.parametrize("hidden", ["", "secret"])
+def test_a_refusal_for_a_namespace_that_is_not_there_ends_with_what_to_do(hidden: str) -> None:
+    details = {"kind": "namespaces", "name": "late"}
+    error = NotFound('namespaces "late" not found', reason="NotFound", details=details)
+    assert refusal(error, {"v": hidden}).endswith("; make that namespace, or name another one")
+    assert "make that" not in refusal(NotFound("x", details={"kind": "pods"}), {})
 
 
 @pytest.mark.criterion("IMMUTABLE")

@@ -329,6 +329,16 @@ async def test_a_table_that_vanishes_is_reported_and_recovers(database: Database
     await source.close()
 
 
+@pytest.mark.criterion("BAD-TABLE")
+@pytest.mark.parametrize("database", ["mysql"], indirect=True)
+async def test_a_view_whose_column_is_gone_is_named_as_such(database: Database) -> None:
+    database.execute("CREATE VIEW seen AS SELECT id, on_ FROM rows_")
+    database.execute("ALTER TABLE rows_ DROP COLUMN on_")
+    error = await failure(replace(database.settings, table="seen"))
+    assert isinstance(error, UnknownTable)
+    assert "the view 'seen' uses a table, column or function that is gone" in str(error)
+
+
 @pytest.mark.criterion("DB-SLOW")
 @pytest.mark.criterion("FAULT-B17")
 @pytest.mark.parametrize(

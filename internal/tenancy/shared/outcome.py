@@ -23,7 +23,7 @@ from ctrlruntime.api.conditions import (
     set_condition,
     shorten_before_remedy,
 )
-from ctrlruntime.client.errors import APIError
+from ctrlruntime.client.errors import APIError, NotFound
 from ctrlruntime.fast_dataclass import fast_dataclass
 
 MOST_NAMED = 5
@@ -320,11 +320,13 @@ def refusal(error: APIError, sensitive: Mapping[str, str]) -> str:
     With sensitive variables it is the reason and the places only: a server's text quotes what it
     refuses, and templates may have turned a value into something unrecognizable.
     """
+    missing = isinstance(error, NotFound) and error.details.get("kind") == "namespaces"
+    what_to_do = "; make that namespace, or name another one" if missing else ""
     if not any(sensitive.values()):
-        return _without_long_values(error)
+        return _without_long_values(error) + what_to_do
     places = sorted({cause.field for cause in error.causes if cause.field})
     shown = f" at {redact(', '.join(places[:MOST_NAMED]), sensitive)}" if places else ""
-    return f"the server refused it: {error.reason or error.code}{shown}"
+    return f"the server refused it: {error.reason or error.code}{shown}{what_to_do}"
 
 
 def _without_long_values(error: APIError) -> str:

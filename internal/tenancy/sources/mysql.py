@@ -40,7 +40,8 @@ from internal.tenancy.sources.source_type import SourceContext
 from internal.tenancy.sources.tls import TLSSettings, client_context, read_tls
 
 _DENIED = frozenset({1044, 1045, 1130, 1131, 1142, 1143, 1227, 1251, 1698, 1820, 1862, 4151})
-_UNKNOWN_TABLE = frozenset({1049, 1051, 1146, 1356})
+_UNKNOWN_TABLE = frozenset({1049, 1051, 1146})
+_BROKEN_VIEW = 1356
 _UNKNOWN_COLUMN = frozenset({1054})
 _TIMED_OUT = frozenset({1205, 1969, 3024})
 _LOST = frozenset(
@@ -339,6 +340,11 @@ class MySQLSource:
             return UnknownTable(
                 f"{settings.database!r} has no usable table or view {settings.table!r} "
                 f"(error {code})"
+            )
+        if code == _BROKEN_VIEW:
+            return UnknownTable(
+                f"the view {settings.table!r} uses a table, column or function that is gone, or that its definer may "
+                f"not use (error {code}); SHOW CREATE VIEW shows what it selects"
             )
         if code in _UNKNOWN_COLUMN:
             return UnknownColumn(

@@ -219,8 +219,7 @@ class PostgreSQLSource:
             if asyncio.get_running_loop().time() >= deadline:
                 raise ReplicaBehind(
                     f"the database at {self._place} is a replica that lags "
-                    f"{read_up_to.octets - now.octets} bytes of the log behind the rows read before; "
-                    "tenants stay as they are until it has caught up"
+                    f"{read_up_to.octets - now.octets} bytes of the log behind the rows read before"
                 )
             await asyncio.sleep(CATCH_UP_PERIOD)
 
