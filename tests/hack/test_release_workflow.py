@@ -73,3 +73,14 @@ def test_every_base_of_an_image_takes_a_digest(name: str) -> None:
     bases = re.findall(r"^FROM (\S+)", (ROOT / name).read_text(), re.MULTILINE)
     assert bases
     assert all(base.endswith("${BASE_DIGEST}") for base in bases)
+
+
+@pytest.mark.criterion("U-7")
+def test_a_tag_publishes_image_chart_and_release_of_what_was_attested() -> None:
+    found = jobs(RELEASE)
+    release = " ".join(commands(found["release"]))
+    assert found["release"]["needs"] == "publish"
+    assert "helm push dist/ctrlruntime-manager-*.tgz" in release
+    assert "sha256sum --check SHA256SUMS" in release
+    assert re.search(r"gh release create .* dist/\*", release, re.DOTALL)
+    assert "actions/checkout" not in uses(found["release"])
