@@ -384,7 +384,7 @@ def _controls(parts: CosmosParts, observations: Observations, metrics: NodeSetMe
         additional_pods=AdditionalPodControl(pods, workload, utc_now),
         claims=PVCControl(
             claims,
-            ClaimControl(control, expandable=StorageClasses(cache)),
+            ClaimControl(control, classes=StorageClasses(cache)),
             DataSources(cache, where.live_client),
             parts.statuses.patcher,
             parts.options.clock.now,

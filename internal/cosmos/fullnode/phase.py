@@ -249,6 +249,13 @@ def _claims(progress: ClaimProgress) -> Condition:
         return Condition(
             type=CLAIMS, status="False", reason="FileSystemResizePending", message=message
         )
+    if progress.unbound:
+        parts = [
+            f"{name} has no volume, and there is no StorageClass {wanted}"
+            for name, wanted in sorted(progress.unbound.items())[:SHOWN]
+        ]
+        message = f"{'; '.join(parts)}. Make it, or volumes that name it."
+        return Condition(type=CLAIMS, status="False", reason="StorageClassMissing", message=message)
     message = "Every claim matches the spec."
     return Condition(type=CLAIMS, status="True", reason="AsSpecified", message=message)
 

@@ -104,6 +104,8 @@ class ClaimProgress:
     """Those whose volume is smaller than what they request, and both sizes."""
     resize_failed: dict[str, str] = field(default_factory=dict)
     """Those of them whose growth was refused or has failed, and why."""
+    unbound: dict[str, str] = field(default_factory=dict)
+    """Those without a volume whose StorageClass is not there, and its name."""
     conflicts: list[Foreign] = field(default_factory=list)
     """Claims of a wanted name with another owner."""
     held: list[str] = field(default_factory=list)
@@ -125,6 +127,10 @@ class StorageClasses:
         entry = self._cache.entry(STORAGE_CLASS, name)
         return None if entry is None else entry.field("allowVolumeExpansion") is True
 
+    def has(self, name: str) -> bool:
+        """Whether there is a class of that name."""
+        return self._cache.entry(STORAGE_CLASS, name) is not None
+
 
 class ClaimControl:
     """Brings the claims of numbered instances about. It keeps no state."""
@@ -133,11 +139,12 @@ class ClaimControl:
         self,
         control: Control,
         *,
-        expandable: Callable[[str], bool | None] = lambda _name: None,
+        classes: StorageClasses | None = None,
     ) -> None:
-        """`expandable(name)`: whether claims of a StorageClass can grow; None where it is not known: it is tried."""
+        """`classes`: of the cluster; None where they are not known: growth is tried."""
         self._control = control
-        self._expandable = expandable
+        self._classes = classes
+        self._expandable: Callable[[str], bool | None] = classes or (lambda _name: None)
 
     async def reconcile(
         self,
@@ -166,6 +173,7 @@ class ClaimControl:
                 wanted.append(fit.desired)
                 growing |= {entry.name} if fit.grows else set()
                 _report(progress, fit, entry)
+                self._check_class(progress, entry)
         policy = SetPolicy(delete=lambda _entry: not retain, decide=decide)
         _record(
             progress,
@@ -175,6 +183,12 @@ class ClaimControl:
         )
         progress.requeue |= bool(progress.created or progress.deleted or progress.waiting)
         return progress
+
+    def _check_class(self, progress: ClaimProgress, entry: Entry) -> None:
+        name = (entry.field("spec") or {}).get("storageClassName")
+        pending = (entry.field("status") or {}).get("phase") == "Pending"
+        if pending and name and self._classes is not None and not self._classes.has(name):
+            progress.unbound[entry.name] = name
 
     async def _wait(self, claim: Claim, owner: Owner, progress: ClaimProgress) -> None:
         """Note a claim that cannot be made yet, unless it exists without the labels that the cache selects by."""

@@ -138,8 +138,14 @@ def test_the_budget_is_reported_only_while_something_is_outdated() -> None:
             "FileSystemResizePending",
             "pvc-hub-0",
         ),
+        (
+            ClaimProgress(unbound={"pvc-hub-0": "fast"}),
+            "False",
+            "StorageClassMissing",
+            "no StorageClass fast",
+        ),
     ],
-    ids=["as-specified", "immutable", "cannot-expand", "needs-restart"],
+    ids=["as-specified", "immutable", "cannot-expand", "needs-restart", "class-missing"],
 )
 def test_claims_are_reported_in_a_condition(
     progress: ClaimProgress, status: str, reason: str, names: str

@@ -227,7 +227,7 @@ async def harness() -> AsyncIterator[Harness]:
         await harness.cache.start()
         await harness.cache.wait_synced(60.0)
         control = Control(harness.cache, field_manager=MANAGER)
-        harness.control = ClaimControl(control, expandable=StorageClasses(harness.cache))
+        harness.control = ClaimControl(control, classes=StorageClasses(harness.cache))
         yield harness
         await harness.cache.stop()
 
@@ -291,6 +291,18 @@ async def test_a_class_that_cannot_grow_is_reported_without_a_write(harness: Har
     await harness.bound(0)
     told = await harness.run([replace(fixed, scaled="20Gi")])
     assert (told, harness.asked) == (ClaimProgress(cannot_expand=["data-set-0"]), [])
+
+
+@pytest.mark.criterion("N-A14")
+async def test_a_class_that_is_not_there_is_named_until_the_claim_is_bound(
+    harness: Harness,
+) -> None:
+    of_none = Claim(desired=claim(0, spec={"storageClassName": "none"}))
+    await harness.run([of_none, *claims(1)])
+    found = await harness.run([of_none, *claims(1)])
+    assert found.unbound == {"data-set-0": "none"}
+    await harness.bound(0)
+    assert (await harness.run([of_none, *claims(1)])).unbound == {}
 
 
 @pytest.mark.criterion("COSMOS-A2-31")
