@@ -21,9 +21,11 @@ def fast_imports() -> Iterator[None]:
 
     Python looks for garbage again and again while modules are made, a fifth of the time that they take,
     and later in every full collection. Here it is not looked for, and what was there at the end never
-    is: that is left out of all collections that follow. And structlog comes without the toolkit for
-    terminals that it prints tracebacks with where it is installed: our programs write lines of JSON.
+    is: that is left out of all collections that follow, if there are any: where they were off they stay off.
+    And structlog comes without the toolkit for terminals that it prints tracebacks with where it is
+    installed: our programs write lines of JSON.
     """
+    collecting = gc.isenabled()
     gc.disable()
     modules = cast("dict[str, ModuleType | None]", sys.modules)
     hidden = [name for name in _UNUSED if name not in modules]
@@ -34,4 +36,5 @@ def fast_imports() -> Iterator[None]:
         for name in hidden:
             del modules[name]
         gc.freeze()
-        gc.enable()
+        if collecting:
+            gc.enable()

@@ -20,6 +20,10 @@ assert structlog.dev.rich is None and "rich" not in sys.modules
 import rich.console
 with fast_imports():
     import rich.traceback  # who has it keeps it
+gc.disable()
+with fast_imports():
+    import json
+assert not gc.isenabled()  # a simulation collects nothing: that would clean up after what was killed
 """
 
 

@@ -67,7 +67,7 @@ class ApiModel(BaseModel):
         That takes tens of milliseconds for a large kind: too long for a loop that serves others. Raises
         pydantic's errors for fields that cannot be read.
         """
-        _prepare(cls, set())
+        _prepare_once(cls)
 
     def to_wire(self, *, exclude_unset: bool = True) -> Manifest:
         """Return the object as JSON data under its wire names.
@@ -136,6 +136,11 @@ def _pristine(field: FieldInfo) -> object:
 @cache  # one entry for each class that exists
 def _traits(cls: type[ApiModel]) -> _Traits:
     return _Traits(cls)
+
+
+@cache  # one entry for each class that exists
+def _prepare_once(cls: type[ApiModel]) -> None:
+    _prepare(cls, set())
 
 
 def _prepare(cls: type[ApiModel], done: set[type[ApiModel]]) -> None:

@@ -107,7 +107,7 @@ class APIServer:
         await self.stop()
 
     async def _handle(self, raw: web.BaseRequest) -> web.StreamResponse:
-        request = parse_request(raw.method, raw.path_qs, raw.headers)
+        request = self._parsed(raw)
         try:
             await self._read_body(raw, request)
             reply = await self._dispatcher.handle(request)
@@ -122,6 +122,9 @@ class APIServer:
         if isinstance(response.body, bytes):
             response.body = self._deep.put_back(response.body)
         return response
+
+    def _parsed(self, raw: web.BaseRequest) -> Request:
+        return parse_request(raw.method, raw.path_qs, raw.headers)
 
     async def _read_body(self, raw: web.BaseRequest, request: Request) -> None:
         if not raw.can_read_body:

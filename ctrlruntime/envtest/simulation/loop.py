@@ -125,7 +125,8 @@ class SimLoop(asyncio.BaseEventLoop):
         self._turns_without_time += 1
         if self._turns_without_time > LIVELOCK:
             raise Livelock(f"{LIVELOCK} turns without time that passes; {_named(ready[0])} is next")
-        turn = [ready.popleft() for _ in range(len(ready))]
+        turn = [*ready]
+        ready.clear()
         if self._shuffled is not None and len(turn) > 1:
             _permute_tasks(turn, self._shuffled)
         self._run(turn)
@@ -133,12 +134,15 @@ class SimLoop(asyncio.BaseEventLoop):
     def _run(self, turn: list[asyncio.Handle]) -> None:
         at, steps = self._now, []
         for handle in turn:
-            if handle.cancelled():
+            if handle._cancelled:
                 continue
             process = _CONTEXT(handle).get(CURRENT)
-            if process is not None and process.holds(handle):
+            if process is None:
+                steps.append(f" {_named(handle)}")
+            elif process.holds(handle):
                 continue
-            steps.append(f"{process.name if process is not None else ''} {_named(handle)}")
+            else:
+                steps.append(f"{process.name} {_named(handle)}")
             handle._run()
         self.steps += len(steps)
         self.trace.turn(at, steps)
@@ -248,9 +252,10 @@ def _named(handle: asyncio.Handle) -> str:
     """Return what a step runs, without addresses and numbers."""
     task = _task_of(handle)
     called: Any = task.get_coro() if task is not None else _CALLBACK(handle)
-    while isinstance(called, functools.partial):
+    while type(called) is functools.partial:
         called = called.func
-    return str(getattr(called, "__qualname__", type(called).__name__))
+    name = getattr(called, "__qualname__", None)
+    return name if type(name) is str else type(called).__name__
 
 
 def _complete(future: asyncio.Future[T], function: Callable[[], T]) -> None:

@@ -11,7 +11,7 @@ import orjson
 from aiohttp import web
 
 from ctrlruntime.envtest.server import APIServer, ServerOptions
-from ctrlruntime.envtest.server.request import Request, parse_request
+from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.server.watch import Watch
 from ctrlruntime.envtest.simulation.network import Transport
@@ -137,17 +137,16 @@ class SimulatedServer(APIServer):
         transport = raw.transport
         if not isinstance(transport, Transport):  # it went in the meantime
             return await super()._handle(raw)
-        call = Call(
-            self._now(),
-            transport.peer_process,
-            parse_request(raw.method, raw.path_qs, raw.headers),
-            self,
-        )
+        call = Call(self._now(), transport.peer_process, super()._parsed(raw), self)
         token = CALL.set(call)
         try:
             return await self._meddled(raw, call, transport)
         finally:
             CALL.reset(token)
+
+    def _parsed(self, raw: web.BaseRequest) -> Request:
+        call = CALL.get()
+        return super()._parsed(raw) if call is None else call.request
 
     async def _meddled(
         self, raw: web.BaseRequest, call: Call, transport: Transport

@@ -28,7 +28,7 @@ from ctrlruntime.envtest.simulation.server import Call, SimulatedServer, Witness
 from ctrlruntime.envtest.simulation.sources import World
 from ctrlruntime.envtest.simulation.state import State, counts, difference
 from ctrlruntime.envtest.simulation.tape import Tape
-from ctrlruntime.manager import Manager, ManagerOptions
+from ctrlruntime.manager import GCOptions, Manager, ManagerOptions
 from ctrlruntime.manager.election import ElectionOptions
 
 Setup = Callable[[Manager], object]
@@ -134,7 +134,8 @@ class Simulation:
                 leader_election_id=given.leader_election_id or name,
                 leader_election_namespace=given.leader_election_namespace or _LEASE_NAMESPACE,
             )
-        given = replace(given, metrics_bind_address="0", health_bind_address="0")
+        # A collection would run the clean-up of tasks that were killed: `zygote` has it off.
+        given = replace(given, metrics_bind_address="0", health_bind_address="0", gc=GCOptions())
 
         where = cluster or self.first
 
