@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Hashable, Iterable
+import marshal
+from array import array
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from hashlib import blake2b
+from types import FunctionType
+from typing import Any, Final, Self, TypeVar
 
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.own_changes import OwnChanges
+from ctrlruntime.cache.own_changes import OwnChanges, _Answered
 from ctrlruntime.cache.store import Store
+from ctrlruntime.cache.unseen import UnseenDeletes
 from ctrlruntime.cache.versions import number, version
-from ctrlruntime.cache.write_overlay import ListTicket, PendingWrite, StaleList, WriteOverlay
+from ctrlruntime.cache.write_overlay import (
+    ListTicket,
+    PendingWrite,
+    StaleList,
+    WriteOverlay,
+    _Scope,
+    _Tombstone,
+)
 from tests.prove.explorer import Model, ModelScope, Violated
 
-_REFERENCES = ("store", "_clock", "_matches")
+_NEVER: Final = 64
+"""Events until an overlay prunes what it knows, at the least."""
+T = TypeVar("T")
 Known = tuple[int, int] | None
 """Number and version of an object; None where there is none."""
 
@@ -87,21 +101,19 @@ class Cache(Model):
         """The newest version of each that was reported as not our own."""
 
     def copy(self) -> Self:
-        """Return a copy; a store cannot be pickled."""
+        """Return a copy. It shares what never changes: entries, events that were shown, and tickets."""
         made = object.__new__(type(self))
-        rest = {name: each for name, each in vars(self.overlay).items() if name not in _REFERENCES}
-        parts = {**vars(self), "overlay": (rest, list(self.overlay.store))}
-        vars(made).update(pickle.loads(pickle.dumps(parts, -1)))
-        kept: Any = made.overlay
-        made.overlay = WriteOverlay(Store(), clock=_clock)
-        vars(made.overlay).update(kept[0])
-        for entry in kept[1]:
-            made.overlay.store.put(entry)
+        vars(made).update(_copied(vars(self)))
+        made.overlay._until_prune = _NEVER  # it counts events, which are no part of a state
         return made
 
     def key(self) -> Hashable:
-        """All that decides what comes next; numbers of requests by their order."""
-        overlay = self.overlay
+        """Return a hash of all that decides what comes next; numbers of requests by their order.
+
+        Of what was before all that anything can still see, only that it was: two ways to one present are one state.
+        """
+        overlay, server = self.overlay, self.server
+        unseen = overlay._unseen._read
         sequences = sorted(
             {
                 *(each.ticket.sequence for each in self.requests),
@@ -109,14 +121,17 @@ class Cache(Model):
                 *overlay._gone.values(),
                 *(each.sequence for each in overlay._tombstones.values()),
                 *([self.listing[0].sequence] if self.listing else ()),
+                *([unseen[0]] if unseen else ()),
                 overlay._sequence,
             }
         )
         order = {sequence: at for at, sequence in enumerate(sequences)}
-        return (
-            tuple(self.server.revisions),
-            tuple(self.server.others),
-            tuple(sorted((e.name, e.uid, e.resource_version) for e in overlay.store)),
+        low = overlay.progress()
+        parts: Any = (
+            (self.most, self.under_way),
+            tuple(server.revisions),
+            tuple(server.others),
+            tuple((e.name, e.uid, e.resource_version) for e in overlay.store),
             tuple(
                 (r.verb, r.name, r.ticket.bound, order[r.ticket.sequence], r.outcome)
                 for r in self.requests
@@ -124,9 +139,10 @@ class Cache(Model):
             tuple((key, order[at]) for key, at in sorted(overlay._uncertain.items())),
             tuple((uid, order[at]) for uid, at in sorted(overlay._gone.items())),
             tuple((uid, order[each.sequence]) for uid, each in sorted(overlay._tombstones.items())),
-            tuple(sorted(overlay._floors.items())),
-            (overlay._newest, overlay.progress(), self.delivered, self.watching),
+            tuple(sorted(each for each in overlay._floors.items() if each[1] > low)),
+            (overlay._newest, low, self.delivered, self.watching),
             order[overlay._sequence],
+            unseen and (order[unseen[0]], unseen[1]),
             self.listing
             and (self.listing[0].newest, order[self.listing[0].sequence], self.listing[1]),
             tuple(self.known.values()),
@@ -140,6 +156,7 @@ class Cache(Model):
                 for key, presumed in sorted(self.own._presumed.items())
             ),
         )
+        return blake2b(marshal.dumps(parts, 2), digest_size=16).digest()
 
     # -- what happens --------------------------------------------------------------------------------------
 
@@ -340,6 +357,48 @@ class Cache(Model):
             if is_ is not None and changed and self.foreign.get(name, 0) < changed[-1] > is_[0]:
                 raise Violated(f"the change of {name} by another at {changed[-1]} was not reported")
         return True
+
+
+def _copied(value: T) -> T:
+    """Return a copy of what may change, and of what it holds."""
+    copy = _COPIES.get(type(value))
+    if copy is not None:
+        made: T = copy(value)
+        return made
+    if not isinstance(value, _SHARED):
+        raise TypeError(f"{type(value)}: is it ever changed?")
+    return value
+
+
+def _copied_store(store: Store) -> Store:
+    made: Store = Store()
+    for entry in store:
+        made.put(entry)
+    return made
+
+
+def _copied_members(value: T) -> T:
+    made = object.__new__(type(value))
+    for name in getattr(type(value), "__slots__", None) or vars(value):
+        setattr(made, name, _copied(getattr(value, name)))
+    return made
+
+
+_COPIES: Final[Mapping[type, Callable[[Any], Any]]] = {
+    dict: lambda each: {key: _copied(value) for key, value in each.items()},
+    list: lambda each: [_copied(value) for value in each],
+    array: lambda each: each[:],
+    **{kind: kind for kind in (set, Counter)},
+    Store: _copied_store,
+    **dict.fromkeys(
+        (WriteOverlay, OwnChanges, UnseenDeletes, Request, Server, _Answered, _Scope),
+        _copied_members,
+    ),
+}
+_SHARED: Final = (
+    int, str, tuple, type(None), Entry, UpdateEvent, PendingWrite, _Tombstone, FunctionType,
+)  # fmt: skip
+"""What does not change once it is there."""
 
 
 def _change(event: UpdateEvent) -> Hashable:
