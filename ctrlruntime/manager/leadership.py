@@ -62,18 +62,21 @@ class Leadership:
         *,
         clock: Callable[[], float] = boottime,
         make_lock: MakeLock | None = None,
-        together: Sequence[tuple[str, str]] = (),
+        together: Sequence[tuple[str, str, str]] = (),
     ) -> None:
         """Use ``make_lock`` in the place of that of the Lease that the options name.
 
-        ``together``: namespaces and names of Leases that are held as well, with others who hold them so, beside
-        ``leader_election_shared_id``.
+        ``together``: namespaces and names of Leases that are held as well, with others who hold them under the same
+        identity, and that; beside ``leader_election_shared_id``.
         """
         self._clock = clock
         self._make_lock = make_lock or self._lease
         self._together = list(together)
         if options.leader_election_shared_id:
-            self._together.append((lease_namespace(options), options.leader_election_shared_id))
+            identity = options.leader_election_shared_identity or SHARED_HOLDER
+            self._together.append(
+                (lease_namespace(options), options.leader_election_shared_id, identity)
+            )
         self._config = config
         self._options = options
         self._metrics = metrics
@@ -164,15 +167,9 @@ class Leadership:
         options = self._options
         lock = self._lock = self._make_lock(client, options.leader_election_id)
         written: LeaderLock = lock
-        for namespace, name in self._together:
+        for namespace, name, identity in self._together:
             shared = self._lease(client, name, namespace)
-            written = SharingLock(
-                written,
-                shared,
-                options.election,
-                self._clock,
-                holder=options.leader_election_shared_identity or SHARED_HOLDER,
-            )
+            written = SharingLock(written, shared, options.election, self._clock, holder=identity)
         self._elector = LeaderElector(
             written,
             self._options.leader_election_identity or default_identity(),

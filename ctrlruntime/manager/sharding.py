@@ -13,6 +13,7 @@ from ctrlruntime.controller.controller import Controller
 from ctrlruntime.manager.endpoints import Endpoints
 from ctrlruntime.manager.leadership import Leadership
 from ctrlruntime.manager.options import lease_namespace
+from ctrlruntime.manager.shared_lease import SHARED_HOLDER
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -29,7 +30,9 @@ SHARD_VERBS = ("create", "delete", "get", "list", "update", "watch")
 """What members do with the Leases of their group."""
 
 
-def leader_options(options: ManagerOptions) -> tuple[ManagerOptions, Sequence[tuple[str, str]]]:
+def leader_options(
+    options: ManagerOptions,
+) -> tuple[ManagerOptions, Sequence[tuple[str, str, str]]]:
     """Return the options by which the leader is elected, and the Leases that it holds together with others.
 
     Members elect their leader by a Lease of their own, and all of them, the leader too, hold that of a manager without
@@ -42,12 +45,17 @@ def leader_options(options: ManagerOptions) -> tuple[ManagerOptions, Sequence[tu
     return alone, held_together(options)
 
 
-def held_together(options: ManagerOptions) -> Sequence[tuple[str, str]]:
-    """Return namespace and name of the Leases that members hold together: those of managers that work alone."""
-    if not options.leader_election:
+def held_together(options: ManagerOptions) -> Sequence[tuple[str, str, str]]:
+    """Return namespace, name and identity of the Leases that members hold together: those of managers that work alone.
+
+    Members of another group are kept out like those: each group divides all slots, and would work on what this one works on.
+    """
+    if not options.leader_election or options.sharding is None:
         return ()
-    names = (options.leader_election_id, options.leader_election_shared_id)
-    return [(lease_namespace(options), name) for name in names if name]
+    every = options.leader_election_shared_identity or SHARED_HOLDER
+    own = options.leader_election_shared_identity or f"{SHARED_HOLDER}-{options.sharding.group}"
+    held = ((options.leader_election_id, own), (options.leader_election_shared_id, every))
+    return [(lease_namespace(options), name, identity) for name, identity in held if name]
 
 
 class ShardedHost(Protocol):

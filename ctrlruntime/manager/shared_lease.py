@@ -14,7 +14,7 @@ from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.lease import LeaderLock, LeaderRecord
 
 SHARED_HOLDER: Final = "shared"
-"""The identity in such a Lease, the same of all who hold it, unless they have one of their own."""
+"""The identity in such a Lease, the same of all who hold it, unless they have one of their own; that of members of slots ends with their group."""
 _TRIES: Final = 5
 
 

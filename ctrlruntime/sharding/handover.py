@@ -8,10 +8,10 @@ an assignment that is at least as new, and there is not the owner.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
-from ctrlruntime.sharding.assignment import Announced, Assignment, has_acknowledged
+from ctrlruntime.sharding.assignment import Announced, Assignment, SlotRecord, has_acknowledged
 from ctrlruntime.sharding.members import Members
 
 
@@ -86,7 +86,22 @@ class HandOver:
                 f"the assignment of slots has epoch {assignment.epoch}, and this process has seen {self.epoch}: the server "
                 "was restored from a backup; this process ends, to be started again"
             )
-        self.epoch, self._assignment = assignment.epoch, assignment
+        self.epoch, self._assignment = assignment.epoch, self._with_owners_seen(assignment)
+
+    def _with_owners_seen(self, assignment: Assignment) -> Assignment:
+        """Return it with the owners that this process saw before among those that may still work on slots that are now its own.
+
+        The leader names all of them; a person who edits the object may not, and a slot would have two owners.
+        """
+        pairs = zip(self._assignment.slots, assignment.slots, strict=True)
+        return replace(assignment, slots=tuple(self._with_owner_seen(*pair) for pair in pairs))
+
+    def _with_owner_seen(self, seen: SlotRecord, now: SlotRecord) -> SlotRecord:
+        if now.owner != self.name:
+            return now
+        if seen.owner != self.name:
+            return replace(now, former=now.former | ({seen.owner} - {""}))
+        return replace(now, former=now.former | seen.former) if now.since == seen.since else now
 
     def work(self, members: Members, now: float) -> Work:
         """Return what is to be done, and note that it has begun."""

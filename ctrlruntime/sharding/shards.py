@@ -74,8 +74,8 @@ class ShardDeps:
     logger: FilteringBoundLogger
     failed: Callable[[Exception], None]
     """Receives what ends the process: MembershipLost, SlotsTaken, EpochWentBack, ServerRestored and others."""
-    together: Sequence[tuple[str, str]] = ()
-    """Leases of managers that work alone, by namespace and name: held by all members together, so that none works beside one."""
+    together: Sequence[tuple[str, str, str]] = ()
+    """Leases of managers that work alone, by namespace, name and identity: held by all members together, so that none works beside one."""
     leads: Callable[[], bool] = lambda: False
     """Whether this process is the elected leader now, who assigns slots."""
     catch_up: Callable[[], Coroutine[Any, Any, None]] = _nothing
@@ -252,9 +252,6 @@ class Shards:
         for lease in found:
             self._note(lease)
         present = {each["metadata"]["name"] for each in found}
-        for name in self._members.leases:
-            if self.options.lease_of(name) not in present:
-                self._members.miss(name, self._clock())
         if self.options.assignment not in present:
             self._object = self._assignment = None
         self._wake.set()
@@ -311,6 +308,9 @@ class Shards:
             found = self._assignment
         if found is not None:
             self._handover.observe(found)
+            # The Lease of one that it names may have been deleted, or never have been: without this it is waited for, for ever.
+            for name in self._handover.assignment.names - {self.options.name}:
+                self._members.miss(name, self._clock())
 
     def _show(self) -> None:
         """Open the fence for slots that begin, close it for those that are let go, and announce both."""

@@ -34,7 +34,7 @@ async def find_held(client: Client, name: str, *, now: float) -> HeldLease | Non
     One that is shared does not count: who holds it has a Lease of its own.
     """
     for lease in await client.list(LEASE, fields=f"metadata.name={name}"):
-        if (held := _held(lease, now)) is not None and held.holder != SHARED_HOLDER:
+        if (held := _held(lease, now)) is not None and not _is_shared(held):
             return held
     return None
 
@@ -50,6 +50,10 @@ async def list_shards(client: Client) -> list[dict[str, Any]]:
 def find_member(leases: Iterable[Mapping[str, Any]], *, now: float) -> HeldLease | None:
     """Return one of the Leases that is held at `now`, in seconds since 1970. An assignment never is."""
     return next((held for each in leases if (held := _held(each, now)) is not None), None)
+
+
+def _is_shared(held: HeldLease) -> bool:
+    return held.holder == SHARED_HOLDER or held.holder.startswith(f"{SHARED_HOLDER}-")
 
 
 def _held(lease: Mapping[str, Any], now: float) -> HeldLease | None:

@@ -16,9 +16,14 @@ QUICK = ElectionOptions(lease_duration=4.0, renew_deadline=3.5, retry_period=0.1
 pytestmark = pytest.mark.criterion("SH-26")
 
 
-def manager(config: Config, member: str = "", slots: frozenset[int] | None = None) -> Manager:
+def manager(
+    config: Config,
+    member: str = "",
+    slots: frozenset[int] | None = None,
+    group: str = "test",
+) -> Manager:
     """A manager of one installation: alone, or a member."""
-    sharding = ShardingOptions(group="test", member=member, slots=slots, settle=0.0)
+    sharding = ShardingOptions(group=group, member=member, slots=slots, settle=0.0)
     return make_manager(
         config,
         leader_election=True,
@@ -30,11 +35,17 @@ def manager(config: Config, member: str = "", slots: frozenset[int] | None = Non
     )
 
 
-async def test_no_member_works_beside_a_manager_that_leads_alone(config: Config) -> None:
+@pytest.mark.parametrize("first", ["alone", "of another group"])
+async def test_no_member_works_beside_a_manager_that_leads_alone_or_in_another_group(
+    config: Config, first: str
+) -> None:
     """Seconds: the Lease of the one is waited for, for longer than it lasts."""
     async with asyncio.timeout(60):
         member = manager(config, "one", slots=ALL_SLOTS)
-        async with manager(config).running():
+        former = manager(config, "" if first == "alone" else "other", ALL_SLOTS, group="former")
+        async with former.running(leading=former.shards is None):
+            if former.shards is not None:
+                await eventually(lambda: held_by(former), lambda held: held == ALL_SLOTS)
             running = asyncio.create_task(member.start())
             await asyncio.sleep(QUICK.lease_duration * 1.2)
             assert not held_by(member)
