@@ -282,6 +282,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
     ),
     "Instance": HealthRules(
         phases=CLOUD_PHASES,
+        needed={"SlotsOwned": {}},
         unwanted={
             "DomainConflict": _F,
             "AssignmentForged": _F,

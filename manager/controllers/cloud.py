@@ -86,6 +86,7 @@ from manager.controllers.cloud_watches import (
 from manager.controllers.error_status import with_error_status
 from manager.controllers.runs import make_provider, plugin_of
 from manager.controllers.slot_memory import forget_with_slots
+from manager.controllers.slot_owners import add_slot_owners
 from manager.controllers.task_settings import SettingsFile
 from manager.controllers.terraform_types import types_file
 
@@ -139,6 +140,15 @@ def add_cloud(
     add_instance_controller(parts, freezes, key)
     add_subresource_controllers(parts, freezes, provider, key)
     add_rollout_controller(parts, freezes, key=key)
+    add_slot_owners(
+        manager,
+        Instance,
+        parts.store_of(Instance),
+        parts.patcher,
+        clock=utc_now,
+        noun="instance",
+        effect="Nothing of this instance is changed, and no run of it begins; those under way go on.",
+    )
 
 
 # -- instances ------------------------------------------------------------------------------------

@@ -19,14 +19,13 @@ from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.predicates import Predicate, entry_of, more_than_own_status_changed
+from ctrlruntime.controller.predicates import Predicate, entry_of
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Definitions
 from ctrlruntime.rollout import ChangeHolds
-from ctrlruntime.sharding.report import SlotsOwned
 from internal.approvals.counted import CountedEntries
 from internal.approvals.key import ApprovalKey
 from internal.cosmos.approvals import RULES as APPROVALS
@@ -63,7 +62,6 @@ from internal.cosmos.fullnode.reconciler import (
     NodeSetReads,
 )
 from internal.cosmos.fullnode.removal import Removal
-from internal.cosmos.fullnode.slot_owner import SlotOwners
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls
 from internal.cosmos.fullnode.upgrade_gate import Crossings
@@ -87,8 +85,8 @@ from manager.controllers.cosmos_parts import (
 from manager.controllers.cosmos_selfheal import add_selfhealing
 from manager.controllers.cosmos_snapshots import CRD, add_snapshots
 from manager.controllers.cosmos_wiring import guarded
-from manager.controllers.error_status import UnprotectedOnly
 from manager.controllers.slot_memory import forget_with_slots
+from manager.controllers.slot_owners import add_slot_owners
 
 if TYPE_CHECKING:
     from manager.controllers.hub import Hub
@@ -131,7 +129,15 @@ def add_cosmos(
     add_selfhealing(parts, cache)
     add_snapshots(parts, cache)
     add_stateful_jobs(parts)
-    add_slot_owners(parts)
+    add_slot_owners(
+        parts.manager,
+        CosmosFullNode,
+        parts.node_sets.informer.store,
+        parts.statuses.patcher,
+        clock=parts.options.clock.now,
+        noun="set",
+        effect="Nothing of this set is changed, and its nodes are not polled; they run on.",
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,29 +217,6 @@ def add_node_sets(
     builder.build(guarded(parts, reconciler, handlers.sets, CosmosFullNode))
     forget_with_slots(manager, partial(_kept, handlers, memory), reconciler.forget)
     return reconciler
-
-
-def add_slot_owners(parts: CosmosParts) -> None:
-    """Have the leader report sets that no manager works on. A manager that works alone corrects what was reported."""
-    manager, shards = parts.manager, parts.manager.shards
-    wakeups = RequestSource("slots without an owner")
-    owners = SlotOwners(
-        parts.node_sets.informer.store,
-        lambda: SlotsOwned() if shards is None else shards.owned,
-        parts.statuses,
-        parts.options.clock.now,
-        partial(wakeups.enqueue, reason="its slot lost its owner, or has one again"),
-    )
-    if shards is not None:
-        manager.add(owners)
-    (
-        Builder(manager)
-        .named("cosmosfullnode-slots")
-        .for_(CosmosFullNode, predicates=[more_than_own_status_changed])
-        .explicit_permissions()  # those of the controller of sets
-        .watches_raw(wakeups)
-        .build(UnprotectedOnly(owners, manager.options.protected))
-    )
 
 
 def _kept(handlers: NodeSetHandlers, memory: NodeSetMemory) -> set[Request]:

@@ -94,7 +94,8 @@ def _admission_url(value: str) -> str:
 
 def _runs_tasks(options: RunOptions) -> bool:
     """Whether this process starts runs of the cloud system."""
-    return options.role in (None, Role.CONTROLLERS) and "cloud" in options.systems
+    controls = options.role in (None, Role.CONTROLLERS) or options.shards
+    return controls and "cloud" in options.systems
 
 
 def check_stack(options: RunOptions) -> None:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Generic, TypeVar
 
+import structlog
+from structlog.typing import FilteringBoundLogger
+
 from apis.cloud import TaskStatus, Waiting, WaitingReason
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.cache import CachedClient
@@ -30,6 +33,11 @@ UNUSED: Final = 60.0
 WITHOUT_OWNER: Final = 10.0
 """Seconds until it is looked at again whether a manager works on the slot of an object that has a grant, or waits for one."""
 AT_ONCE: Final = 0.01
+PRUNED: Final = (
+    "the CRD of {kind} is of an older version, without status.waiting.grantedAt, so no start can be granted; "
+    "apply the CRDs of this version (config/crd)"
+)
+_log: FilteringBoundLogger = structlog.get_logger("cloud.grants")
 
 
 @dataclass(slots=True)
@@ -133,7 +141,24 @@ class Granter(Generic[R]):
         granted = waiting.model_copy(update={"granted_at": now})
         if not await self._write(resource, granted):
             return Result(requeue_after=AT_ONCE)
+        if self._is_pruned(resource):
+            return await self._report_pruned(claim, resource, waiting)
         self.wake(claim.owner)
+        return Result(requeue_after=WITHOUT_OWNER)
+
+    def _is_pruned(self, resource: R) -> bool:
+        """Whether the server took a grant and left it out: the answer is in the cache, at the version that was there before."""
+        metadata, kind = resource.metadata, self.subresource.kind
+        entry = self.client.cache.entry(kind, metadata.name or "", namespace=metadata.namespace)
+        return entry is not None and entry.resource_version == metadata.resource_version
+
+    async def _report_pruned(self, claim: Claim, resource: R, waiting: Waiting) -> Result:
+        """Give the place back, and have the object show why it does not start."""
+        self.keeper.ledger.forget(claim.owner.uid)
+        message = PRUNED.format(kind=self.subresource.kind.gvk().kind)
+        if waiting.message != message:
+            _log.error("A start cannot be granted", object=claim.owner.name, error=message)
+            await self._write(resource, waiting.model_copy(update={"message": message}))
         return Result(requeue_after=WITHOUT_OWNER)
 
     async def _write(self, resource: R, waiting: Waiting) -> bool:

@@ -295,7 +295,7 @@ def waiting_message(task: str, waiting: Waiting) -> str:
     if waiting.reason in (WaitingReason.FROZEN, WaitingReason.WINDOW):
         return f"Waiting: {waiting.message}."
     if waiting.reason is WaitingReason.TURN:
-        return "Waiting for a place."
+        return f"Waiting: {waiting.message}." if waiting.message else "Waiting for a place."
     if waiting.reason is WaitingReason.INSTANCE_BUSY:
         return f"Waiting for {waiting.holder}, which works on the same instance."
     if waiting.reason is WaitingReason.RATE:

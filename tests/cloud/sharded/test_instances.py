@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator
+import copy
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from datetime import timedelta
@@ -11,11 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from apis.cloud import FleetRollout, InstanceTerraform
-from ctrlruntime.api import format_time
+from apis.cloud import FleetRollout, Instance, InstanceTerraform
+from ctrlruntime.api import find_condition, format_time
 from ctrlruntime.clock import utc_now
+from ctrlruntime.envtest.crds import CRD
 from ctrlruntime.manager import Manager
+from ctrlruntime.sharding import slot_owners
 from ctrlruntime.sharding.planner import SlotsTaken
+from internal.cloud.concurrency import granter
 from internal.cloud.leases import with_lease
 from internal.cloud.pace import Pace
 from internal.operations import freezes
@@ -363,3 +367,60 @@ async def test_a_lease_that_ends_in_a_freeze_counts_whoever_works_on_its_instanc
             await freeze_until(embedded.client, freeze, lambda each: each.status.held.cloud == 1)
             assert await embedded.get("Instance", name) is not None
         await embedded.gone("Instance", name, PATIENCE)
+
+
+@pytest.mark.criterion("SH-40")
+async def test_an_instance_that_no_manager_works_on_says_so_until_one_does(
+    embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(slot_owners, "GRACE", 0.5)
+    monkeypatch.setattr(slot_owners, "PERIOD", 0.1)
+    mine, other = frozenset(range(32)), frozenset(range(32, 64))
+    owned = dict.fromkeys(mine, ONE) | dict.fromkeys(other, TWO)
+    names = {user: name_of(owned, user, NAMESPACE) for user in (ONE, TWO)}
+
+    def shows(status: str) -> Callable[[Instance], bool]:
+        def so(found: Instance) -> bool:
+            condition = find_condition(found.status.conditions, slot_owners.SLOTS_OWNED)
+            return condition is not None and condition.status == status
+
+        return so
+
+    async with joined(embedded, ONE, mine):
+        for name in names.values():
+            await embedded.apply(instance(name))
+        await embedded.until("Instance", shows("False"), names[TWO], PATIENCE)
+        found = await embedded.phase("Ready", names[ONE])
+        assert find_condition(found.status.conditions, slot_owners.SLOTS_OWNED) is None
+        assert {each.input.instance for each in embedded.elsewhere.started} == {names[ONE]}
+        async with joined(embedded, TWO, other):
+            await embedded.phase("Ready", names[TWO])
+            await embedded.until("Instance", shows("True"), names[TWO], PATIENCE)
+
+
+@pytest.mark.criterion("SH-40")
+async def test_where_the_crd_cannot_hold_a_grant_what_waits_names_it_and_begins_with_the_new_one(
+    embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(granter, "WITHOUT_OWNER", 0.2)
+    kind = InstanceTerraform.mapping()
+    crd = f"{kind.plural}.{kind.gvk.group}"
+    newer = await embedded.client.get(CRD, crd)
+    older = copy.deepcopy(newer)
+    for version in older["spec"]["versions"]:
+        status = version["schema"]["openAPIV3Schema"]["properties"]["status"]
+        del status["properties"]["waiting"]["properties"]["grantedAt"]
+    await embedded.client.update(older)
+    async with joined(embedded, ONE):
+        await embedded.apply(instance(NAMES[ONE]))
+        await embedded.until(
+            "InstanceTerraform",
+            lambda found: found is not None and "CRD of InstanceTerraform" in found.status.message,
+            NAMES[ONE],
+            PATIENCE,
+        )
+        await embedded.silent()
+        assert embedded.elsewhere.started == []
+        patch = {"spec": {"versions": newer["spec"]["versions"]}}
+        await embedded.client.patch(CRD, crd, patch)
+        await embedded.phase("Ready", NAMES[ONE])

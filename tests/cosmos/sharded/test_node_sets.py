@@ -14,7 +14,7 @@ from ctrlruntime.api import find_condition
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.lease import LEASE
-from internal.cosmos.fullnode import slot_owner
+from ctrlruntime.sharding import slot_owners
 from manager.controllers import change_freezes
 from tests.cosmos.fullnode.harness import POD, NodeSetHarness, Place, pods
 from tests.cosmos.fullnode.test_rollouts import attendance
@@ -168,15 +168,15 @@ async def test_a_set_that_no_manager_works_on_says_so(
     place: Place, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     """Until one does: another member, or a manager that shares with none."""
-    monkeypatch.setattr(slot_owner, "GRACE", 0.5)
-    monkeypatch.setattr(slot_owner, "PERIOD", 0.1)
+    monkeypatch.setattr(slot_owners, "GRACE", 0.5)
+    monkeypatch.setattr(slot_owners, "PERIOD", 0.1)
     mine, other = frozenset(range(32)), frozenset(range(32, 64))
     owned = dict.fromkeys(mine, ONE) | dict.fromkeys(other, TWO)
     names = [name_of(owned, user, place.namespace) for user in (ONE, TWO)]
 
     def shows(status: str) -> Callable[[CosmosFullNode], bool]:
         def so(found: CosmosFullNode) -> bool:
-            condition = find_condition(found.status.conditions, slot_owner.SLOTS_OWNED)
+            condition = find_condition(found.status.conditions, slot_owners.SLOTS_OWNED)
             return condition is not None and condition.status == status
 
         return so
@@ -186,7 +186,7 @@ async def test_a_set_that_no_manager_works_on_says_so(
             await place.apply(place.node_set(name, replicas=1))
         await place.until(shows("False"), names[1])
         found = await place.settled(names[0])
-        assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
+        assert find_condition(found.status.conditions, slot_owners.SLOTS_OWNED) is None
         assert await place.names(POD) == pods([0], names[0])
         if not alone:
             async with member(place.harness, TWO, place.namespace, other):
@@ -198,7 +198,7 @@ async def test_a_set_that_no_manager_works_on_says_so(
         async with member(place.harness, TWO, place.namespace, shares=False):
             await place.until(shows("True"), names[1])
             found = await place.settled(names[0])
-            assert find_condition(found.status.conditions, slot_owner.SLOTS_OWNED) is None
+            assert find_condition(found.status.conditions, slot_owners.SLOTS_OWNED) is None
 
 
 @pytest.mark.criterion("SH-29")

@@ -30,6 +30,7 @@ from ctrlruntime.envtest.users import User
 from ctrlruntime.manager import Manager
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.resources import OWNER
+from ctrlruntime.sharding import ShardingOptions
 from internal.cloud.labels import INSTANCE
 from internal.cloud.pace import Pace
 from internal.cloud.runs.jobs import JobRuns
@@ -45,7 +46,8 @@ from tests.cloud.servers.hcp import HCPServer
 from tests.cloud.servers.hcp.server import TOKEN
 from tests.cloud.tasks.kubeconfigs import inline
 from tests.fleet.stack.harness import NAMESPACE, Server, builtin, eventually
-from tests.support.manager_harness import make_manager
+from tests.support import waiting
+from tests.support.manager_harness import PATIENT, make_manager
 
 JOB = builtin("batch/v1", "Job")
 POD = builtin("v1", "Pod")
@@ -98,8 +100,10 @@ class CloudFleet:
         return f"{self.namespace}-app"
 
     @contextlib.asynccontextmanager
-    async def running(self, plane: Server | None = None) -> AsyncIterator[Manager]:
-        """Run the stack of a data plane on this loop."""
+    async def running(
+        self, plane: Server | None = None, *, member: str = ""
+    ) -> AsyncIterator[Manager]:
+        """Run the stack of a data plane on this loop, or a member of it, which has its slots when this begins."""
         plane = plane or self.plane
         name = f"plane-{self.planes.index(plane)}"
         with (self.folder / f"{name}.log").open("a") as log:
@@ -107,6 +111,13 @@ class CloudFleet:
                 plane.environment.config("manager"),
                 logger=make_logger(format="console", stream=log),
                 name="manager",
+                leader_election=bool(member),
+                leader_election_id="members",
+                leader_election_namespace="default",
+                election=PATIENT,
+                sharding=ShardingOptions(group="fleet", member=member, settle=0.0)
+                if member
+                else None,
             )
             stack = StackOptions(
                 data_plane=plane.id, target_namespace=name, grace=1.0, probe_period=0.2
@@ -115,7 +126,10 @@ class CloudFleet:
             there = ObjectCluster(manager, hub, field_manager="none")
             runs = JobRuns(there.live_client, RUNS, there.cache, placement=there.placement)
             add_cloud(manager, self.options, SUBRESOURCES_QUICK, provider=runs, hub=hub)
-            async with manager.running():
+            shards = manager.shards
+            async with manager.running(leading=shards is None):
+                if shards is not None:
+                    await waiting.eventually(lambda: shards.held, timeout=60)
                 yield manager
             await runs.aclose()
 

@@ -391,3 +391,19 @@ async def test_a_subresource_that_is_made_anew_adopts_the_secret_of_the_one_befo
         made = await plane.client.get(InstanceTerraform, NAME, namespace="default")
         assert owner == made.metadata.uid
         await servers.ready()
+
+
+@pytest.mark.criterion("SH-37")
+async def test_an_instance_goes_on_at_another_member_of_its_stack_and_nothing_runs_twice(
+    servers: CloudFleet,
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        first = await stack.enter_async_context(contextlib.AsyncExitStack())
+        await first.enter_async_context(servers.running(member="one"))
+        await servers.plane.client.create(servers.instance())
+        await eventually(servers.uids)
+        await stack.enter_async_context(servers.running(member="two"))
+        await first.aclose()
+        await servers.ready()
+    jobs = [name.rpartition("-")[0] for name in await servers.uids(JOB)]
+    assert sorted(jobs) == ["invariants", "kubernetes", "terraform"]

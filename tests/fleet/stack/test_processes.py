@@ -81,6 +81,13 @@ async def test_of_two_hubs_with_one_data_plane_the_lease_decides(tmp_path: Path)
             ("--data-plane-kubeconfig=f", "--target-namespace=a", "--system=cloud"),
             "--run-provider local keeps runs in a Pod of the stack",
         ),
+        (  # Members are controllers too.
+            (
+                *("--data-plane-kubeconfig=f", "--target-namespace=a", "--system=cloud"),
+                *("--role=workers", "--shards", "--leader-elect"),
+            ),
+            "--run-provider local keeps runs in a Pod of the stack",
+        ),
         (  # All that are named, also in the order of the default of a manager without data planes.
             (
                 "--data-plane-kubeconfig=f",
