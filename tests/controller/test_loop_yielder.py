@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 
+import pytest
+
 from ctrlruntime.controller.loop_yielder import LoopYielder
 
 
@@ -16,30 +18,15 @@ async def test_a_slice_is_that_of_one_turn_of_the_loop() -> None:
     assert not yielder.used_up, "the wait ended the turn"
 
 
-async def test_a_slice_that_is_not_used_up_costs_no_turn() -> None:
-    yielder, turns = LoopYielder(slice_seconds=1000.0), 0
-
-    def count() -> None:
-        nonlocal turns
-        turns += 1
-
-    asyncio.get_running_loop().call_soon(count)
-    yielder.begin()
-    await yielder.maybe_yield()
-    assert not turns
-
-
-async def test_work_of_unknown_length_yields() -> None:
+@pytest.mark.parametrize("begun", [True, False])
+async def test_only_a_slice_that_is_begun_and_not_used_up_costs_no_turn(begun: bool) -> None:
     """Who has not begun a slice may have worked for long."""
-    yielder, turns = LoopYielder(slice_seconds=1000.0), 0
-
-    def count() -> None:
-        nonlocal turns
-        turns += 1
-
-    asyncio.get_running_loop().call_soon(count)
+    yielder, turns = LoopYielder(slice_seconds=1000.0), list[None]()
+    asyncio.get_running_loop().call_soon(turns.append, None)
+    if begun:
+        yielder.begin()
     await yielder.maybe_yield()
-    assert turns == 1
+    assert len(turns) == (0 if begun else 1)
 
 
 async def test_each_step_that_uses_the_slice_up_is_followed_by_a_turn() -> None:

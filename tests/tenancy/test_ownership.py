@@ -230,33 +230,20 @@ async def test_a_new_revision_that_meets_a_field_of_others_names_manager_and_fie
     assert deployment["spec"]["replicas"] == 1
 
 
-async def test_an_object_that_took_the_place_of_ours_just_before_our_delete_survives(
-    harness: TenancyHarness,
+@pytest.mark.parametrize("verb", ["delete", "apply"])
+async def test_an_object_that_took_the_place_of_ours_just_before_our_request_survives(
+    harness: TenancyHarness, verb: str
 ) -> None:
     await harness.template(configMaps=[STUCK, OTHER])
     await harness.ready("a-web-app")
     await harness.idle()
-    held = harness.environment.proxy.add(Delay(1.0), Match(verb="delete", resource="configmaps"))
-    await harness.template(configMaps=[OTHER])
+    held = harness.environment.proxy.add(Delay(1.0), Match(verb=verb, resource="configmaps"))
+    newer = [config_map("cm", "{{ .uid }}-cm", {"k": "newer"})] if verb == "apply" else []
+    await harness.template(configMaps=[*newer, OTHER])
     await harness.eventually(lambda: is_held(held))
     await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
     theirs = await make(harness)
-    await harness.idle()
-    assert await live(harness) == theirs
-
-
-async def test_an_object_that_took_the_place_of_ours_just_before_our_write_survives(
-    harness: TenancyHarness,
-) -> None:
-    await harness.template(configMaps=[STUCK])
-    await harness.ready("a-web-app")
-    await harness.idle()
-    held = harness.environment.proxy.add(Delay(1.0), Match(verb="apply", resource="configmaps"))
-    await harness.template(configMaps=[config_map("cm", "{{ .uid }}-cm", {"k": "newer"})])
-    await harness.eventually(lambda: is_held(held))
-    await harness.client.delete(CONFIG_MAP, "a-cm", namespace=harness.namespace)
-    theirs = await make(harness)
-    await conflict(harness)
+    await (conflict if newer else TenancyHarness.idle)(harness)
     assert await live(harness) == theirs
 
 

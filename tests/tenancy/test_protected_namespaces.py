@@ -123,15 +123,15 @@ async def test_h_d1_a_template_that_names_a_protected_namespace_is_refused(
 
 
 @LOOP
-@pytest.mark.matrix
-async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(own: TenancyHarness) -> None:
+@pytest.mark.parametrize("depends", [pytest.param(["space"], marks=pytest.mark.matrix), []])
+async def test_h_d1_own_allows_the_namespaces_that_the_tenant_makes(
+    own: TenancyHarness, depends: list[str]
+) -> None:
+    """No dependency on the namespace is needed."""
     fleet = await Fleet.make(own)
     place = f"{fleet.namespace}-own"
-    await tenant(
-        fleet,
-        namespaces=[namespace(place)],
-        configMaps=[config_map("cm", "cm", targetNamespace=place, dependIds=["space"])],
-    )
+    made = config_map("cm", "cm", targetNamespace=place, dependIds=depends)
+    await tenant(fleet, namespaces=[namespace(place)], configMaps=[made])
     await fleet.ready("a")
     assert await own.get(CONFIG_MAP, "cm", namespace=place) is not None
 
@@ -143,19 +143,6 @@ def test_h_d1_the_demo_allows_own_namespaces_and_no_others() -> None:
         for option, value in itertools.pairwise(command)
         if option == "--allow-foreign-namespaces"
     ] == ["own"]
-
-
-@LOOP
-async def test_h_d1_own_needs_no_dependency_on_the_namespace(own: TenancyHarness) -> None:
-    fleet = await Fleet.make(own)
-    place = f"{fleet.namespace}-own"
-    await tenant(
-        fleet,
-        namespaces=[namespace(place)],
-        configMaps=[config_map("cm", "cm", targetNamespace=place)],
-    )
-    await fleet.ready("a")
-    assert await own.get(CONFIG_MAP, "cm", namespace=place) is not None
 
 
 @LOOP
