@@ -320,7 +320,7 @@ class LostRecords:
         metadata, now = found["metadata"], self.clock()
         before = ((found.get("status") or {}).get("removals") or {}).get("saved") or 0
         fields = self._lost(metadata.get("annotations") or {}, now)
-        fields["removals"] = {"saved": another_time(now, before)}
+        fields["removals"] = {**fields.get("removals", {}), "saved": another_time(now, before)}
         return await self._store(entry, fields, metadata["resourceVersion"])
 
     def _lost(self, annotations: Mapping[str, str], now: datetime) -> Manifest:

@@ -153,7 +153,10 @@ class FleetConfigStatus(ApiModel):
     conditions: Conditions = Field(default_factory=list)
     """Ready, TeardownComplete; OrphansHeld and DeletionsHeld once something has waited for an approval."""
     removals: Removals | None = None
-    """Stacks of data planes that were permitted to go lately, by UID of their namespaces."""
+    """Stacks of data planes that were permitted to go lately, and approvals, by UID of their namespaces."""
+    removals_unknown_since: Time | None = None
+    """When this status was found wiped, restored from a backup or put back older, although stacks were there: within a day
+    no stack goes by a change of the mode without an approval."""
     last_handled_reconcile: str = ""
     """The value of the annotation ctrlruntime.dev/reconcile-now that was last carried out."""
 

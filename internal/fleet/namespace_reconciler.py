@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 from apis.fleet import FleetConfig, Reason
 from apis.fleet.fleetconfig import NAME
@@ -18,6 +18,9 @@ from internal.fleet.stack_deployer import StackDeployer
 from internal.fleet.stack_removals import WAITS, goes_by_config, is_permitted
 from internal.fleet.stack_teardown import AGAIN, StackTeardown
 from internal.fleet.targets import KnownTargets, Mode, Outcome, is_former, is_mistyped, mode_of
+from internal.removal_holds import LostRecords
+
+MISTYPED: Final = f'stays, as its label {DATA_PLANE} cannot be read; write "true", or remove it'
 
 
 class Entries(Protocol):
@@ -35,6 +38,8 @@ class NamespaceReconciler:
     deployer: StackDeployer
     teardown: StackTeardown
     known: KnownTargets
+    lost: LostRecords
+    """Whether the status that permits a teardown is an older one."""
     warn: Callable[[Entry, str], None]
     """Records a Warning event on a namespace."""
     _warned: set[tuple[str, str]] = field(default_factory=set, init=False)
@@ -57,7 +62,12 @@ class NamespaceReconciler:
         if mode.wants(entry):
             return await self._deploy(entry, mode, owner)
         if is_former(entry, mode):
-            if goes_by_config(entry, mode) and not is_permitted(typed, entry):
+            if is_mistyped(entry):
+                self.known.record_leftover(entry.name, MISTYPED)
+                return None
+            if goes_by_config(entry, mode) and not (
+                is_permitted(typed, entry) and not await self.lost.report_older(config)
+            ):
                 self.known.record_leftover(entry.name, WAITS)
                 return None
             return await self._tear_down(entry, owner)

@@ -11,17 +11,37 @@ from typing import Final
 from apis.deletions import Removals
 from apis.fleet import GROUP, FleetConfig
 from apis.fleet.fleetconfig import NAME
-from apis.fleet.labels import DATA_PLANE
+from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
 from ctrlruntime.api import Condition
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.gate import BudgetRecord, Cause, Evidence, Gate, ParentState, Removal, Victim
+from ctrlruntime.gate import (
+    Budget,
+    BudgetRecord,
+    Cause,
+    Evidence,
+    Gate,
+    ParentState,
+    Removal,
+    Victim,
+)
 from internal.fleet.plane_check import NAMESPACE
-from internal.fleet.status import TEARDOWN_COMPLETE
 from internal.fleet.targets import TRUE, Mode, is_former
-from internal.removal_holds import HELD, Parent, approvals_of, held_condition, lost_record
+from internal.removal_holds import (
+    HELD,
+    Parent,
+    another_time,
+    approvals_of,
+    held_condition,
+    is_without_record,
+    unknown_removals,
+)
 
 WAITS: Final = f"waits for an approval; the condition {HELD} has the command"
+RECORD: Final = "removals"
+"""The field of a status with what went."""
+BUDGET: Final = Budget(max_percent=0)
+"""One stack within a day, of however many."""
 REASON: Final = "another FleetConfig removes stacks of data planes that are labelled still"
 
 
@@ -29,8 +49,14 @@ REASON: Final = "another FleetConfig removes stacks of data planes that are labe
 class StackRemovals:
     """What of a set may go now, as the status is to have it."""
 
-    removals: Removals | None
+    removals: Removals
     conditions: tuple[Condition, ...] = ()
+    lets_go: bool = False
+    """Whether any stack may go."""
+
+    def changes(self, config: FleetConfig) -> bool:
+        """Return whether anything goes, or the record is another one than before."""
+        return self.lets_go or self.removals != config.status.removals
 
 
 def goes_by_config(namespace: Entry, mode: Mode) -> bool:
@@ -41,24 +67,18 @@ def goes_by_config(namespace: Entry, mode: Mode) -> bool:
 
 def is_permitted(config: FleetConfig, namespace: Entry) -> bool:
     """Return whether the teardown of this very namespace was permitted."""
-    removals = config.status.removals
-    return removals is not None and namespace.uid in removals.approved and not is_lost(config)
-
-
-def is_lost(config: FleetConfig) -> bool:
-    """Return whether no pass has decided since the status was wiped or restored; an invalid or paused config decides nothing."""
-    status = config.status
-    if status.observed_generation > (config.metadata.generation or 0):
-        return True
-    return find_condition(status.conditions, TEARDOWN_COMPLETE) is None
+    status, generation = config.status, config.metadata.generation or 0
+    if status.removals is None or is_without_record(status.to_wire(), generation, RECORD):
+        return False
+    return namespace.uid in status.removals.approved
 
 
 def decide(
     config: FleetConfig, namespaces: Iterable[Entry], mode: Mode, now: datetime
 ) -> StackRemovals:
-    """Decide on all stacks that go by the mode. One may go, unless it is what is left of a set that was held, or the status does not show that."""
-    before = config.status.removals
-    removals = [
+    """Decide on all stacks that go by the mode. One may go within a day, unless it is what is left of a set that was held."""
+    before, there = config.status.removals or Removals(), list(namespaces)
+    wanted = [
         Removal(
             victim=Victim(NAMESPACE.gvk.group_kind, "", each.name),
             uid=each.uid,
@@ -67,30 +87,34 @@ def decide(
             evidence=Evidence.CERTAIN,
             parent=f"FleetConfig.{GROUP} {NAME}",
         )
-        for each in namespaces
+        for each in there
         if goes_by_config(each, mode)
     ]
     known = find_condition(config.status.conditions, HELD)
     was_held = known is not None and known.status == "True"
     annotations = config.metadata.annotations or {}
-    record = BudgetRecord.of(None if before is None else before.model_dump())
-    lost = is_lost(config)
-    if lost:
-        record = BudgetRecord(used={**record.used, **lost_record(annotations, GROUP, now).used})
-    going = {each.uid for each in removals}
+    record = BudgetRecord.of(before.model_dump())
+    going = {each.uid for each in wanted}
     record = replace(record, approved={u: at for u, at in record.approved.items() if u in going})
+    unknown = unknown_removals(config.status.removals_unknown_since, now, BUDGET.window)
     state = ParentState(
-        protection=REASON if len(removals) > 1 or was_held or lost else "",
+        protection=REASON if len(wanted) > 1 or was_held else unknown,
+        members=sum(1 for each in there if each.labels.get(TARGET_NAMESPACE) == TRUE),
         approvals=approvals_of(annotations, GROUP),
         record=record,
     )
-    decision = Gate().removals(removals, now=now, parent=state)
+    decision = Gate(budget=BUDGET).removals(wanted, now=now, parent=state)
     at = ceil(now.timestamp())
     fresh = {each.removal.uid: at for each in decision.permits}
     record = decision.record
-    kept = replace(record, approved={**fresh, **record.approved}).to_dict()
+    kept = replace(record, approved={**fresh, **record.approved})
+    is_held = decision.hold is not None
+    saved = before.saved
+    if kept != BudgetRecord.of(before.model_dump()) or is_held != was_held:
+        saved = another_time(now, saved)  # an older status is found by it: see is_put_back
     parent = Parent(mapping=FleetConfig.mapping(), name=NAME, annotations=annotations)
     conditions: tuple[Condition, ...] = ()
-    if decision.hold is not None or known is not None:
+    if is_held or known is not None:
         conditions = (held_condition(parent, decision.hold, config.metadata.generation or 0),)
-    return StackRemovals(Removals.model_validate(kept) if kept else None, conditions)
+    removals = Removals.model_validate({**kept.to_dict(), "saved": saved})
+    return StackRemovals(removals, conditions, lets_go=bool(decision.permits))

@@ -56,8 +56,10 @@ from internal.fleet.stack_bindings import (
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS, StackOptions
 from internal.fleet.stack_control import POD, StackControl
 from internal.fleet.stack_deployer import StackDeployer
+from internal.fleet.stack_removals import RECORD
 from internal.fleet.stack_teardown import StackTeardown
 from internal.fleet.targets import KnownTargets
+from internal.removal_holds import LostRecords
 from manager.controllers.orphan_record import CONFIG_MAP, HELD
 from manager.kinds import PLANE_KINDS
 
@@ -104,8 +106,15 @@ def add_operator(manager: Manager, options: OperatorOptions) -> None:
         looks.enqueue(Request(name), reason)
 
     known = KnownTargets(status_changed)
-    reconciler = _namespace_reconciler(manager, options, known, look)
-    _add_configs(manager, options, known, changes)
+    lost = LostRecords(
+        ObjectPatcher(manager.client, FIELD_MANAGER),
+        FleetConfig.mapping(),
+        options.clock,
+        lambda used: {RECORD: {"used": used or None, "approved": None}},
+        record=RECORD,
+    )
+    reconciler = _namespace_reconciler(manager, options, known, lost, look)
+    _add_configs(manager, options, known, lost, changes)
     _add_namespaces(manager, options, reconciler, looks)
     manager.add(Closing(reconciler.deployer.checks, reconciler.deployer.planes))
 
@@ -127,12 +136,17 @@ class Closing:
 
 
 def _add_configs(
-    manager: Manager, options: OperatorOptions, known: KnownTargets, changes: RequestSource
+    manager: Manager,
+    options: OperatorOptions,
+    known: KnownTargets,
+    lost: LostRecords,
+    changes: RequestSource,
 ) -> None:
     reconciler = ConfigReconciler(
         namespaces=manager.cache.informer(NAMESPACE).store,
         known=known,
         metrics=FleetMetrics(manager.metrics.registry),
+        lost=lost,
         orphans_held=lambda: orphans_held(manager.cache.entries(CONFIG_MAP)),
     )
 
@@ -305,6 +319,7 @@ def _namespace_reconciler(
     manager: Manager,
     options: OperatorOptions,
     known: KnownTargets,
+    lost: LostRecords,
     look: Callable[[str, str], None],
 ) -> NamespaceReconciler:
     cache = manager.cache
@@ -347,6 +362,7 @@ def _namespace_reconciler(
         deployer=deployer,
         teardown=StackTeardown(stack, bindings, patcher),
         known=known,
+        lost=lost,
         warn=warn,
     )
 

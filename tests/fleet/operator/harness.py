@@ -34,7 +34,7 @@ from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest import users as envtest_users
 from ctrlruntime.envtest.crds import install_crds
@@ -278,16 +278,19 @@ class Hub:
 
     async def configure(self, **spec: object) -> None:
         """Write the FleetConfig."""
-        try:
+        with contextlib.suppress(AlreadyExists):
             await self.client.create(config(**spec))
-        except Conflict:
-            raise
-        except Exception as error:
-            if "already exists" not in str(error):
-                raise
+            return
+
+        async def is_written() -> bool:
             found = await self.client.get(FleetConfig, "fleet")
             manifest = {**config(**spec), "metadata": found.metadata.to_wire()}
-            await self.client.update(manifest)
+            with contextlib.suppress(Conflict):  # the operator wrote its status meanwhile
+                await self.client.update(manifest)
+                return True
+            return False
+
+        await eventually(is_written)
 
     async def add(self, name: str, plane: DataPlane | None, *, label: str = "true") -> None:
         """Make a namespace with the Secret of a data plane, and label it."""

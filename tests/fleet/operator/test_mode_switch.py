@@ -20,19 +20,20 @@ NORMAL = {"targetNamespace": "switch-fleet"}
 
 
 @asynccontextmanager
-async def started(request: pytest.FixtureRequest, backend: str) -> AsyncIterator[Hub]:
-    """A hub on the embedded server, or on a real one, which is left as it was."""
+async def started(request: pytest.FixtureRequest, backend: str, *names: str) -> AsyncIterator[Hub]:
+    """A hub on the embedded server, or on a real one, which is left without namespaces of these names."""
     if backend == "embedded":
         async with Hub.running() as hub:
             yield hub
         return
     async with real_hub(request.getfixturevalue("real_server")) as hub:
         yield hub
-        for name in ("switch-east", "switch-west", "switch-north", "switch-fleet"):
+        for name in names:
             await hub.client.delete(NAMESPACE, name)
 
 
-BACKENDS = ["embedded", pytest.param("real", marks=pytest.mark.xdist_group("real-server"))]
+REAL = pytest.mark.xdist_group("real-server")
+BACKENDS = ["embedded", pytest.param("real", marks=REAL)]
 
 
 async def held(hub: Hub, *names: str) -> bool:
@@ -66,7 +67,8 @@ async def test_a_switch_of_the_mode_removes_no_stacks_until_exactly_they_are_app
     backend: str, request: pytest.FixtureRequest
 ) -> None:
     east, west, fleet = "switch-east", "switch-west", "switch-fleet"
-    async with started(request, backend) as hub, planes(2) as (first, second):
+    names = (east, west, "switch-north", fleet)
+    async with started(request, backend, *names) as hub, planes(2) as (first, second):
         async with hub.operator():
             await hub.configure(**SCALE)
             await deployed(hub, **{east: first, west: second})
@@ -112,3 +114,74 @@ async def test_a_switch_of_the_mode_removes_no_stacks_until_exactly_they_are_app
             await hub.configure(**NORMAL)
             await eventually(partial(held, hub, west), hub.config)
             assert await hub.objects(west) == OBJECTS
+
+
+@pytest.mark.criterion("G-F6")
+@pytest.mark.parametrize(
+    ("backend", "evidence"),
+    [
+        ("embedded", "of what was held"),
+        ("embedded", "of an approval"),
+        ("embedded", "from before any"),
+        pytest.param("real", "of what was held", marks=REAL),
+    ],
+)
+async def test_an_older_status_that_is_put_back_lets_no_stack_go(
+    backend: str, evidence: str, request: pytest.FixtureRequest
+) -> None:
+    """While no operator runs: from before a set was held, or with stacks that were permitted to go then."""
+    names = east, west, fleet = "older-east", "older-west", "older-fleet"
+    normal = {"targetNamespace": fleet}
+    async with started(request, backend, *names) as hub, planes(2) as (first, second):
+        async with hub.operator():
+            await hub.configure(**SCALE)
+            await deployed(hub, **{east: first, west: second})
+            await hub.client.create(namespace(fleet))
+            older = (await hub.config()).status.to_wire()
+            if evidence == "from before any":  # as a version before left it
+                older = {key: older[key] for key in older if key != "removals"}
+            await hub.configure(**normal)
+            await eventually(partial(held, hub, east, west), hub.config)
+            if evidence == "of an approval":
+                await approve(hub)
+                await hub.until_torn_down(east, west)
+                older = (await hub.config()).status.to_wire()  # as before the last of them was gone
+                (at,) = older["removals"]["used"].values()
+                uids = [(await hub.metadata(name))["uid"] for name in (east, west)]
+                older["removals"]["approved"] = dict.fromkeys(uids, at)
+                await hub.configure(**SCALE)
+                await hub.run_stack(west, second)
+                await hub.run_stack(east, first)
+                await hub.until(
+                    older_east="SuccessfulDeployment", older_west="SuccessfulDeployment"
+                )
+                await hub.configure(**normal)
+                await eventually(partial(held, hub, east, west), hub.config)
+        found = await hub.client.get(FleetConfig.mapping(), "fleet")
+        await hub.client.update({**found, "status": older}, subresource="status")
+        if evidence != "of an approval":
+            await hub.label(east, None)
+        async with hub.operator():
+            await eventually(partial(held, hub, west), hub.config)
+            assert await hub.objects(west) == OBJECTS
+            await approve(hub)
+            await hub.until_torn_down(east, west)
+
+
+@pytest.mark.criterion("G-F6")
+async def test_two_changes_of_the_mode_remove_two_stacks_with_an_approval_alone() -> None:
+    """Each change removes one; of the second one the day's budget is spent, also by the next operator."""
+    east, west, fleet = "switch-east", "switch-west", "switch-fleet"
+    async with Hub.running() as hub, planes(2) as (first, second):
+        async with hub.operator():
+            await hub.configure(**SCALE)
+            await deployed(hub, **{east: first, west: second})
+            await hub.client.create(namespace(fleet))
+            await hub.configure(targetNamespace=east)
+            await hub.until_torn_down(west)
+        async with hub.operator():
+            await hub.configure(**NORMAL)
+            await eventually(partial(held, hub, east), hub.config)
+            assert await hub.objects(east)
+            await approve(hub)
+            await hub.until_torn_down(east)

@@ -51,6 +51,22 @@ async def test_r09_r10_all_and_only_what_was_made_is_removed() -> None:
         assert (await hub.condition("TeardownComplete"))[0] == "True"
 
 
+@pytest.mark.criterion("FLEET-R9")
+async def test_a_label_that_cannot_be_read_removes_no_stack() -> None:
+    async with Hub.running() as hub, planes(1) as (east,), hub.operator():
+        await hub.configure(**SCALE)
+        await deployed(hub, east=east)
+        await hub.label("east", "True")
+
+        async def stays() -> bool:
+            return "east: stays, as its label" in (await hub.condition("TeardownComplete"))[2]
+
+        await eventually(stays, hub.config)
+        assert await hub.objects("east") == OBJECTS
+        await hub.label("east")
+        await hub.until(east="SuccessfulDeployment")
+
+
 async def test_an_object_that_lost_its_labels_is_removed_too() -> None:
     async with Hub.running() as hub, planes(1) as (east,):
         async with hub.operator():
