@@ -14,8 +14,12 @@ from ctrlruntime.json import Json
 
 _STRINGS: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
 _ONE_KIND: Final = bytes.maketrans(b"[]", b"{}")
-_NOT_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"{}[]")
-_NOT_MARKS: Final = bytes(byte for byte in range(256) if byte not in b"{[,")
+_BRACKETS: Final = b"{}[]"
+_VALUES: Final = b"{[,"
+_OTHERS: Final = {
+    marks: bytes(byte for byte in range(256) if byte not in marks)
+    for marks in (_BRACKETS, _BRACKETS + b'"', _VALUES, _VALUES + b'"')
+}
 _STEP: Final = [1 if byte == ord("{") else -1 for byte in range(256)]
 _HEAD: Final = (
     64 * 1024
@@ -53,7 +57,7 @@ def encode_json(value: object, what: str = "the document", *, option: int = 0) -
 
 def json_depth(body: bytes) -> int:
     """Return how deeply a document is nested: 0 for a scalar. It is not decoded; the time is linear."""
-    return max(_levels(_brackets(_STRINGS.sub(b"", body))), default=0)
+    return max(_levels(_outside_strings(body, _BRACKETS).translate(_ONE_KIND)), default=0)
 
 
 def is_deeper(body: bytes, depth: int) -> bool:
@@ -61,11 +65,11 @@ def is_deeper(body: bytes, depth: int) -> bool:
 
     One quick pass answers it for nearly every object: so many levels need as many brackets.
     """
-    if len(body) <= 2 * depth or len(_brackets(body)) <= 2 * depth:
+    if len(body) <= 2 * depth or len(_only(body, _BRACKETS)) <= 2 * depth:
         return False
     if len(body) > _HEAD and is_deeper(body[:_HEAD], depth):
         return True
-    brackets = _brackets(_STRINGS.sub(b"", body))
+    brackets = _outside_strings(body, _BRACKETS).translate(_ONE_KIND)
     for _ in range(min(_ROUNDS, depth)):
         brackets = brackets.replace(b"{}", b"")
         depth -= 1
@@ -97,8 +101,19 @@ def encoded(data: bytes | str, what: str) -> bytes:
         raise Malformed(f"{what} is not UTF-8") from None
 
 
-def _brackets(body: bytes) -> bytes:
-    return body.translate(_ONE_KIND, _NOT_BRACKETS)
+def _only(body: bytes, marks: bytes) -> bytes:
+    return body.translate(None, _OTHERS[marks])
+
+
+def _outside_strings(body: bytes, marks: bytes) -> bytes:
+    """Return these marks alone, without those in strings.
+
+    Where no quote is escaped, a mark is in a string if the number of quotes before it is odd. Two quotes
+    side by side change that for no mark, so that strings without marks go at once and not one by one.
+    """
+    if b"\\" not in body:
+        body = _only(body, marks + b'"').replace(b'""', b"")
+    return _only(_STRINGS.sub(b"", body), marks)
 
 
 def _levels(brackets: bytes) -> Iterator[int]:
@@ -107,4 +122,4 @@ def _levels(brackets: bytes) -> Iterator[int]:
 
 def _values(body: bytes) -> int:
     """Return the number of values, or a little more."""
-    return len(_STRINGS.sub(b"", body).translate(None, _NOT_MARKS)) + 1
+    return len(_outside_strings(body, _VALUES)) + 1

