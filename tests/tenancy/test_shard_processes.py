@@ -320,7 +320,7 @@ async def test_a_slow_member_keeps_its_slots_and_a_hook_outlasts_members_that_co
 async def test_a_rollout_and_a_held_deletion_go_on_as_members_come_and_go(
     members: Members, forkserver: ForkServer
 ) -> None:
-    """From one to four in the midst of a rollout with `maxSkew`, to two in the midst of a deletion that is held."""
+    """From one to four in the midst of a rollout with `maxSkew`; to one, four and two in the midst of a deletion that is held."""
     harness = members.harness
     uids = [f"u{number}" for number in range(12)]
     tenants = [f"{uid}-app" for uid in uids]
@@ -333,29 +333,41 @@ async def test_a_rollout_and_a_held_deletion_go_on_as_members_come_and_go(
         await harness.ready(*tenants)
         mark = harness.mark()
         await put_template(harness, "w")
-        processes = []
-        for user in ALL[2:]:
-            each = await fork(harness, forkserver, user, "--shards", "--shard-name", user)
-            await stack.enter_async_context(stopped(each))
-            processes.append(each)
+
+        async def join(*users: str) -> list[ChildProcess]:
+            """Start members, and wait until each has slots."""
+            times = {user: _times(harness, user) for user in users}
+            made = []
+            for user in users:
+                each = await fork(harness, forkserver, user, "--shards", "--shard-name", user)
+                await stack.enter_async_context(stopped(each))
+                made.append(each)
+            for user in users:
+                await harness.eventually(
+                    lambda user=user: _held(harness, user, times[user] + 1),  # type: ignore[misc]
+                    timeout=60,
+                )
+            return made
+
+        live = [first, *await join(*ALL[2:])]
         for uid in uids:
             await harness.eventually(
                 lambda uid=uid: harness.get(CONFIG_MAP, f"{uid}-cm"),  # type: ignore[misc]
                 lambda seen: seen["data"]["k"] == "w",
             )
         await harness.ready(*tenants)
-        for user in ALL[2:]:
-            await harness.eventually(lambda user=user: _held(harness, user))  # type: ignore[misc]
         assert sorted(changed_in_turn(members.requests(mark))) == sorted(tenants)
         await members.silent()
 
         mark = harness.mark()
         harness.sql("DELETE FROM tenants")
         await harness.registry_condition("DeletionsHeld", "True")
-        await asyncio.gather(first.stop(), processes[0].stop())
-        await harness.registry_condition("SlotsOwned", "True", "AllOwned")
-        await harness.registry_condition("DeletionsHeld", "True")
-        await members.silent()
+        for keep, users in ((1, ALL[1:4]), (2, ())):
+            await asyncio.gather(*(each.stop() for each in live[:-keep]))
+            live = [*live[-keep:], *await join(*users)]
+            await harness.registry_condition("SlotsOwned", "True", "AllOwned")
+            await harness.registry_condition("DeletionsHeld", "True")
+            await members.silent()
         assert [each for each in members.requests(mark) if each.verb == "delete"] == []
         harness.rows(*uids)
         await harness.registry_condition("DeletionsHeld", "False")

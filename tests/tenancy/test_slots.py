@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import timedelta
@@ -66,16 +68,20 @@ class Shared:
     def slot(self, uid: str) -> str:
         return str(slot_of(f"{uid}-app", namespace=self.harness.namespace))
 
-    async def objects(self, uid: str) -> dict[str, dict[str, Any]]:
-        """Return all that a tenant has, and itself."""
-        places: list[tuple[RESTMapping, str]] = [
+    @staticmethod
+    def places(uid: str) -> list[tuple[RESTMapping, str]]:
+        """Return where a tenant is, and all that it has."""
+        return [
             (Tenant.mapping(), f"{uid}-app"),
             (SECRET, f"{uid}-app-values"),
             (SECRET, f"{uid}-app-generated"),
             (CONFIG_MAP, f"{uid}-cm"),
             (DEPLOYMENT, f"{uid}-web"),
         ]
-        found = {name: await self.harness.get(kind, name) for kind, name in places}
+
+    async def objects(self, uid: str) -> dict[str, dict[str, Any]]:
+        """Return all that a tenant has, and itself."""
+        found = {name: await self.harness.get(kind, name) for kind, name in self.places(uid)}
         return {name: obj for name, obj in found.items() if obj is not None}
 
     async def label(self, kind: RESTMapping, name: str, value: str | None) -> None:
@@ -189,6 +195,36 @@ async def test_a_label_that_was_taken_off_or_changed_is_reclaimed_by_the_manager
             assert after[name]["metadata"]["uid"] == each["metadata"]["uid"]
             assert after[name].get("data") == each.get("data")
     assert "Label of another slot" in (harness.folder / "member.log").read_text()
+
+
+@pytest.mark.criterion("SH-20")
+async def test_labels_that_are_taken_off_all_objects_at_once_come_back_and_nothing_is_made_anew(
+    shared: Shared,
+) -> None:
+    harness, members = shared.harness, shared.members
+    async with members.both():
+        await shared.fill()
+        await members.silent()
+        before = {uid: await shared.objects(uid) for uid in shared.uids}
+        mark = harness.mark()
+        places = [(uid, *place) for uid in shared.uids for place in shared.places(uid)]
+        await asyncio.gather(*(shared.label(kind, name, None) for _, kind, name in places))
+        for uid, kind, name in places:
+            await shared.labelled(kind, name, shared.slot(uid))
+        await members.silent()
+        for uid, objects in before.items():
+            after = await shared.objects(uid)
+            assert {name: each["metadata"]["uid"] for name, each in after.items()} == {
+                name: each["metadata"]["uid"] for name, each in objects.items()
+            }
+            assert after[f"{uid}-cm"]["data"] == objects[f"{uid}-cm"]["data"]
+        names = {name: shared.uids.index(uid) < 2 for uid, _, name in places}
+        wrote = [each for user in USERS for each in members.writes(user, mark)]
+        found = [each for each in wrote if each.name in names and each.user != "admin"]
+        assert {(each.name, each.user == "manager") for each in found} == {*names.items()}
+        done = Counter((each.resource, each.name) for each in found if each.code < 400)
+        assert max(done.values()) <= 2
+        assert {each.verb for each in found} <= {"apply", "patch"}
 
 
 @pytest.mark.criterion("SH-22")
