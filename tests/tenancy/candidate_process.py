@@ -24,7 +24,7 @@ def compete(kubeconfig: str, sqlite_root: Path, identity: str, lease: float) -> 
         leader_election_namespace=NAMESPACE,
         leader_election_identity=identity,
         election=ElectionOptions(
-            lease_duration=lease, renew_deadline=lease * 0.7, retry_period=0.4
+            lease_duration=lease, renew_deadline=lease - 1.0, retry_period=0.4
         ),
     )
 
