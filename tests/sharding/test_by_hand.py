@@ -72,7 +72,7 @@ async def test_a_slot_that_a_person_gives_to_another_waits_for_the_passes_of_its
 async def test_a_slot_that_a_person_gives_to_a_member_that_never_was_is_a_members_again(
     config: Config, client: Client
 ) -> None:
-    """Seconds: the Lease that is not there is waited for, as it may have been deleted."""
+    """The Lease that is not there may have been deleted. Wait for its term, at most 120 s."""
     async with shard_group(config, SHORT) as group:
         a = group.join("a", leads=True)
         b = group.join("b")
@@ -124,25 +124,23 @@ async def test_a_lease_without_the_label_of_its_group_gets_it_again(
         assert not b.errors
 
 
-async def test_all_members_that_are_killed_and_started_again_have_the_slots_that_they_had(
+async def test_all_members_that_are_killed_and_started_again_share_the_slots(
     config: Config,
 ) -> None:
-    """Seconds: their Leases run out."""
+    """Which each has depends on whose Lease runs out first. Wait for that, at most 120 s."""
     async with shard_group(config, SHORT) as group:
         for name in ("a", "b", "c"):
             group.join(name, leads=name == "a")
         await group.until(lambda: sorted(group.shares().values()) == [21, 21, 22])
-        before = {name: each.shards.held for name, each in group.members.items()}
         for name in ("a", "b", "c"):
             await group.leave(name, release=False)
         for name in ("c", "b", "a"):
             group.join(name, leads=name == "c")
-        await group.until(
-            lambda: {name: each.shards.held for name, each in group.members.items()} == before
-        )
+        await group.until(lambda: sorted(group.shares().values()) == [21, 21, 22])
 
 
 async def test_from_one_member_to_none_and_to_one_of_another_name(config: Config) -> None:
+    """Wait for the new member to have all slots, at most 120 s."""
     async with shard_group(config) as group:
         group.join("a", leads=True)
         await group.until(lambda: group.shares() == {"a": 64})
