@@ -18,6 +18,7 @@ from ctrlruntime.kopf.errors import (
     ErrorsMode,
     HandlerRetriesError,
     HandlerTimeoutError,
+    NotOffered,
     PermanentError,
     TemporaryError,
 )
@@ -112,7 +113,7 @@ async def attempt(
         if handler.timeout is not None and runtime >= handler.timeout:
             raise HandlerTimeoutError(f"it has taken {runtime:.1f} s")
         result = await call(handler.fn, kwargs | given, threads)
-    except PermanentError as error:
+    except (PermanentError, NotOffered) as error:
         logger.error("Handler %r failed permanently: %s", handler.id, error)
         state.done = state.failed = True
         return None

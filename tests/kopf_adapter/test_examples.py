@@ -379,10 +379,13 @@ async def test_13_hooks_of_the_operator(bench: Bench) -> None:
         kopf.on.login()
 
 
-async def test_13_an_operator_whose_startup_fails_does_not_start(bench: Bench) -> None:
+@pytest.mark.parametrize("error", [kopf.PermanentError, kopf.NotOffered])
+async def test_13_an_operator_whose_startup_fails_does_not_start(
+    bench: Bench, error: type[Exception]
+) -> None:
     @kopf.on.startup()
     def fails(**_: Any) -> None:
-        raise kopf.PermanentError("Unable to start!")
+        raise error("Unable to start!")
 
     with pytest.raises(kopf.PermanentError, match="startup handler 'fails' failed"):
         async with bench.operator():
