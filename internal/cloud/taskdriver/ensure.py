@@ -346,6 +346,8 @@ class _Pass(Generic[R]):
         """Clean up after an object that goes: a teardown, if one is needed, then its runs."""
         s, found = self.s, await self._all()
         step = next_run(s, s.status, made_something=bool(found))
+        if isinstance(step, CleanUp) and not found and await self._is_built():
+            step = next_run(s, s.status, made_something=True)  # the status is lost, and its runs
         live = any(not run.state.finished for run in found)
         if isinstance(step, CleanUp) and not (live and s.definition.supersede is Supersede.AWAIT):
             return clean_up(s, found)

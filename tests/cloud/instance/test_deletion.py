@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from apis.cloud import Instance
+from apis.cloud import Instance, InstanceKubernetes, InstanceTerraform
 from ctrlruntime.api import GroupVersionKind, Resource, find_condition
 from internal.cloud.labels import DELETION_PROTECTION, MISSING_STATE, TEARDOWN_APPROVED
 from internal.removal_holds import allow_delete
@@ -164,6 +164,28 @@ async def test_g_c1_a_lost_status_is_no_proof_that_nothing_was_built(
         each.input for each in e2e_harness.elsewhere.started[3:] if each.input.task == "terraform"
     )
     assert given.built
+
+
+@pytest.mark.criterion("G-C1")
+@pytest.mark.parametrize("kind", [InstanceTerraform, InstanceKubernetes])
+async def test_g_c1_what_a_lost_status_showed_is_torn_down(
+    e2e_harness: E2EHarness, kind: type[Resource[Any, Any]]
+) -> None:
+    """The provider has forgotten the runs as well; what the Instance has on record remains."""
+    outside = e2e_harness.elsewhere
+    outside.records |= {"terraform": {"place": "there"}, "kubernetes": {"cluster": "id-a"}}
+    await e2e_harness.apply(instance(**OFF))
+    await e2e_harness.phase("Ready")
+    await e2e_harness.until("Instance", lambda seen: len(seen.status.records) > 1)
+    await e2e_harness.stop_manager()
+    outside.runs.clear()
+    found = await e2e_harness.client.get(kind.mapping(), "src-1", namespace=NAMESPACE)
+    wiped = {"status": dict.fromkeys(found["status"])}
+    await e2e_harness.client.patch_status(kind, "src-1", wiped, namespace=NAMESPACE)
+    await e2e_harness.delete()
+    await e2e_harness.start_manager()
+    await e2e_harness.gone("Instance")
+    assert outside.tasks()[3:] == ["-invariants", "-kubernetes", "-terraform"]
 
 
 @pytest.mark.criterion("G-C1")
