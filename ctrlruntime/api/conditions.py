@@ -196,10 +196,15 @@ def list_sentences(head: str, sentences: Sequence[str], limit: int = LONGEST_MES
     if not sentences:
         return ""
     start = f"{head}: " if head else ""
-    for shown in range(len(sentences), 0, -1):
+    # As many as could fit are tried: to join all that there are, again and again, takes minutes for 100,000.
+    most, room = 0, limit
+    while most < len(sentences) and room >= 0:
+        room -= len(sentences[most].rstrip(".")) + 2
+        most += 1
+    for shown in range(most, 0, -1):
         more = len(sentences) - shown
         end = f"; and {more} more." if more else "."
-        text = "; ".join(item.rstrip(".") for item in sentences[:shown])
+        text = "; ".join(sentences[place].rstrip(".") for place in range(shown))
         room = limit - len(start) - len(end)
         if shown == 1:
             text = shorten_before_remedy(text, room)

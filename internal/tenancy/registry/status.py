@@ -1,8 +1,10 @@
 """The status of a registry: counts, rows and conditions. Pure; the clock is passed in."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from heapq import nsmallest
+from typing import Any, Generic, TypeVar, overload
 
 from apis.fleet.labels import ROW_GONE
 from apis.tenancy import RowCounts, TenantRegistryStatus
@@ -26,6 +28,7 @@ from internal.tenancy.sync.plan import Plan
 from internal.tenancy.sync.replacements import Awaited
 from internal.tenancy.tenant.slots import CONDITIONS
 
+T = TypeVar("T")
 MOST_LISTED = 5
 MOST_AWAITED = 3
 STATES_WRITTEN = "StatesWritten"
@@ -56,6 +59,31 @@ class Synced:
     """What became of the last states that were written back; None if there were none."""
     slots: tuple[Condition, ...] = ()
     """Of slots; none where one manager works on all tenants."""
+
+
+class Sentences(Sequence[str], Generic[T]):
+    """One sentence for each of many items, the first ones first: only those that a message has room for are made."""
+
+    def __init__(
+        self,
+        items: Sequence[T],
+        sentence: Callable[[T], str],
+        order: Callable[[T], tuple[Any, ...]],
+    ) -> None:
+        self.first = nsmallest(LONGEST_MESSAGE, items, order)
+        self._sentence, self._number = sentence, len(items)
+
+    def __len__(self) -> int:
+        return self._number
+
+    @overload
+    def __getitem__(self, place: int) -> str: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[str]: ...
+    def __getitem__(self, place: int | slice) -> str | Sequence[str]:
+        if isinstance(place, slice):
+            return [self._sentence(item) for item in self.first[place]]
+        return self._sentence(self.first[place])
 
 
 def registry_status(
@@ -177,12 +205,10 @@ def write_back_condition(outcome: WriteBackOutcome) -> Condition:
 
 def removal_condition(replaced: Sequence[Replacement]) -> Condition:
     """Which tenants stay until others are ready, the failed ones first, and the way out."""
-    ordered = sorted(replaced, key=lambda item: (not _has_failed(item), item.tenant))
-    failed = bool(ordered) and _has_failed(ordered[0])
+    ordered = Sentences(replaced, _waits, lambda item: (not _has_failed(item), item.tenant))
+    failed = bool(ordered) and _has_failed(ordered.first[0])
     head = "1 tenant stays" if len(ordered) == 1 else f"{len(ordered)} tenants stay"
-    message = list_sentences(
-        f"{head} until others take its place", [_waits(item) for item in ordered]
-    )
+    message = list_sentences(f"{head} until others take its place", ordered)
     return _condition(
         REMOVAL_PENDING,
         bool(ordered),
@@ -194,13 +220,13 @@ def removal_condition(replaced: Sequence[Replacement]) -> Condition:
 
 def move_condition(moving: Sequence[Move]) -> Condition:
     """Which tenants stay although their rows may be gone, those whose rows are gone first, and the ways out."""
-    ordered = sorted(moving, key=lambda item: (item.row != ROW_GONE, item.tenant))
+    ordered = Sentences(moving, _moves, lambda item: (item.row != ROW_GONE, item.tenant))
     head = "1 tenant moves" if len(ordered) == 1 else f"{len(ordered)} tenants move"
     message = list_sentences(
         f"{head} to another data plane and stay until their move ends, or is given up with --abort",
-        [_moves(item) for item in ordered],
+        ordered,
     )
-    gone = bool(ordered) and ordered[0].row == ROW_GONE
+    gone = bool(ordered) and ordered.first[0].row == ROW_GONE
     return _condition(
         MOVE_PENDING,
         bool(ordered),

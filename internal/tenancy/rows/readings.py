@@ -20,11 +20,12 @@ async def is_same(before: Reading | None, after: Reading) -> bool:
     """
     if before is None:
         return False
-    counts = [replace(each, active=(), invalid=()) for each in (before, after)]
+    counts = [replace(each, active=(), invalid=(), doubtful=()) for each in (before, after)]
     return (
         counts[0] == counts[1]
         and await _are_equal(before.active, after.active)
         and await _are_equal(before.invalid, after.invalid)
+        and await _are_equal(before.doubtful, after.doubtful)
     )
 
 

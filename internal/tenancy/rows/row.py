@@ -14,6 +14,7 @@ from types import MappingProxyType
 from apis.tenancy import TenantRegistrySpec
 from internal.tenancy.rendering.functions.texts import to_host
 from internal.tenancy.shared.naming import IllegalName, check_uid
+from internal.tenancy.shared.slices import SLICE, Slices, at_once, sort_slices
 
 TRUTHY = frozenset({"1", "true", "TRUE", "True", "yes", "YES", "Yes"})
 """The values of the activation column that make a row active: these and no others."""
@@ -29,6 +30,8 @@ LARGEST_VALUE = 256 * 1024
 
 LARGEST_ROW = 512 * 1024
 LONGEST_SHOWN = 40
+MOST_NAMED = 10
+"""Rows of each problem that a sentence may name."""
 LONGEST_IDENTITY = 2048
 """Bytes of a value by which a row that is too large may be found as a renamed one."""
 
@@ -72,6 +75,23 @@ class InvalidRow:
     rows: int = 1
 
 
+@dataclass(slots=True)
+class ProblemTally:
+    """How many rows have a problem, and what names them: `subjects` are the first of `named`."""
+
+    rows: int = 0
+    named: int = 0
+    subjects: list[str] = field(default_factory=list)
+
+    def count(self, item: InvalidRow) -> None:
+        """Count one more."""
+        self.rows += item.rows
+        if item.subject:
+            self.named += 1
+            if len(self.subjects) < MOST_NAMED:
+                self.subjects.append(item.subject)
+
+
 @dataclass(frozen=True, slots=True)
 class ActiveRow:
     """An active row: its uid, its variables, and those that must stay secret."""
@@ -97,27 +117,39 @@ class Reading:
     invalid: tuple[InvalidRow, ...] = ()
     unidentified: int = 0
     """Rows without a usable uid that are not clearly inactive: each may belong to any absent uid."""
+    tallies: dict[RowProblem, ProblemTally] = field(default_factory=dict, compare=False, repr=False)
+    """Of `invalid`: counted once, as a status is written more often than rows are read."""
+
+    def __post_init__(self) -> None:
+        if not self.tallies:
+            at_once(tally_slices(self.invalid, self.tallies))
 
     @property
     def invalid_rows(self) -> int:
         """Rows that cannot be used."""
-        return sum(item.rows for item in self.invalid)
+        return sum(item.rows for item in self.tallies.values())
 
     def problems(self, named: int) -> list[str]:
-        """One sentence for each kind of problem, with `named` rows and what to do about it."""
-        return [
-            _sentence(problem, [item for item in self.invalid if item.problem is problem], named)
-            for problem in sorted({item.problem for item in self.invalid})
-        ]
+        """One sentence for each kind of problem, with `named` rows, at most ten, and what to do about it."""
+        return [_sentence(each, self.tallies[each], named) for each in sorted(self.tallies)]
 
 
-def _sentence(problem: RowProblem, found: Sequence[InvalidRow], named: int) -> str:
-    rows = sum(item.rows for item in found)
-    subjects = [item.subject for item in found if item.subject]
-    shown = subjects[:named]
-    if shown and len(subjects) > named:
-        shown.append(f"{len(subjects) - named} more")
+def tally_slices(
+    invalid: Sequence[InvalidRow], tallies: dict[RowProblem, ProblemTally]
+) -> Slices[None]:
+    """Count what cannot be used by its problem, in slices."""
+    for place, item in enumerate(invalid):
+        if place % SLICE == SLICE - 1:
+            yield
+        tallies.setdefault(item.problem, ProblemTally()).count(item)
+
+
+def _sentence(problem: RowProblem, found: ProblemTally, named: int) -> str:
+    shown = found.subjects[:named]
+    if shown and found.named > named:
+        shown.append(f"{found.named - named} more")
     listed = f" ({', '.join(shown)})" if shown else ""
+    rows = found.rows
     return f"{rows} {'row' if rows == 1 else 'rows'} with {problem}{listed}: {REMEDIES[problem]}"
 
 
@@ -174,7 +206,8 @@ class RowReader:
         """None stands for an inactive row."""
         self._doubtful: list[ActiveRow] = []
         self._repeated: dict[str, int] = {}
-        self._illegal: list[InvalidRow] = []
+        self._illegal: dict[RowProblem, list[str]] = {}
+        """What names the rows without a usable uid."""
         self._unidentified = self._total = 0
 
     def take(self, row: Row) -> None:
@@ -183,7 +216,7 @@ class RowReader:
         uid = row.values.get(self._mappings.uid)
         activate = row.values.get(self._mappings.activate) or ""
         if (illegal := self._uid_problem(uid)) is not None:
-            self._illegal.append(illegal)
+            self._illegal.setdefault(illegal.problem, []).append(illegal.subject)
             self._unidentified += activate not in FALSY
         elif uid is not None and uid in self._by_uid:
             self._repeated[uid] = self._repeated.get(uid, 1) + 1
@@ -194,11 +227,19 @@ class RowReader:
 
     def reading(self) -> Reading:
         """Return the reading of all rows taken so far."""
+        return at_once(self.slices())
+
+    def slices(self) -> Slices[Reading]:
+        """Return the same in slices; rows are not taken meanwhile."""
         active: list[ActiveRow] = []
         inactive: set[str] = set()
         held: dict[str, InvalidRow] = {}
         doubtful = list(self._doubtful)
-        for uid, found in sorted(self._by_uid.items(), key=lambda item: item[0]):
+        uids = yield from sort_slices(self._by_uid)
+        for place, uid in enumerate(uids):
+            if place % SLICE == SLICE - 1:
+                yield
+            found = self._by_uid[uid]
             if (rows := self._repeated.get(uid)) is not None:
                 subject = f"{self._shown(uid)} in {rows} rows"
                 held[uid] = InvalidRow(RowProblem.DUPLICATE_UID, subject, rows)
@@ -210,17 +251,26 @@ class RowReader:
                 held[uid] = found
             else:
                 active.append(found)
-        illegal = sorted(self._illegal, key=lambda item: (item.problem, item.subject))
+        invalid = list(held.values())
+        for problem in sorted(self._illegal):
+            subjects = yield from sort_slices(self._illegal[problem])
+            for start in range(0, len(subjects), SLICE):
+                if start:
+                    yield
+                invalid += (InvalidRow(problem, each) for each in subjects[start : start + SLICE])
+        tallies: dict[RowProblem, ProblemTally] = {}
+        yield from tally_slices(invalid, tallies)
+        if self._total > SLICE:
+            yield
         return Reading(
             active=tuple(active),
             total=self._total,
             inactive=frozenset(inactive),
             held=frozenset(held),
-            doubtful=tuple(
-                sorted(doubtful, key=lambda each: (each.uid, *sorted(each.variables.items())))
-            ),
-            invalid=(*held.values(), *illegal),
+            doubtful=tuple((yield from _ordered(doubtful))),
+            invalid=tuple(invalid),
             unidentified=self._unidentified,
+            tallies=tallies,
         )
 
     def _uid_problem(self, uid: str | None) -> InvalidRow | None:
@@ -268,6 +318,25 @@ class RowReader:
 
     def _shown(self, uid: str) -> str:
         return "a uid" if self._mappings.uid in self._secret_columns else f"uid {_short(uid)}"
+
+
+def _ordered(doubtful: Sequence[ActiveRow]) -> Slices[list[ActiveRow]]:
+    """Return rows in the order of their uids, and of their variables where several have one uid."""
+    by_uid: dict[str, list[ActiveRow]] = {}
+    for place, row in enumerate(doubtful):
+        if place % SLICE == SLICE - 1:
+            yield
+        by_uid.setdefault(row.uid, []).append(row)
+    uids = yield from sort_slices(by_uid)
+    found: list[ActiveRow] = []
+    for place, uid in enumerate(uids):
+        if place % SLICE == SLICE - 1:
+            yield
+        rows = by_uid[uid]
+        if len(rows) > 1:
+            rows.sort(key=lambda row: sorted(row.variables.items()))
+        found += rows
+    return found
 
 
 def _short(value: str) -> str:

@@ -17,6 +17,7 @@ from ctrlruntime.api import ApiModel
 from ctrlruntime.queue import Request
 from internal.tenancy.rows.row import Reading, RowReader, columns
 from internal.tenancy.shared.metrics import TenancyMetrics
+from internal.tenancy.shared.slices import in_turns
 from internal.tenancy.sources import (
     Settings,
     SourceContext,
@@ -85,8 +86,9 @@ class Queries:
                         reader.take(row)
                         if place % BREATH == 0:
                             await asyncio.sleep(0)
+            reading = await in_turns(reader.slices())
             result = "success"
-            return reader.reading()
+            return reading
         finally:
             seconds = self.clock() - started
             self.metrics.queried(request.namespace, request.name, result, seconds)

@@ -148,12 +148,15 @@ class _Decision:
     living: list[ExistingTenant] = field(init=False)
     names: frozenset[str] = field(init=False)
     active: frozenset[str] = field(init=False)
+    known: frozenset[str] = field(init=False)
+    """The uids that are in rows, usable or not."""
     pairs_made: frozenset[tuple[str, str]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.living = [tenant for tenant in self.existing if not tenant.deleting]
         self.names = frozenset(template.name for template in self.templates)
         self.active = frozenset(row.uid for row in self.reading.active)
+        self.known = self.active | self.reading.inactive | self.reading.held
         known = (*self.living, *self.elsewhere.tenants)
         self.pairs_made = frozenset((item.uid, item.template) for item in known)
 
@@ -284,8 +287,7 @@ class _Decision:
 
     def _leaving(self, tenant: ExistingTenant) -> _Leaving | None:
         """Return what there is to decide on a tenant; None if it is wanted, or its row is in doubt."""
-        known = self.reading.inactive | self.reading.held | self.active
-        row_gone = tenant.uid not in known
+        row_gone = tenant.uid not in self.known
         takes_name = tenant.name in self.desired
         if tenant.template in self.names:
             wanted = is_same_pair(self.desired.get(tenant.name), tenant)
