@@ -91,6 +91,11 @@ class ManagerProcess:
             await self.process.stop()
             self.process = None
 
+    def kill(self) -> None:
+        """Kill the process: it releases nothing."""
+        if self.process is not None:
+            self.process.kill()
+
     def check(self) -> None:
         """Fail the benchmark with the end of the log if the process ended."""
         if self.process is not None and self.process.returncode is not None:

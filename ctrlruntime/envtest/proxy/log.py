@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -154,6 +154,7 @@ class RequestLog:
         self._sequence = 0
         self._clock = clock
         self._observers: list[Observer] = []
+        self._watched: Counter[tuple[str, str]] = Counter()
 
     def now(self) -> float:
         """Return the log's clock."""
@@ -170,6 +171,16 @@ class RequestLog:
         self._sequence += 1
         for observer in self._observers:
             observer(_entry(*answered))
+
+    def record_watched(self, info: RequestInfo, count: int) -> None:
+        """Note bytes that the server sent on a watch."""
+        self._watched[info.user, info.resource] += count
+
+    def watched_bytes(self, user: str) -> Mapping[str, int]:
+        """Return by resource how many bytes the server has sent on a user's watches."""
+        return {
+            resource: count for (each, resource), count in self._watched.items() if each == user
+        }
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for every request that is answered from now on."""

@@ -364,9 +364,11 @@ class Relay:
             self._flush_head(exchange)
             body = exchange.reply_body
             if isinstance(body, ChunkedBody):
-                stream.feed(body.take_payload(self._answers))
+                payload = body.take_payload(self._answers)
             else:
-                stream.feed(body.take(self._answers))
+                payload = body.take(self._answers)
+            self._proxy.log.record_watched(exchange.info, len(payload))
+            stream.feed(payload)
             return
         data = exchange.reply_body.take(self._answers)
         if exchange.stale:

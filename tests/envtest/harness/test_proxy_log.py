@@ -163,11 +163,16 @@ async def test_watch_lines_pass_as_they_come(
     async with session.get(f"{proxy.url}{PODS}?watch=true") as response:
         await upstream.watching.wait()
         upstream.send("ADDED", "a")
-        assert b'"ADDED"' in await response.content.readline()
+        first = await response.content.readline()
+        assert b'"ADDED"' in first
         upstream.send_raw(b'{"type":')
         upstream.send_raw(b'"MODIFIED"}\n{"type":"DELETED"}\n')
         assert await response.content.readline() == b'{"type":"MODIFIED"}\n'
         assert await response.content.readline() == b'{"type":"DELETED"}\n'
+        user = next(iter(proxy.log.counts())).user
+        sent = len(first) + len('{"type":"MODIFIED"}\n{"type":"DELETED"}\n')
+        assert proxy.log.watched_bytes(user) == {"pods": sent}
+        assert proxy.log.watched_bytes("other") == {}
         upstream.send_raw(None)
         assert await response.content.readline() == b""
     counts = proxy.log.counts()
