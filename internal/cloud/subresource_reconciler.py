@@ -7,15 +7,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from apis.cloud import (
-    Instance,
-    InstanceInvariants,
-    Phase,
-    PlanApproval,
-    TaskStatus,
-    TerraformRuns,
-    WaitingReason,
-)
+from apis.cloud import Instance, Phase, PlanApproval, TaskStatus, TerraformRuns, WaitingReason
 from ctrlruntime.api import Resource, set_condition
 from ctrlruntime.api.conditions import new_condition
 from ctrlruntime.cache.entry import Entry
@@ -78,6 +70,10 @@ def _as_it_is(entry: Entry) -> Entry:
     return entry
 
 
+def _no_status(_instance: Entry) -> TaskStatus | None:
+    return None
+
+
 def _no_upgrades(_instance: Entry, _version: str) -> Sequence[Upgrade]:
     return ()
 
@@ -100,6 +96,8 @@ class TaskReads(Generic[R]):
     """Return what differs from what the last run left; empty: nothing."""
     upgrades: Callable[[Entry, str], Sequence[Upgrade]] = _no_upgrades
     """Return the upgrades of an instance; none is needed where none began at the version."""
+    last: Callable[[Entry], TaskStatus | None] = _no_status
+    """Return the status of the subresource of an instance that comes after all others; None if there is none."""
 
 
 @dataclass(slots=True)
@@ -242,7 +240,7 @@ class SubresourceReconciler(Generic[R]):
             version_hold=lambda: self._version_hold(resource, instance),
             on_hub=self.hub is not None,
             hold=frozen or window_hold(instance, self.tools.clock()),
-            deployed=is_deployed(instance) or self._is_built(instance),
+            deployed=is_deployed(instance) or self._was_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             priority=priority_of(sub, resource, instance),
             record=self._recorded(instance),
@@ -250,15 +248,10 @@ class SubresourceReconciler(Generic[R]):
             bad_schedule=bad_schedule,
         )
 
-    def _is_built(self, instance: Entry | None) -> bool:
-        """Return whether the last of the subresources was carried out once: the version that runs may be lost with the instance's status."""
-        if instance is None:
-            return False
-        found = self.tools.client.cache.entry(
-            InstanceInvariants, instance.name, namespace=instance.namespace
-        )
-        last = None if found is None else typed(InstanceInvariants, found.decode())
-        return last is not None and was_built(last.status)
+    def _was_deployed(self, instance: Entry | None) -> bool:
+        """Return whether the last subresource was carried out once: with the instance's status the version that runs may be lost."""
+        last = None if instance is None else self.reads.last(instance)
+        return last is not None and was_built(last)
 
     def _recorded(self, instance: Entry | None) -> dict[str, str]:
         """Return what the object of the kind that keeps the record has of it, or else what the Instance has."""

@@ -9,7 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from apis.cloud import GROUP, Instance, InstanceKubernetes, UpgradeInstanceTask
+from apis.cloud import (
+    GROUP,
+    Instance,
+    InstanceInvariants,
+    InstanceKubernetes,
+    TaskStatus,
+    UpgradeInstanceTask,
+)
 from apis.operations import FrozenSystem
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
@@ -359,6 +366,13 @@ def _whole(parts: CloudParts, item: Subresource[Any]) -> Whole:
     return Whole(Instance, INSTANCE_APPROVALS, instance_of, changed)
 
 
+def _invariants_of(parts: CloudParts, instance: Entry) -> TaskStatus | None:
+    """Return the status of an instance's invariants."""
+    found = parts.store_of(InstanceInvariants).get(instance.name, namespace=instance.namespace)
+    read = None if found is None else typed(InstanceInvariants, found.decode())
+    return None if read is None else read.status
+
+
 def _upgrades_of(parts: CloudParts, instance: Entry, version: str) -> list[Upgrade]:
     """Return the upgrades of an instance that can be read; none unless one began at the version."""
     key = f"{instance.namespace}/{instance.name}"
@@ -386,6 +400,8 @@ def _add_subresource_controller(
     )
     if item.kind is InstanceKubernetes:
         reads = replace(reads, drift=drift.of)
+    if InstanceInvariants.gvk().kind in parts.kinds:
+        reads = replace(reads, last=partial(_invariants_of, parts))
     follows = item.deploys_version and UpgradeInstanceTask.gvk().kind in parts.kinds
     if follows:
         reads = replace(reads, upgrades=partial(_upgrades_of, parts))
