@@ -163,6 +163,7 @@ async def test_g_t3_objects_count_also_where_the_status_does_not_list_them(
     wiped = {"status": {"appliedResources": None}}
     for uid in UIDS:
         await harness.client.patch_status(Tenant, f"{uid}-app", wiped, namespace=fleet.namespace)
+        await fleet.annotate(Tenant, f"{uid}-app", paused="true")  # its status stays as it is
     fleet.sql("UPDATE tenants SET plan = NULL")
     await harness.start_manager()
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="6 of 6 tenants")
