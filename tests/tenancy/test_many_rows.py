@@ -7,11 +7,15 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 
 import pytest
 
+from apis.tenancy import Tenant, TenantRegistryStatus
 from ctrlruntime.api.conditions import list_sentences
+from ctrlruntime.cache.entry import EntryDecoder
 from internal.tenancy.registry.status import removal_condition
+from internal.tenancy.registry.teardown import Fate, teardown_status
 from internal.tenancy.rows.row import Reading, Row, RowReader
 from internal.tenancy.shared.naming import tenant_name
 from internal.tenancy.shared.slices import (
@@ -153,3 +157,24 @@ def test_problems_are_counted_once_and_named_as_before() -> None:
     assert sentence.startswith(
         f"{ROWS} rows with UnknownActivation (uid 't0' 'perhaps', uid 't1' 'perhaps', {ROWS - 2} more)"
     )
+
+
+def test_a_teardown_with_as_many_refusals_as_tenants_names_the_first_of_them() -> None:
+    """5,000 took 3 s: each tenant was compared with each refusal."""
+    decoder = EntryDecoder(Tenant.gvk())
+    tenants = [
+        decoder.decode_manifest({"metadata": {"name": f"t{number:04}", "namespace": "a"}})
+        for number in range(5_000)
+    ]
+    refused = [f"{each.name} (its deletion was refused: no)" for each in tenants]
+    now = datetime(2030, 1, 1, tzinfo=UTC)
+
+    def status(refused: list[str]) -> TenantRegistryStatus:
+        given = (TenantRegistryStatus(), Fate.DELETE, tenants, refused)
+        return teardown_status(*given, waiting={}, generation=1, now=now)
+
+    assert seconds(lambda: status(refused)) < 1.0
+    message = status(refused[1:]).conditions[0].message
+    assert message.endswith("t0003 (its deletion was refused: no); and 4997 more.")
+    shown = status([refused[4]]).conditions[0].message
+    assert "t0004 (its deletion was refused: no); t0000 (it is being deleted); t0001" in shown

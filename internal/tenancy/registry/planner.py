@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -32,8 +32,10 @@ from internal.tenancy.shared.deps import Clocks
 from internal.tenancy.shared.labels import RESUMED_AT
 from internal.tenancy.shared.policies import ALLOW_DELETE
 from internal.tenancy.shared.rollout import Rollouts
+from internal.tenancy.shared.slices import beside_loop, let_go
 from internal.tenancy.sync.deletion_guard import Guard
 from internal.tenancy.sync.plan import Plan
+from internal.tenancy.sync.plan_inputs import ExistingTenant
 from internal.tenancy.sync.removal_window import recent_of, recent_values_of
 from internal.tenancy.sync.row_rollouts import restorable
 from internal.tenancy.sync.tenants import Blueprint, TenantBuilder
@@ -85,9 +87,12 @@ class RegistryPlanner:
         request = Request(entry.name, namespace=entry.namespace)
         hold = self.holds.waiting(request, entry)
         hold = hold or window_hold(registry, self.clocks.now())
-        staged, unusable = self._staged(decided, hold)
-        made, decisions = self._stage(decided, staged, state, hold)
+        staged, unusable = await self._staged(decided, hold)
+        made, decisions = await self._stage(decided, staged, state, hold)
+        former = [] if (last := state.synced.plan) is None else [*last.unchanged, *last.updates]
+        last = None
         state.synced.plan, state.synced.templates = made, len(decided.templates)
+        await let_go(former)
         self.rollouts.planned(request, made.missing(item.name for item in decided.templates))
         made, lost = await self.sync.without_lost_templates(made, entry)
         state.synced.plan = made
@@ -167,7 +172,7 @@ class RegistryPlanner:
 
         return self.sync.guard(registry, entry, released, refused)
 
-    def _staged(
+    async def _staged(
         self, decided: Sync, hold: Waiting | None
     ) -> tuple[dict[str, StagedTemplate], list[str]]:
         """Return the templates with a rollout, and annotations that cannot be used, one sentence each."""
@@ -186,8 +191,8 @@ class RegistryPlanner:
                 unusable.append(f"template {item.name!r}: the annotation {RESUMED_AT} is no time")
             known = frozenset(contents)
             if rows:
-                tenants = (each for each in decided.existing if each.template == item.name)
-                known |= {restorable(tenant, known | {target}) for tenant in tenants}
+                tenants, there = decided.existing, known | {target}
+                known |= await beside_loop(len(tenants), _restorable, tenants, item.name, there)
             moment = _moment(resumed)
             strategy = replace(
                 strategy, restorable=known, resumed_at=moment, hold=hold, jumps=jumps
@@ -206,7 +211,7 @@ class RegistryPlanner:
         entry_of = partial(self.tenants.get, namespace=decided.builder.namespace)
         return found | earlier_content(template.name, missing, decided.existing, entry_of)
 
-    def _stage(
+    async def _stage(
         self,
         decided: Sync,
         staged: Mapping[str, StagedTemplate],
@@ -217,10 +222,12 @@ class RegistryPlanner:
         now = self.clocks.now()
         builder = decided.builder
         registry = Request(builder.registry.metadata.name or "", namespace=builder.namespace)
-        members = members_of(decided.plan, decided.existing, staged)
-        checked = self.health.decide(registry, decided.templates, staged, members, now)
+        plan, tenants = decided.plan, decided.existing
+        number = len(tenants) + len(plan.creates)
+        members = await beside_loop(number, members_of, plan, tenants, staged)
+        checked = await self.health.decide(registry, decided.templates, staged, members, now)
         decisions = {name: item.decision for name, item in checked.items()}
-        made = stage(decided.plan, decided.existing, staged, decisions)
+        made = await beside_loop(number, stage, plan, tenants, staged, decisions)
         health = {name: item.health for name, item in checked.items() if item.health is not None}
         self.rollouts.decided(registry, decisions, health)
         moments = [item.look_again for item in checked.values() if item.look_again is not None]
@@ -255,6 +262,13 @@ class RegistryPlanner:
             )
             found.append(wanted)
         return found
+
+
+def _restorable(
+    existing: Iterable[ExistingTenant], template: str, contents: frozenset[str]
+) -> frozenset[str]:
+    """Return the versions that tenants of a template had before, as far as their content is known."""
+    return frozenset(restorable(each, contents) for each in existing if each.template == template)
 
 
 def unusable_windows(hold: Waiting | None) -> list[str]:

@@ -17,6 +17,7 @@ from ctrlruntime.queue import Request
 from internal.tenancy.registry.state import FIRST_RETRY, RegistryState
 from internal.tenancy.rows.readings import is_same
 from internal.tenancy.rows.row import mapping_problems
+from internal.tenancy.shared.slices import let_go
 from internal.tenancy.sources import SourceError
 from internal.tenancy.sources.errors import UnknownColumn
 from internal.tenancy.sources.queries import Queries, seconds_between
@@ -72,7 +73,15 @@ class QuerySchedule:
             state.replan = True
         state.synced.position = self.queries.position(request)
         state.synced.advanced |= not same
-        state.synced.reading, state.synced.error = reading, None
+        state.synced.error = None
+        # Where both are the same the first is kept: the last plan holds its rows.
+        former = reading if same else state.synced.reading
+        if not same:
+            state.synced.reading = reading
+        if former is not None:
+            rows = [*former.active, *former.invalid, *former.doubtful]
+            del former, reading
+            await let_go(rows)
 
     async def _read_columns(
         self, request: Request, registry: TenantRegistry, state: RegistryState

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -29,6 +30,7 @@ from internal.tenancy.registry.teardown import (
     is_protected,
     moving_tenants,
     teardown_status,
+    waiting_message,
 )
 from internal.tenancy.registry.value_secrets import ValueSecrets
 from internal.tenancy.shared.deps import TenancyStores, Writers
@@ -37,6 +39,8 @@ from internal.tenancy.shared.policies import APPROVE_DELETION
 from internal.tenancy.shared.pools import Job
 from internal.tenancy.sync.neighbours import owner_of
 
+TURN: Final = 50
+"""Tenants whose status is decoded before other tasks get a turn."""
 TEARDOWN_RETRY: Final = 10.0
 """Seconds before a refused deletion of a tenant is tried again while its registry is being deleted."""
 
@@ -161,7 +165,12 @@ class RegistryRemoval:
             before = entry.typed(TenantRegistry).status
         except ValidationError:
             return  # nothing can be compared with a status that cannot be read
-        status = teardown_status(
-            before, fate, tenants, refused, generation=entry.generation, now=self.clock()
-        )
+        waiting: dict[str, str] = {}
+        for place, item in enumerate(tenants, 1):
+            if why := waiting_message(item):
+                waiting[item.name] = why
+            if place % TURN == 0:
+                await asyncio.sleep(0)
+        given, now = (before, fate, tenants, refused), self.clock()
+        status = teardown_status(*given, waiting=waiting, generation=entry.generation, now=now)
         await self.writers.statuses.write(TenantRegistry.mapping(), entry, before, status)

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Any
 
 from apis.fleet.labels import MOVING_TO
@@ -68,13 +69,14 @@ def teardown_status(
     tenants: Sequence[Entry],
     refused: Sequence[str] = (),
     *,
+    waiting: Mapping[str, str],
     generation: int,
     now: datetime,
 ) -> TenantRegistryStatus:
-    """Return the status of a registry that is being deleted and cannot go yet."""
+    """Return the status of a registry that is being deleted and cannot go yet. `waiting`: why tenants are still there, by name."""
     status = previous.model_copy(deep=True)
     held = fate is Fate.HOLD
-    message = _held(tenants) if held else _remaining(tenants, refused)
+    message = _held(tenants) if held else _remaining(tenants, refused, waiting)
     paused = any(is_paused(item.annotations) for item in tenants)
     reason = "TenantsPaused" if paused else "TenantsRemain"
     status.removals_pending = sum(item.deletion_timestamp is not None for item in tenants)
@@ -142,14 +144,14 @@ def moved_message(template: str, registry: str, tenants: int) -> str:
     )
 
 
-def _remaining(tenants: Sequence[Entry], refused: Sequence[str]) -> str:
-    ordered = sorted(tenants, key=lambda item: (not waiting_message(item), item.name))
-    named = [*refused] + [
-        f"{item.name} ({waiting_message(item) or 'it is being deleted'})"
-        for item in ordered
-        if not any(each.startswith(f"{item.name} ") for each in refused)
+def _remaining(tenants: Sequence[Entry], refused: Sequence[str], waiting: Mapping[str, str]) -> str:
+    refusing = {each.partition(" ")[0] for each in refused}
+    others = (item for item in tenants if item.name not in refusing)
+    first = nsmallest(MOST_NAMED, others, key=lambda item: (item.name not in waiting, item.name))
+    named = [*refused[:MOST_NAMED]] + [
+        f"{item.name} ({waiting.get(item.name, 'it is being deleted')})" for item in first
     ]
-    more = f"; and {len(ordered) - MOST_NAMED} more" if len(ordered) > MOST_NAMED else ""
+    more = f"; and {len(tenants) - MOST_NAMED} more" if len(tenants) > MOST_NAMED else ""
     return shorten(
         f"The registry is being deleted and waits for {_count(len(tenants))}: "
         f"{'; '.join(named[:MOST_NAMED])}{more}."

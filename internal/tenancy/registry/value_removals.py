@@ -48,7 +48,7 @@ class ValueRemovals:
                 await asyncio.sleep(0)
         if not found:
             return made
-        held, kept, approved = _held(found, guard, tenants)
+        held, kept, approved = _held(found, guard, tenants, await _having(tenants.values()))
         return replace(
             made,
             updates=tuple(item for item in made.updates if item.tenant.name not in kept),
@@ -130,34 +130,34 @@ async def _places(
 
 
 def _held(
-    found: Sequence[ValueRemoval], guard: Guard, tenants: Mapping[str, Entry]
+    found: Sequence[ValueRemoval],
+    guard: Guard,
+    tenants: Mapping[str, Entry],
+    having: Mapping[tuple[str, str], int],
 ) -> tuple[Held | None, frozenset[str], frozenset[str]]:
     """Return what the guard holds, the names of those tenants, and the names that an approval lets go.
 
     Each entry of a template is judged by itself: the rows that would lose objects of it against the rows that have some.
     """
-    having = _having(tenants.values())
     recent = guard.recent_values
     asked = [item for item in found if item.name not in guard.released]
     fresh = [item for item in asked if item.uid not in recent.uids]
     worst: Held | None = None
     over: set[tuple[str, str]] = set()
-    for template, name in sorted(
-        {(item.template, each) for item in fresh for each in item.entries}
-    ):
-        losing = [item for item in fresh if item.template == template and name in item.entries]
-        of_tenants = max(having[template, name], len(losing))
+    losing = Counter((item.template, each) for item in fresh for each in item.entries)
+    for (template, name), rows in sorted(losing.items()):
+        of_tenants = max(having[template, name], rows)
         of_rows = of_tenants + recent.rows
         allowed = max(guard.rows, of_rows * guard.percent // 100)
-        if recent.leaves_room(len(losing), allowed=allowed, of_rows=of_rows):
+        if recent.leaves_room(rows, allowed=allowed, of_rows=of_rows):
             continue
         over.add((template, name))
-        if worst is None or len(losing) > worst.rows:
+        if worst is None or rows > worst.rows:
             worst = Held(
                 reason=GuardReason.TOO_MANY_DELETIONS,
                 tenants=0,
                 of_tenants=of_tenants,
-                rows=len(losing),
+                rows=rows,
                 of_rows=of_rows,
                 allowed_rows=allowed,
                 recent_rows=recent.rows,
@@ -183,10 +183,12 @@ def _held(
     return held, kept, frozenset()
 
 
-def _having(tenants: Iterable[Entry]) -> Counter[tuple[str, str]]:
+async def _having(tenants: Iterable[Entry]) -> Counter[tuple[str, str]]:
     """Return how many tenants have objects of each entry of each template."""
     found: Counter[tuple[str, str]] = Counter()
-    for entry in tenants:
+    for count, entry in enumerate(tenants, 1):
+        if count % YIELD_EVERY == 0:
+            await asyncio.sleep(0)
         spec, status = entry.field("spec") or {}, entry.field("status") or {}
         template = str(spec.get("templateRef", ""))
         ids = {text.partition("@")[2] for text in status.get("appliedResources") or ()}

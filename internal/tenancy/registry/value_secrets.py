@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
@@ -18,6 +20,9 @@ from internal.tenancy.shared.outcome import refusal
 from internal.tenancy.sync.plan import Plan
 from internal.tenancy.sync.plan_inputs import DesiredTenant
 from internal.tenancy.sync.tenants import TenantBuilder
+
+TURN: Final = 50
+"""Tenants whose specs are decoded before other tasks get a turn."""
 
 
 @dataclass(slots=True)
@@ -56,7 +61,9 @@ class ValueSecrets:
         wanted = {tenant.name for tenant in made.creates if tenant.row.sensitive}
         wanted |= {tenant.name for tenant in made.waiting}
         alive = {secret_name(name) for name in wanted}
-        for entry in self.tenants.by_index(OWNER_INDEX, owner.key):
+        for place, entry in enumerate(self.tenants.by_index(OWNER_INDEX, owner.key), 1):
+            if place % TURN == 0:
+                await asyncio.sleep(0)
             named = (entry.field("spec") or {}).get("sensitiveVariables") or {}
             alive.add(str(named.get("secretName", "")))
         policy = SetPolicy(delete=lambda entry: entry.name not in alive, cause=Cause.PARENT_DELETED)

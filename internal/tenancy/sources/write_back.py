@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from heapq import nsmallest
 from typing import Final
 
 import structlog
@@ -21,6 +22,7 @@ from ctrlruntime.backoff import exponential
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
 from internal.tenancy.rows.row import Reading, columns
+from internal.tenancy.shared.slices import SLICE
 from internal.tenancy.shared.tally import TenantState
 from internal.tenancy.shared.tenant_counts import state_of
 from internal.tenancy.sources import SourceError
@@ -165,10 +167,12 @@ class WriteBacks:
         if problem := write_back_problem(known.registry.spec):
             raise InvalidWriteBack(f"{WRITE_BACK_COLUMN}: {problem}")
         states = await self._states(known)
-        changed = sorted(uid for uid, state in states.items() if known.written.get(uid) != state)
+        if len(states) > SLICE:
+            await asyncio.sleep(0)
+        changed = [uid for uid, state in states.items() if known.written.get(uid) != state]
         for uid in known.written.keys() - states.keys():
             del known.written[uid]
-        batch = {uid: states[uid].value for uid in changed[:BATCH]}
+        batch = {uid: states[uid].value for uid in nsmallest(BATCH, changed)}
         if not batch:
             return False
         writer = await self.open(request, known.registry)
@@ -189,8 +193,10 @@ class WriteBacks:
                 found[uid] = state
             if place % PAUSE == 0:
                 await asyncio.sleep(0)
-        for row in known.reading.active:
+        for place, row in enumerate(known.reading.active, 1):
             found.setdefault(row.uid, RowState.PENDING)
+            if place % SLICE == 0:
+                await asyncio.sleep(0)
         for uid in known.written.keys() & known.reading.inactive:
             found.setdefault(uid, RowState.REMOVED)
         return found

@@ -20,6 +20,7 @@ from ctrlruntime.rollout.health import (
     with_health,
 )
 from ctrlruntime.rollout.health_checks import HealthCheckStatus
+from internal.tenancy.shared.slices import beside_loop
 from internal.tenancy.template.rollouts import StagedTemplate
 
 
@@ -46,7 +47,7 @@ class TemplateHealth:
     )
     """By registry and template, its UID and what the last plan found."""
 
-    def decide(
+    async def decide(
         self,
         registry: Request,
         templates: Sequence[Entry],
@@ -65,7 +66,7 @@ class TemplateHealth:
             uid, earlier = before.get(entry.name, ("", []))
             if uid != entry.uid:
                 earlier = recorded_checks(entry)
-            made = self._decide(entry, rollout, members[entry.name], earlier, now)
+            made = await self._decide(entry, rollout, members[entry.name], earlier, now)
             found[entry.name] = made
             if made.health is not None:
                 known[entry.name] = (entry.uid, made.health.status)
@@ -80,7 +81,7 @@ class TemplateHealth:
         for name in self._known.pop(registry, {}):
             self.evaluator.forget(Request(name, namespace=registry.namespace))
 
-    def _decide(
+    async def _decide(
         self,
         entry: Entry,
         rollout: StagedTemplate,
@@ -89,7 +90,7 @@ class TemplateHealth:
         now: datetime,
     ) -> CheckedDecision:
         strategy, version = rollout.strategy, rollout.version
-        decision = decide(version, members, strategy, now)
+        decision = await beside_loop(len(members), decide, version, members, strategy, now)
         if not strategy.health_checks:
             return CheckedDecision(decision, look_again=decision.look_again)
         subject = {"template": entry.name, "namespace": entry.namespace, "targetRevision": version}
@@ -106,7 +107,8 @@ class TemplateHealth:
             names = {check.name for check in strategy.health_checks}
             kept = [item for item in before if item.name in names]
             return CheckedDecision(decision, Assessment(status=kept), decision.look_again)
-        decision = decide(version, members, with_health(strategy, health), now)
+        checked = with_health(strategy, health)
+        decision = await beside_loop(len(members), decide, version, members, checked, now)
         shortest = min(check.period_seconds for check in strategy.health_checks)
         due = now + timedelta(seconds=shortest)
         return CheckedDecision(decision, health, min(due, decision.look_again or due))
