@@ -3,9 +3,10 @@
 import base64
 import binascii
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlsplit
@@ -64,6 +65,8 @@ A line's end after them, as block texts of YAML leave, is no part of them.
 """
 _IN_NAMES: Final = "!#$&'*+.^`|~"
 """Characters beside letters, digits, ``-`` and ``_`` that the name of a header field may have."""
+_LONGEST_NAME: Final = 100
+_MOST_NAMED: Final = 10
 _FLAG: Final = "insecure-skip-tls-verify"
 _HOST: Final = re.compile(r"[A-Za-z0-9._:\[\]-]+(/.*)?")
 """A server without a scheme: host, port and path."""
@@ -151,7 +154,7 @@ class Kubeconfig:
             for item in document.get(f"{section}s") or ():
                 if not isinstance(item, dict) or not isinstance(item.get("name"), str):
                     raise ConfigError(f"{path}: an entry under {section}s has no name")
-                where = f"{section} {item['name']!r} in {path}"
+                where = f"{section} {_cut(item['name'])!r} in {path}"
                 known.setdefault(item["name"], _Named(item.get(section) or {}, path.parent, where))
         self._current = self._current or document.get("current-context") or ""
 
@@ -159,12 +162,12 @@ class Kubeconfig:
         """Return the named context, or the current one. Raises ConfigError for what cannot be used."""
         name = name or self._current
         if not name:
-            known = ", ".join(self._sections["context"]) or "none"
+            known = _listed(self._sections["context"])
             raise ConfigError(
                 f"{self._where()}: no current-context is set; name one of its contexts: {known}"
             )
         context = self._find("context", name)
-        cluster = self._find("cluster", context.body.get("cluster", ""))
+        cluster = self._find("cluster", context.body.get("cluster") or "")
         user_name = context.body.get("user", "")
         user = self._find("user", user_name) if user_name else _Named({}, Path(), "no user")
         proxy_url = cluster.body.get("proxy-url")
@@ -185,8 +188,8 @@ class Kubeconfig:
     def _find(self, section: str, name: str) -> _Named:
         found = self._sections[section].get(name)
         if found is None:
-            known = ", ".join(self._sections[section]) or "none"
-            raise ConfigError(f"{self._where()}: no {section} {name!r}; there are: {known}")
+            known = _listed(self._sections[section])
+            raise ConfigError(f"{self._where()}: no {section} {_cut(name)!r}; there are: {known}")
         lines = {key: (found.body.get(key) or "").rstrip("\r\n") for key in _LINES}
         if wrong := next((key for key, line in lines.items() if not _is_line(line)), ""):
             raise ConfigError(f"{found.where}: {wrong} is not one line of printed text")
@@ -196,6 +199,17 @@ class Kubeconfig:
 
     def _where(self) -> str:
         return ", ".join(str(path) for path in self._paths)
+
+
+def _cut(name: str, longest: int = _LONGEST_NAME) -> str:
+    """Return a name for a message, which a file from outside may have made long."""
+    return name if len(name) <= longest else f"{name[:longest]}…"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return the first names for a message, without what does not print."""
+    first = [_cut(name) for name in islice(names, _MOST_NAMED)]
+    return ", ".join(name if name.isprintable() else repr(name) for name in first) or "none"
 
 
 def _mapping(content: bytes, what: str) -> dict[str, Json]:
@@ -235,7 +249,7 @@ def check_proxy(url: str, where: str) -> None:
         _check_host(Endpoint.parse(url).host, where)
     except ValueError as error:
         raise ConfigError(
-            f"{where}: {error}; proxies that speak SOCKS are not supported, use one that speaks HTTP"
+            f"{where}: {_cut(str(error), 500)}; proxies that speak SOCKS are not supported, use one that speaks HTTP"
         ) from None
 
 
@@ -257,7 +271,9 @@ def _server(cluster: _Named, *, foreign: bool) -> str:
     try:
         host, path = Endpoint.parse(server).host, urlsplit(server).path
     except ValueError as error:
-        raise ConfigError(f"the server of {cluster.where} is no URL: {error}") from None
+        raise ConfigError(
+            f"the server of {cluster.where} is no URL: {_cut(str(error), 500)}"
+        ) from None
     if " " in path or not path.isascii():
         raise ConfigError(f"the server of {cluster.where} is no URL: its path is not escaped")
     for name in (host, str(body.get("tls-server-name") or "")):
@@ -405,7 +421,7 @@ def _impersonation(entry: _Named) -> dict[str, str | Sequence[str]]:
         return {"Impersonate-User": str(user["as"]), **headers}
     if headers:
         raise ConfigError(
-            f"{entry.where} impersonates by {', '.join(headers)} and names no user: set as"
+            f"{entry.where} impersonates by {_listed(headers)} and names no user: set as"
         )
     return headers
 

@@ -145,7 +145,7 @@ def decode_body(decoder: msgspec.json.Decoder[T], body: bytes, what: str) -> T:
     """Return the review of a body. Raises ReviewError; ``what`` names it in the message."""
     try:
         return decoder.decode(body)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise ReviewError(f"the body is not {what}: {error}") from None
     except RecursionError:
         raise ReviewError(f"the body is not {what}: it is nested too deep") from None

@@ -263,6 +263,8 @@ class Application:
 
     def _converted(self, raw: bytes, api_version: str) -> dict[str, Any]:
         manifest = orjson.loads(raw)
+        if not isinstance(manifest, dict):
+            raise ConversionError("what is to be converted is not an object")
         gvk = GroupVersionKind.of(manifest)
         conversion = self._conversions.get(gvk.group_kind)
         if conversion is None:

@@ -13,12 +13,14 @@ from tests.hostile.documents import (
     WATCHES,
     WEBHOOKS,
 )
+from tests.hostile.every_field import FIELDS
 from tests.hostile.measure import Door
 from tests.hostile.peers import DATABASES, NODES, TOKEN
 from tests.hostile.plane_answers import LIST, PLANE, WATCH
 
 DOORS: Final[tuple[Door, ...]] = (
     *(PLANE, WATCH, LIST, LISTS, WATCHES),
+    *FIELDS,
     *(KUBECONFIG, MANIFESTS, ANNOTATIONS, WEBHOOKS, TEMPLATE, DATABASES, NODES, TOKEN),
 )
 

@@ -138,6 +138,7 @@ def pours(start: bytes) -> Talk:
 
 
 AUTHENTICATED = b"R\0\0\0\x08\0\0\0\0"
+READY = b"Z\0\0\0\x05I"
 FLOODS: dict[str, tuple[str, Talk]] = {
     "mysql, a greeting of 16 MiB": ("mysql", pours(b"\xff\xff\xff\0")),
     "mysql, columns without end": (
@@ -165,6 +166,10 @@ FLOODS: dict[str, tuple[str, Talk]] = {
             connection.recv(65536),
             flood(AUTHENTICATED + b"S\x7f\xff\xff\xff")(connection),
         )[1],
+    ),
+    "postgresql, ready without a version": (
+        "postgresql",
+        postgresql_talk(None, AUTHENTICATED + READY),
     ),
     "postgresql, a length of 0": ("postgresql", postgresql_talk(None, b"N\0\0\0\0")),
 }

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from asyncpg import Connection
+from asyncpg import Connection, InternalClientError
 from asyncpg.connect_utils import (
     SessionAttribute,
     SSLMode,
@@ -305,6 +305,10 @@ async def connect(
         max_cached_statement_lifetime=0,
         max_cacheable_statement_size=0,
     )
-    connection = Connection(made, transport, loop, (host, port), without_caches, parameters)
+    try:
+        connection = Connection(made, transport, loop, (host, port), without_caches, parameters)
+    except (AttributeError, ValueError):  # what the server reports as its version, or does not
+        transport.abort()
+        raise InternalClientError("the server reports no version") from None
     made.set_connection(connection)
     return connection
