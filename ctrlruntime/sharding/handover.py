@@ -52,6 +52,8 @@ class HandOver:
     name: str
     epoch: int = 0
     _assignment: Assignment = field(default_factory=Assignment)
+    _observed: Assignment | None = None
+    """As it was read."""
     _phases: dict[int, Phase] = field(default_factory=dict)
     _over: dict[str, int] = field(default_factory=dict)
     """Members whose Leases were over when read from the server, with the latest epoch that was seen before."""
@@ -81,12 +83,15 @@ class HandOver:
 
     def observe(self, assignment: Assignment) -> None:
         """Note the assignment, as it was read from the server. Raises EpochWentBack."""
+        if assignment is self._observed:
+            return
         if assignment.epoch < self.epoch:
             raise EpochWentBack(
                 f"the assignment of slots has epoch {assignment.epoch}, and this process has seen {self.epoch}: the server "
                 "was restored from a backup; this process ends, to be started again"
             )
         self.epoch, self._assignment = assignment.epoch, self._with_owners_seen(assignment)
+        self._observed = assignment
 
     def _with_owners_seen(self, assignment: Assignment) -> Assignment:
         """Return it with the owners that this process saw before among those that may still work on slots that are now its own.
