@@ -24,9 +24,13 @@ from tests.support.waiting import eventually
 NAMESPACE = "default"
 SERVICE = BUILTIN[GroupVersionKind("", "v1", "Service")]
 DEPLOYMENT = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
+DAEMON_SET = BUILTIN[GroupVersionKind("apps", "v1", "DaemonSet")]
+BUDGET = BUILTIN[GroupVersionKind("policy", "v1", "PodDisruptionBudget")]
+SCALER = BUILTIN[GroupVersionKind("autoscaling", "v2", "HorizontalPodAutoscaler")]
+CRON_JOB = BUILTIN[GroupVersionKind("batch", "v1", "CronJob")]
 INGRESS = BUILTIN[GroupVersionKind("networking.k8s.io", "v1", "Ingress")]
 SHAPE = RESTMapping(GroupVersionKind(GROUP, "v1", "Shape"), plural="shapes", namespaced=True)
-KINDS = (SERVICE, DEPLOYMENT, INGRESS, SHAPE)
+KINDS = (SERVICE, DEPLOYMENT, DAEMON_SET, BUDGET, SCALER, CRON_JOB, INGRESS, SHAPE)
 POD = "/spec/template/spec"
 APP = f"{POD}/containers/0"
 SPREAD = {
@@ -42,6 +46,8 @@ POD_SPEC: Manifest = {
             "image": "app:1",
             "ports": [{"containerPort": 8080}, {"name": "metrics", "containerPort": 9090}],
             "env": [{"name": "MODE", "value": "fast"}, {"name": "LEVEL", "value": "info"}],
+            "readinessProbe": {"httpGet": {"path": "/", "port": 80}},
+            "lifecycle": {"preStop": {"exec": {"command": ["drain"]}}},
             "volumeMounts": [
                 {"name": "work", "mountPath": "/work"},
                 {"name": "work", "mountPath": "/tmp"},
@@ -55,6 +61,7 @@ POD_SPEC: Manifest = {
     "hostAliases": [{"ip": "10.0.0.1", "hostnames": ["db"]}],
     "imagePullSecrets": [{"name": "pull"}],
 }
+APP_ONLY: Manifest = {"name": "app", "image": "app:1"}
 CONTENT: dict[str, tuple[RESTMapping, Manifest]] = {
     "service": (
         SERVICE,
@@ -75,6 +82,40 @@ CONTENT: dict[str, tuple[RESTMapping, Manifest]] = {
             "strategy": {"type": "Recreate"},
             "selector": {"matchLabels": {"app": "x"}},
             "template": {"metadata": {"labels": {"app": "x"}}, "spec": POD_SPEC},
+        },
+    ),
+    "daemons": (
+        DAEMON_SET,
+        {
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": 2}},
+            "selector": {"matchLabels": {"app": "x"}},
+            "template": {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [APP_ONLY]}},
+        },
+    ),
+    "budget": (BUDGET, {"minAvailable": 1, "selector": {"matchLabels": {"app": "x"}}}),
+    "scaler": (
+        SCALER,
+        {
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "x"},
+            "maxReplicas": 3,
+            "metrics": [
+                {
+                    "type": "Resource",
+                    "resource": {
+                        "name": "cpu",
+                        "target": {"type": "Utilization", "averageUtilization": 50},
+                    },
+                }
+            ],
+        },
+    ),
+    "cron job": (
+        CRON_JOB,
+        {
+            "schedule": "@daily",
+            "jobTemplate": {
+                "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [APP_ONLY]}}}
+            },
         },
     ),
     "ingress": (
@@ -154,6 +195,30 @@ EDITS = {
     "strategy": Edit(
         content="deployment",
         replace={"/spec/strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 3}}},
+    ),
+    "probe": Edit(content="deployment", replace={f"{APP}/readinessProbe": {"grpc": {"port": 80}}}),
+    "hook": Edit(
+        content="deployment",
+        replace={f"{APP}/lifecycle/preStop": {"httpGet": {"path": "/", "port": 80}}},
+    ),
+    "surge of a DaemonSet": Edit(
+        content="daemons",
+        replace={"/spec/updateStrategy/rollingUpdate": {"maxSurge": 1, "maxUnavailable": 0}},
+    ),
+    "budget": Edit(
+        content="budget",
+        operations=(
+            {"op": "remove", "path": "/spec/minAvailable"},
+            {"op": "add", "path": "/spec/maxUnavailable", "value": 1},
+        ),
+    ),
+    "target of a metric": Edit(
+        content="scaler",
+        replace={"/spec/metrics/0/resource/target": {"type": "AverageValue", "averageValue": "1"}},
+    ),
+    "container of a CronJob": Edit(
+        content="cron job",
+        replace={"/spec/jobTemplate/spec/template/spec/containers/0/name": "renamed"},
     ),
     "rule of an Ingress": Edit(content="ingress", replace={"/spec/rules/0/host": "b.example.com"}),
     "backend of an Ingress": Edit(

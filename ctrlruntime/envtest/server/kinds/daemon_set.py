@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Final
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
+from ctrlruntime.envtest.server.errors import FieldError, bad_value, required
 from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.kinds.immutable import fixed
 from ctrlruntime.envtest.server.kinds.pod_template import TEMPLATE, TEMPLATE_RULES
@@ -31,6 +33,8 @@ from ctrlruntime.envtest.server.printers.column import (
     template,
 )
 
+_Object = dict[str, Any]
+_NONE: Final = (0, "0%", None)
 _TEMPLATE_COUNT: Final = "deprecated.daemonset.template.generation"
 
 
@@ -55,6 +59,19 @@ def _count_templates(new: Manifest, old: Manifest) -> None:
     count = int((old["metadata"].get("annotations") or {}).get(_TEMPLATE_COUNT) or 0)
     count += new["spec"].get("template") != old["spec"].get("template")
     new["metadata"].setdefault("annotations", {})[_TEMPLATE_COUNT] = str(count)
+
+
+def _rolls(spec: _Object, prefix: str) -> Iterator[FieldError]:
+    """Refuse an update that may neither stop nor start a Pod, and one that may do both."""
+    update = (spec.get("updateStrategy") or {}).get("rollingUpdate")
+    if update is None:
+        return
+    path, surge = f"{prefix}updateStrategy.rollingUpdate", update.get("maxSurge")
+    stops, starts = (update.get(name) not in _NONE for name in ("maxUnavailable", "maxSurge"))
+    if stops and starts:
+        yield bad_value(f"{path}.maxSurge", surge, "may not be set when maxUnavailable is non-zero")
+    if not stops and not starts:
+        yield required(f"{path}.maxUnavailable", "cannot be 0 when maxSurge is 0")
 
 
 def _cells(obj: Manifest, now: datetime) -> Cells:
@@ -90,7 +107,9 @@ DAEMON_SET: Final = builtin_kind(
         "numberReady": 0,
     },
     spec_rules=Rules(
-        minimum=REPLICAS, within={"template": TEMPLATE_RULES}, checks=(selects_template, always)
+        minimum=REPLICAS,
+        within={"template": TEMPLATE_RULES},
+        checks=(selects_template, always, _rolls),
     ),
     updates=(fixed("spec.selector"),),
     columns=(

@@ -32,6 +32,7 @@ from ctrlruntime.envtest.server.printers.column import (
 )
 
 _Object = dict[str, Any]
+_NONE: Final = (0, "0%")
 
 
 def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
@@ -41,6 +42,11 @@ def _strategy(spec: _Object, prefix: str) -> Iterator[FieldError]:
     if strategy.get("type") == "Recreate" and strategy.get("rollingUpdate") is not None:
         detail = "may not be specified when strategy `type` is 'Recreate'"
         yield forbidden_field(f"{prefix}strategy.rollingUpdate", detail)
+    update = strategy.get("rollingUpdate") or {}
+    stops, starts = update.get("maxUnavailable"), update.get("maxSurge")
+    if stops in _NONE and starts in _NONE:
+        path = f"{prefix}strategy.rollingUpdate.maxUnavailable"
+        yield bad_value(path, stops, "may not be 0 when `maxSurge` is 0")
 
 
 def _progress(spec: _Object, prefix: str) -> Iterator[FieldError]:

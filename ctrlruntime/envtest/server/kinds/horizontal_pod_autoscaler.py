@@ -14,6 +14,7 @@ from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.printers.column import NONE, UNKNOWN, UNSET, Cells, age, items, part
 
 _Object = dict[str, Any]
+_SOURCES: Final = ("object", "pods", "resource", "containerResource", "external")
 
 
 def _metrics(spec: _Object) -> None:
@@ -66,11 +67,26 @@ def _metric_targets(spec: _Object, prefix: str) -> Iterator[FieldError]:
         text = "must specify at least one Object or External metric to support scaling to zero replicas"
         yield forbidden_field(f"{prefix}metrics", text)
     for index, metric in enumerate(spec.get("metrics") or ()):
+        path, own = f"{prefix}metrics[{index}]", _member(metric)
+        for each in _SOURCES:
+            if each != own and metric.get(each) is not None:
+                yield forbidden_field(
+                    f"{path}.{each}", "must populate the given metric source only"
+                )
         target = (metric.get("resource") or {}).get("target") or {}
         share = target.get("averageUtilization")
+        path = f"{path}.resource.target"
         if share is not None and share < 1:
-            path = f"{prefix}metrics[{index}].resource.target.averageUtilization"
-            yield bad_value(path, share, "must be greater than 0")
+            yield bad_value(f"{path}.averageUtilization", share, "must be greater than 0")
+        if share is not None and target.get("averageValue") is not None:
+            text = "may not set both a target raw value and a target utilization"
+            yield forbidden_field(f"{path}.averageValue", text)
+
+
+def _member(metric: _Object) -> str:
+    """Return the field of a metric that has what its type names."""
+    kind = str(metric.get("type") or "")
+    return kind[:1].lower() + kind[1:]
 
 
 def _cells(obj: Manifest, now: datetime) -> Cells:
@@ -106,8 +122,7 @@ def _targets(spec: dict[str, Any], status: dict[str, Any]) -> str:
 
 
 def _metric(metric: dict[str, Any], current: dict[str, Any]) -> str:
-    kind = str(metric.get("type") or "")
-    member = kind[:1].lower() + kind[1:]
+    kind, member = metric.get("type"), _member(metric)
     source, seen = part(metric, member), part(part(current, member), "current")
     goal = part(source, "target")
     name = source.get("name") or part(source, "metric").get("name") or ""

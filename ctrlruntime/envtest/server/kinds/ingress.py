@@ -76,12 +76,17 @@ def _backend(backend: _Object, path: str) -> Iterator[FieldError]:
         if backend.get("resource") is None:
             yield required(path, "resource or service backend is required")
         return
+    if backend.get("resource") is not None:
+        yield bad_value(path, "", "cannot set both resource and service backends")
+        return
     if not service.get("name"):
         yield required(f"{path}.service.name")
     port = service.get("port") or {}
     number, name = port.get("number") or 0, port.get("name") or ""
     if not number and not name:
         yield required(path, "port name or number is required")
+    elif number and name:
+        yield bad_value(path, "", "cannot set both port name & port number")
     elif number and not 0 < number < 65536:
         text = "must be between 1 and 65535, inclusive"
         yield bad_value(f"{path}.service.port.number", number, text)

@@ -21,7 +21,17 @@ from ctrlruntime.envtest.server.errors import (
 
 _Object = dict[str, Any]
 _SOURCES: Final = frozenset({"name"})
-_HANDLERS: Final = frozenset({"exec", "grpc", "httpGet", "tcpSocket"})
+_PROBES: Final = ("exec", "httpGet", "tcpSocket", "grpc")
+_HOOKS: Final = ("exec", "httpGet", "tcpSocket", "sleep")
+_VALUES: Final = ("fieldRef", "resourceFieldRef", "configMapKeyRef", "secretKeyRef", "fileKeyRef")
+_PROJECTED: Final = (
+    "secret",
+    "configMap",
+    "downwardAPI",
+    "serviceAccountToken",
+    "clusterTrustBundle",
+    "podCertificate",
+)
 _VARIABLE: Final = re.compile(r"[ -<>-~]+")
 _VARIABLE_TEXT: Final = (
     "a valid environment variable name must consist only of printable ASCII characters "
@@ -202,24 +212,61 @@ def _requests(spec: _Object, prefix: str) -> Iterator[FieldError]:
 def _handlers(spec: _Object, prefix: str) -> Iterator[FieldError]:
     for path, container in _containers(spec, prefix):
         for name in ("livenessProbe", "readinessProbe", "startupProbe"):
-            probe = container.get(name)
-            if probe is not None and not _HANDLERS & probe.keys():
-                yield required(f"{path}.{name}", "must specify a handler type")
+            yield from _handler(container.get(name), f"{path}.{name}", _PROBES)
+        lifecycle = container.get("lifecycle") or {}
+        for name in ("postStart", "preStop"):
+            yield from _handler(lifecycle.get(name), f"{path}.lifecycle.{name}", _HOOKS)
+
+
+def _handler(given: _Object | None, path: str, members: Iterable[str]) -> Iterator[FieldError]:
+    if given is None:
+        return
+    found = _named(given, members)
+    if not found:
+        yield required(path, "must specify a handler type")
+    for each in found[1:]:
+        yield forbidden_field(f"{path}.{each}", "may not specify more than 1 handler type")
+
+
+def _named(union: _Object, members: Iterable[str]) -> list[str]:
+    """Return which members of a union are given, in the order of `members`."""
+    return [each for each in members if union.get(each) is not None]
 
 
 def _unions(spec: _Object, prefix: str) -> Iterator[FieldError]:
-    """Refuse a variable with two values, and a volume of two types."""
-    for field in ("initContainers", "containers"):
-        for index, container in enumerate(spec.get(field) or ()):
-            for at, variable in enumerate(container.get("env") or ()):
-                if variable.get("value") and variable.get("valueFrom"):
-                    path = f"{prefix}{field}[{index}].env[{at}].valueFrom"
-                    yield bad_value(path, "", "may not be specified when `value` is not empty")
+    """Refuse a variable with two values or none, and a volume of two types."""
+    for path, container in _containers(spec, prefix):
+        for at, variable in enumerate(container.get("env") or ()):
+            if (source := variable.get("valueFrom")) is not None:
+                value = str(variable.get("value") or "")
+                yield from _value_from(source, f"{path}.env[{at}].valueFrom", value)
+        for source in container.get("envFrom") or ():
+            yield from _one_of(source, f"{path}.envFrom", ("configMapRef", "secretRef"))
     for index, volume in enumerate(spec.get("volumes") or ()):
+        path = f"{prefix}volumes[{index}]"
         types = sorted(set(volume) - _SOURCES, key=lambda each: (each != "emptyDir", each))
         for each in types[1:]:
-            path = f"{prefix}volumes[{index}].{each}"
-            yield forbidden_field(path, "may not specify more than 1 volume type")
+            yield forbidden_field(f"{path}.{each}", "may not specify more than 1 volume type")
+        for at, source in enumerate((volume.get("projected") or {}).get("sources") or ()):
+            if len(_named(source, _PROJECTED)) > 1:
+                where = f"{path}.projected.sources[{at}]"
+                yield forbidden_field(where, "may not specify more than 1 volume type per source")
+
+
+def _value_from(source: _Object, path: str, value: str) -> Iterator[FieldError]:
+    if value and _named(source, _VALUES):
+        yield bad_value(path, "", "may not be specified when `value` is not empty")
+    else:
+        yield from _one_of(source, path, _VALUES)
+
+
+def _one_of(union: _Object, path: str, members: tuple[str, ...]) -> Iterator[FieldError]:
+    found = _named(union, members)
+    if len(found) > 1:
+        yield bad_value(path, "", "may not have more than one field specified at a time")
+    if not found:
+        *first, last = (f"`{each}`" for each in members)
+        yield bad_value(path, "", f"must specify one of: {', '.join(first)} or {last}")
 
 
 def _deadline(spec: _Object, prefix: str) -> Iterator[FieldError]:
