@@ -19,6 +19,10 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.fast_dataclass import fast_dataclass
 
+UNRECORDED: Final = (
+    "no recorded owner (it was there before: delete it, use another name, or take it over by force)"
+)
+"""Whose an object is that has no trace of an owner, as a phrase with what to do."""
 OWNER: Final = "ctrlruntime.dev/owner"
 """Annotation: the owner's key, `Kind.group/namespace/name`; of an owner in another cluster with `@` and its id."""
 OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
@@ -152,7 +156,7 @@ def check_ownership(
         return OwnershipResult(Ownership.FOREIGN, f"{controller.kind} {controller.name!r}")
     if same or (wrote and entry.owned is not None):
         return OwnershipResult(Ownership.OURS)
-    return OwnershipResult(Ownership.FOREIGN, "nobody recorded")
+    return OwnershipResult(Ownership.FOREIGN, UNRECORDED)
 
 
 def is_controlled(entry: Entry, owner: Owner) -> bool:

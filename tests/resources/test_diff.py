@@ -13,7 +13,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.resources.desired import Desired, ObjectKey
 from ctrlruntime.resources.diff import Reason, Settled, diff
-from ctrlruntime.resources.ownership import Owner
+from ctrlruntime.resources.ownership import UNRECORDED, Owner
 from tests.resources.ordinal_factories import DesiredSettings
 
 CONFIG_MAP = RESTMapping(GroupVersionKind("", "v1", "ConfigMap"), "configmaps", namespaced=True)
@@ -162,7 +162,7 @@ def test_an_object_without_a_record_is_foreign() -> None:
         )
     )
     found = diff(by_key(entry), [desired()], OWNER)
-    assert [conflict.holder for conflict in found.conflicts] == ["nobody recorded"]
+    assert [conflict.holder for conflict in found.conflicts] == [UNRECORDED]
     assert not diff(by_key(entry), [], OWNER)
 
 

@@ -13,6 +13,7 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.envtest.proxy import Mark, Match
 from ctrlruntime.envtest.proxy.requests import WRITES
 from ctrlruntime.envtest.proxy.rules import ActiveRule, Delay
+from ctrlruntime.resources.ownership import UNRECORDED
 from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, TenancyHarness, config_map
 
 pytestmark = pytest.mark.criterion("ownership")
@@ -82,7 +83,7 @@ async def test_a_foreign_object_survives_the_tenant_the_template_entry_and_the_r
     theirs = await make(harness)
     entry = {**STUCK, "deletionPolicy": policy, "patchStrategy": strategy}
     await harness.template(configMaps=[entry, OTHER])
-    assert "cm (it belongs to nobody recorded)" in await conflict(harness)
+    assert f"cm (it belongs to {UNRECORDED})" in await conflict(harness)
     assert await live(harness) == theirs
     await harness.template(configMaps=[OTHER])
     await harness.ready("a-web-app")
