@@ -10,6 +10,7 @@ SYSTEMS: Final = {
     "members": "tests.simulation.systems.tenancy:members",
     "cloud": "tests.simulation.systems.cloud:story",
     "cosmos": "tests.simulation.systems.cosmos:story",
+    "members-cosmos": "tests.simulation.systems.cosmos:members",
     "fleet": "tests.simulation.systems.fleet:story",
 }
 """Where the story of each system is, as module:function."""

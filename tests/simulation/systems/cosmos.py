@@ -14,10 +14,13 @@ from typing import Any, Final
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
 from ctrlruntime.api.conditions import is_condition_true
 from ctrlruntime.client.errors import NotFound
-from ctrlruntime.envtest.server.storage import Bucket, Change
+from ctrlruntime.envtest.server.storage import Bucket, Change, Record
 from ctrlruntime.envtest.simulation import Simulation
+from ctrlruntime.envtest.simulation.oracles import LEASE
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.manager import GCOptions, Manager
+from ctrlruntime.sharding.slots import slot_of
+from internal.cosmos.fullnode.slot_owner import SLOTS_OWNED
 from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY
 from manager.options import RunOptions
 from manager.systems import load_systems
@@ -32,6 +35,7 @@ from tests.simulation.systems.machines import (
     begins_to_go,
     image_of,
 )
+from tests.simulation.systems.members import Members
 
 BUDGET: Final = "budget"
 DISKS: Final = "disks"
@@ -314,15 +318,40 @@ async def add(manager: Manager, options: RunOptions) -> None:
         await add_system(manager, options, manager.config)
 
 
-async def story(sim: Simulation) -> None:
-    """A set of nodes that changes, and whose nodes fail, while everything else fails as well."""
-    options = RunOptions(systems=("cosmos",))
+async def members(sim: Simulation) -> None:
+    """The same with two or three managers, one of which works on the set at a time."""
+    sim.allow(LEASE)  # who led once is a member still: Members has the rule instead
+    sim.shows(Members(sim, _slot))
+    await story(sim, members=sim.draws("members").choice((2, 3)))
+
+
+def _slot(_call: Call, bucket: Bucket, change: Change) -> int | None:
+    """Return the slot of the set, which all is for that is written; what the leader reports of it is in none."""
+    if bucket.resource.startswith("events"):
+        return None
+    before, after = (_reported(each) for each in (change.previous, change.record))
+    return slot_of(NAME, namespace="default") if before == after else None
+
+
+def _reported(record: Record | None) -> list[Manifest]:
+    """Return what the leader reported: whether a manager works on the set."""
+    status = (record.obj.get("status") or {}) if record is not None else {}
+    return [each for each in status.get("conditions") or () if each.get("type") == SLOTS_OWNED]
+
+
+async def story(sim: Simulation, members: int = 0) -> None:
+    """A set of nodes that changes, and whose nodes fail, while everything else fails as well.
+
+    With `members` so many managers share it.
+    """
+    options = RunOptions(systems=("cosmos",), shards=members > 0)
     options = replace(options, cosmos=replace(options.cosmos, node_sidecar_image="manager:v1"))
     runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
     await sim.install(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
     nodes = Set(sim)
     sim.compared = nodes.compared
-    sim.manager(partial(add, options=options), replicas=2, leader_election=True, options=runtime)
+    adding = partial(add, options=options)
+    sim.manager(adding, replicas=members or 2, leader_election=True, options=runtime)
     await nodes.create()
     await sim.sleep(nodes.draw.choice((5, 60, 150)))
     async with sim.faults():
@@ -358,7 +387,7 @@ def _compared(_key: str, obj: object) -> object:
 
 
 def _depends_on_the_way(obj: object) -> bool:
-    """Whether it is which deletions are held, or the container that notes whose disk it is: the first Pod on a disk does."""
+    """Whether it is which deletions are held, a time without a manager, or the container that notes whose disk it is: the first Pod on a disk does."""
     if not isinstance(obj, dict):
         return False
-    return obj.get("type") == "DeletionsHeld" or obj.get("name") == VALIDATOR_KEY
+    return obj.get("type") in ("DeletionsHeld", SLOTS_OWNED) or obj.get("name") == VALIDATOR_KEY

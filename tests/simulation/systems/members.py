@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.sharding.assignment import Assignment, decode
 from ctrlruntime.sharding.leases import ASSIGNED
-from ctrlruntime.sharding.slots import SLOT_LABEL, SLOTS
-from tests.simulation.systems.tenancy_rules import TENANTS
+from ctrlruntime.sharding.slots import SLOTS
 
 TWO_WRITERS: Final = "two writers"
 _HELD: Final = 120.0
 """Seconds within which each slot has an owner that is there: a Lease ends, and the leader sees it."""
 UNOWNED: Final = "unowned"
+SlotOfChange = Callable[[Call, Bucket, Change], int | None]
+"""Returns the slot of what a request changed; None for what is the leader's, or in no slot."""
 
 
 class Members:
     """A witness of the server. It knows the assignment as it was written, not what a member takes it for."""
 
-    def __init__(self, sim: Simulation) -> None:
+    def __init__(self, sim: Simulation, slot: SlotOfChange) -> None:
         self._sim = sim
+        self._slot = slot
         self._assigned = Assignment()
         self._writers: dict[int, tuple[int, str]] = {}
         """By slot: the epoch in which its owner began to write, and the owner."""
@@ -38,15 +41,13 @@ class Members:
                 self._assigned = decode(text)
                 self._look_for_unowned()
             return
-        if call is not None and (bucket.resource != TENANTS or call.request.subresource):
-            self._written(call, obj)  # Tenants themselves are the leader's, their status is not
+        if call is not None and (slot := self._slot(call, bucket, change)) is not None:
+            self._written(call, slot)
 
-    def _written(self, call: Call, obj: dict[str, Any]) -> None:
-        labels = obj["metadata"].get("labels") or {}
+    def _written(self, call: Call, slot: int) -> None:
         member = call.process.root.name if call.process is not None else ""
-        if SLOT_LABEL not in labels or member not in {each.name for each in self._sim.replicas}:
+        if member not in {each.name for each in self._sim.replicas}:
             return
-        slot = int(labels[SLOT_LABEL])
         owner = self._assigned.slots[slot]
         epoch, writer = self._writers.get(slot, (0, ""))
         if member == owner.owner:

@@ -11,9 +11,12 @@ from functools import partial
 
 from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.oracles import LEASE
+from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.manager import GCOptions, Manager
+from ctrlruntime.sharding.slots import slot_of_labels
 from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sources.crd import registry_crd
 from manager.controllers.tenancy_options import TenancyOptions
@@ -24,7 +27,7 @@ from tests.simulation.systems.kubelets import Kubelets
 from tests.simulation.systems.members import Members
 from tests.simulation.systems.table import Table, served, source_type
 from tests.simulation.systems.tenancy_end import lacks
-from tests.simulation.systems.tenancy_rules import Rules
+from tests.simulation.systems.tenancy_rules import TENANTS, Rules
 from tests.simulation.systems.tenancy_script import Script
 from tests.simulation.systems.tenancy_windows import PATIENCE, Windows
 from tests.simulation.systems.tenancy_world import Wanted
@@ -33,8 +36,15 @@ from tests.simulation.systems.tenancy_world import Wanted
 async def members(sim: Simulation) -> None:
     """The same with two or three managers that divide the tenants."""
     sim.allow(LEASE)  # who led once is a member still: Members has the rule instead
-    sim.shows(Members(sim))
+    sim.shows(Members(sim, _slot))
     await story(sim, members=sim.draws("members").choice((2, 3)))
+
+
+def _slot(call: Call, bucket: Bucket, change: Change) -> int | None:
+    """Return the slot of a tenant or of what is made for it. Tenants themselves are the leader's, their status is not."""
+    if bucket.resource == TENANTS and not call.request.subresource:
+        return None
+    return slot_of_labels(change.record.obj["metadata"].get("labels"))
 
 
 async def story(sim: Simulation, members: int = 0) -> None:
