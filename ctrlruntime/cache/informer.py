@@ -9,21 +9,20 @@ import structlog
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.backoff import Restarts
 from ctrlruntime.cache.catch_up import BOUND, CatchUp
 from ctrlruntime.cache.entry import Entry, EntryDecoder, Key
 from ctrlruntime.cache.event_handlers import BREATH, EventHandlers
 from ctrlruntime.cache.events import DeleteEvent, Event, EventHandler, UpdateEvent
 from ctrlruntime.cache.informer_options import InformerOptions, Transform
 from ctrlruntime.cache.kind_follower import KindFollower
-from ctrlruntime.cache.listwatch import ListWatch
-from ctrlruntime.cache.live_read import read_one
+from ctrlruntime.cache.listwatch import ListWatch, read_one
 from ctrlruntime.cache.object_decoder import ObjectDecoder
 from ctrlruntime.cache.observe import InformerObserver, InformerStats, NoInformerObserver
 from ctrlruntime.cache.own_changes import OwnChanges
 from ctrlruntime.cache.own_events import OwnEvents
 from ctrlruntime.cache.reflector import Reflector, ServerFeatures
 from ctrlruntime.cache.registration import Registration, wait_for
-from ctrlruntime.cache.restarts import Restarts
 from ctrlruntime.cache.scope_sink import ReplaceList, ScopeSink
 from ctrlruntime.cache.selection import Selection
 from ctrlruntime.cache.slot_moves import SlotMoves

@@ -1,13 +1,17 @@
-"""The requests of a reflector: lists in pages and watches, of one kind in one scope."""
+"""The requests of a reflector: lists in pages, of one object too, and watches, of one kind in one scope."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from ctrlruntime.api.kinds import RESTMapping
+from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.calling import METADATA_ONLY, METADATA_ONLY_LIST
-from ctrlruntime.client.reads import selector_params
-from ctrlruntime.client.transport import Transport
+from ctrlruntime.client.reads import list_items, selector_params
+from ctrlruntime.client.transport import Transport, list_meta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,3 +95,22 @@ class ServerListWatch:
             timeout=request.timeout + self._GRACE,
             headers={"Accept": METADATA_ONLY} if self._metadata_only else None,
         )
+
+
+async def read_one(
+    source: ListWatch,
+    name: str,
+    decode: Callable[[msgspec.Raw], Entry | None],
+    *,
+    not_older_than: str | None = None,
+) -> tuple[Entry | None, str]:
+    """Read one object from the server. Return it, or None, and the version of the list of one, which there is in any case."""
+    entry: Entry | None = None
+    version = ""
+    pages = source.pages(limit=0, not_older_than=not_older_than, name=name)
+    async with aclosing(pages):
+        async for page in pages:
+            version = list_meta(page).resource_version
+            for item in list_items(page):
+                entry = decode(item)
+    return entry, version
