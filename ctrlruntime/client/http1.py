@@ -15,7 +15,6 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from ctrlruntime.client.answer_limits import LARGEST_HEAD, AnswerSize, AnswerTooLarge
 from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
-from ctrlruntime.client.whole_answer import whole_answer
 
 _PAUSE_ABOVE: Final = 2**19
 """Bytes of a streamed answer that wait to be read before no more are taken from the socket."""
@@ -27,6 +26,11 @@ _PIECE: Final = 2**20
 """Bytes that are decompressed at once: some milliseconds."""
 _EARLY: Final = 0.001
 """Seconds by which a time limit may be early: a timer that is set for less would fire at once, again and again."""
+_VERSION: Final = b"HTTP/1.1 "
+_STATUS: Final = slice(len(_VERSION), len(_VERSION) + 3)
+_END: Final = b"\r\n\r\n"
+_LENGTH: Final = b"\r\ncontent-length:"
+_WITHOUT_BODY: Final = frozenset({b"204", b"205", b"304"})
 
 
 class BrokenConnection(ConnectionError):
@@ -422,3 +426,47 @@ def inflater(headers: ResponseHeaders) -> Inflater | None:
 def is_redirect(status: int) -> bool:
     """Return whether the answer only names another address."""
     return status in _REDIRECTS
+
+
+class WholeAnswer(NamedTuple):
+    """An answer that came whole in one read, as nearly all do, cut apart and not parsed: the parser costs several calls a field."""
+
+    status: int
+    fields: bytes
+    """The lines of the head's fields."""
+    special: bool
+    """Whether there may be warnings, or a compressed body."""
+    body: bytes
+
+
+def whole_answer(data: bytes) -> WholeAnswer | None:
+    """Return the answer that ``data`` is, no more and no less; None where only the parser can tell.
+
+    That is so of chunks, of several lengths, of folded lines, and where ``Connection`` has a say in whether more may
+    follow.
+    """
+    start, line = data.find(_END), data.find(b"\r\n")
+    status = data[_STATUS]
+    if start <= line or data[: _STATUS.start] != _VERSION or status in _WITHOUT_BODY:
+        return None
+    head = data[line:start].lower()
+    length = head.find(_LENGTH)
+    if (
+        length < 0
+        or head.count(b"content-length") != 1
+        or b"\nconnection" in head
+        or b"\ntransfer-encoding" in head
+        or b"\n " in head
+        or b"\n\t" in head
+        or b"\0" in head
+    ):
+        return None
+    digits = head[length + len(_LENGTH) :].partition(b"\r\n")[0].strip(b" \t")
+    body = data[start + len(_END) :]
+    if not digits.isdigit() or not status.isdigit() or len(body) != int(digits):
+        return None
+    code = int(status)
+    if not 200 <= code < 600:
+        return None
+    special = b"\nwarning" in head or b"\ncontent-encoding" in head
+    return WholeAnswer(code, data[line + 2 : start + 2], special, body)

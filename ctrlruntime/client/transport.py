@@ -4,7 +4,8 @@ Three shapes of call are all a controller needs: a request, a list in pages, a w
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -41,7 +42,6 @@ from ctrlruntime.client.metrics import NoObserver, RequestObserver
 from ctrlruntime.client.request_head import RequestHead
 from ctrlruntime.client.request_slots import RequestSlots
 from ctrlruntime.client.response_headers import ResponseHeaders
-from ctrlruntime.client.warnings import warnings_of
 from ctrlruntime.clock import perf
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.intake.limits import Malformed
@@ -53,6 +53,7 @@ _NO_ANSWER = "<error>"
 _REFUSED: Final = int(HTTPStatus.BAD_REQUEST)  # members of an enum are computed at each access
 _UNAUTHORIZED: Final = int(HTTPStatus.UNAUTHORIZED)
 _REDIRECTED: Final = int(HTTPStatus.MULTIPLE_CHOICES)
+_WARNING: Final = re.compile(r'\s*299\s+\S+\s+"((?:[^"\\]|\\.)*)"')
 JSON = "application/json"
 
 
@@ -540,3 +541,17 @@ def _words(error: Exception) -> str:
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
     return str(error) or type(error).__name__
+
+
+def warnings_of(headers: Iterable[str]) -> list[str]:
+    """Return the texts of all ``Warning`` headers (RFC 7234), in order; anything that is not a 299 is ignored."""
+    texts = []
+    for header in headers:
+        position = 0
+        while match := _WARNING.match(header, position):
+            texts.append(re.sub(r"\\(.)", r"\1", match[1]))
+            position = match.end()
+            if header[position : position + 1] != ",":
+                break
+            position += 1
+    return texts

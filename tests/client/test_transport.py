@@ -24,8 +24,7 @@ from ctrlruntime.client.errors import (
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.line_splitter import LineSplitter
 from ctrlruntime.client.metrics import RequestObserver
-from ctrlruntime.client.transport import Transport, TransportOptions
-from ctrlruntime.client.warnings import warnings_of
+from ctrlruntime.client.transport import Transport, TransportOptions, warnings_of
 from tests.client.peer import Answer, Peer, fails, hangs_up, says, streams
 from tests.client.stalling_tls_server import Doorman
 from tests.client.support import Seen

@@ -6,9 +6,8 @@ import asyncio
 
 import pytest
 
-from ctrlruntime.client.http1 import Connection
+from ctrlruntime.client.http1 import Connection, whole_answer
 from ctrlruntime.client.response_headers import ResponseHeaders
-from ctrlruntime.client.whole_answer import whole_answer
 
 pytestmark = pytest.mark.criterion("PF-2")
 
