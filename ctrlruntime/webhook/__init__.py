@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from ctrlruntime.webhook.admission import (
         AdmissionRequest,
         AdmissionResponse,
+        Chain,
         Handler,
         UserInfo,
         allowed,
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     )
     from ctrlruntime.webhook.application import Application
     from ctrlruntime.webhook.authentication import Authentication
-    from ctrlruntime.webhook.chain import Chain
     from ctrlruntime.webhook.conversion import Conversion, ConversionError, Spoke
     from ctrlruntime.webhook.convert_fields import convert_fields
     from ctrlruntime.webhook.declaration import AdmissionOptions, defaults, validates
@@ -53,10 +53,9 @@ __all__ = [
 ]
 
 _SOURCES = {
-    "admission": "AdmissionRequest AdmissionResponse Handler UserInfo allowed denied refused",
+    "admission": "AdmissionRequest AdmissionResponse Chain Handler UserInfo allowed denied refused",
     "application": "Application",
     "authentication": "Authentication",
-    "chain": "Chain",
     "conversion": "Conversion ConversionError Spoke",
     "convert_fields": "convert_fields",
     "declaration": "AdmissionOptions defaults validates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
@@ -12,11 +12,12 @@ import orjson
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.errors import APIError, Forbidden
-from ctrlruntime.json import Json
+from ctrlruntime.json import Json, apply_json_patch
 
 __all__ = [
     "AdmissionRequest",
     "AdmissionResponse",
+    "Chain",
     "Handler",
     "ReviewError",
     "UserInfo",
@@ -216,3 +217,41 @@ def encode_review(api_version: str, uid: str, response: AdmissionResponse) -> by
     if response.audit_annotations:
         answer["auditAnnotations"] = dict(response.audit_annotations)
     return orjson.dumps({"apiVersion": api_version, "kind": "AdmissionReview", "response": answer})
+
+
+class Chain:
+    """Several handlers at one path, one after the other; each sees the object as the ones before have changed it.
+
+    Patches are joined in order, and so are warnings. The first denial is the answer, with the
+    warnings of those before it.
+    """
+
+    def __init__(self, *handlers: Handler) -> None:
+        self._handlers = handlers
+
+    async def handle(self, request: AdmissionRequest) -> AdmissionResponse:
+        patch: list[Mapping[str, Any]] = []
+        warnings: list[str] = []
+        annotations: dict[str, str] = {}
+        for handler in self._handlers:
+            response = await handler.handle(request)
+            warnings += response.warnings
+            annotations |= response.audit_annotations
+            if not response.allowed:
+                return replace(
+                    response, warnings=tuple(warnings), patch=(), audit_annotations=annotations
+                )
+            if response.patch:
+                patch += response.patch
+                request = _changed(request, response.patch)
+        return AdmissionResponse(
+            allowed=True,
+            patch=tuple(patch),
+            warnings=tuple(warnings),
+            audit_annotations=annotations,
+        )
+
+
+def _changed(request: AdmissionRequest, patch: Sequence[Mapping[str, Any]]) -> AdmissionRequest:
+    changed = orjson.dumps(apply_json_patch(orjson.loads(bytes(request.object)), patch))
+    return msgspec.structs.replace(request, object=msgspec.Raw(changed))
