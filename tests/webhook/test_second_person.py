@@ -19,7 +19,7 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.server.conditions import conditions_hold
+from ctrlruntime.envtest.server.admission import conditions_hold
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules
 from internal.cloud.approvals import INSTANCE, ROLLOUT
 from internal.cosmos.approvals import RULES as NODE_SET

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+import aiohttp
 import orjson
 
 from ctrlruntime.client.auth import ClientCertificate
 from ctrlruntime.client.config import Config
 from ctrlruntime.envtest.assets import Assets
 from ctrlruntime.envtest.backends.backend import BackendOptions, Version
-from ctrlruntime.envtest.backends.controller_manager import (
-    CONTROLLERS,
-    controller_manager_flags,
-    is_healthy,
-)
 from ctrlruntime.envtest.backends.etcd import Etcd
 from ctrlruntime.envtest.backends.flags import Flags, flag_list
 from ctrlruntime.envtest.backends.launch import Check, Command
@@ -37,6 +34,15 @@ OWN_USER: Final = "envtest-control-plane"
 _READY: Final = ("/readyz", "/api/v1/namespaces/default")
 _RELEASE: Final = "/version"
 _CONTROLLERS_KUBECONFIG: Final = "controller-manager.kubeconfig"
+_CONTROLLERS: Final = (
+    "clusterrole-aggregation",
+    "garbagecollector",
+    "namespace",
+    "serviceaccount",
+    "root-ca-cert-publisher",
+)
+"""What owner references and a namespace's life need; workloads are left to simulated nodes."""
+_HEALTH_TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,7 +92,7 @@ class KubeApiserverBackend:
         self._controller_manager = self._server(
             "kube-controller-manager",
             self._controller_manager_command,
-            lambda port: is_healthy(port, self.pki),
+            lambda port: _is_controller_manager_healthy(port, self.pki),
         )
         self._version: Version = (0, 0)
 
@@ -250,7 +256,7 @@ class KubeApiserverBackend:
             port=port,
             kubeconfig=self._folder / _CONTROLLERS_KUBECONFIG,
             pki=self.pki,
-            controllers=CONTROLLERS if wanted is True else tuple(wanted or ()),
+            controllers=_CONTROLLERS if wanted is True else tuple(wanted or ()),
         )
         flags |= self._settings.controller_manager_flags
         return [str(self._programs["kube-controller-manager"]), *flag_list(flags)]
@@ -282,3 +288,36 @@ class KubeApiserverBackend:
 
 def _names(given: Collection[str]) -> str | None:
     return ",".join(given) or None
+
+
+def controller_manager_flags(
+    *, port: int, kubeconfig: Path, pki: PKI, controllers: Collection[str]
+) -> Flags:
+    """Return its flags. It signs certificates and tokens with the keys of `pki`."""
+    return {
+        "kubeconfig": str(kubeconfig),
+        "authentication-kubeconfig": str(kubeconfig),
+        "authorization-kubeconfig": str(kubeconfig),
+        "controllers": ",".join(controllers),
+        "leader-elect": "false",
+        "bind-address": LOOPBACK,
+        "secure-port": str(port),
+        "tls-cert-file": str(pki.serving_certificate),
+        "tls-private-key-file": str(pki.serving_key),
+        "service-account-private-key-file": str(pki.service_account_key),
+        "root-ca-file": str(pki.trusted),
+        "cluster-signing-cert-file": str(pki.ca),
+        "cluster-signing-key-file": str(pki.ca_key),
+    }
+
+
+async def _is_controller_manager_healthy(port: int, pki: PKI) -> bool:
+    """Whether the one with our certificate answers."""
+    context = ssl.create_default_context(cadata=pki.ca_data.decode())
+    connector = aiohttp.TCPConnector(ssl=context)
+    async with aiohttp.ClientSession(connector=connector, timeout=_HEALTH_TIMEOUT) as session:
+        try:
+            async with session.get(f"https://{LOOPBACK}:{port}/healthz") as answer:
+                return answer.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False

@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.typed import TypeNode
 from ctrlruntime.envtest.schema import builtin, pruning
@@ -24,13 +25,46 @@ from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel import has_rules, run_rules
 from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
 from ctrlruntime.envtest.schema.embedded import check_embedded, embedded_metadata, has_embedded
-from ctrlruntime.envtest.schema.listtypes import duplicates
-from ctrlruntime.envtest.schema.reset import builtin_reset, custom_reset
 from ctrlruntime.envtest.schema.structural import Structural, merge_type
-from ctrlruntime.envtest.schema.validation import ABSENT, BLOCKING, NOWHERE, UNCHECKED, validate
+from ctrlruntime.envtest.schema.validation import (
+    ABSENT,
+    BLOCKING,
+    NOWHERE,
+    UNCHECKED,
+    duplicates,
+    validate,
+)
 from ctrlruntime.envtest.schema.zero import zero_value
 
 Manifest = dict[str, Any]
+
+
+_STATUS = fields.of(("f:status",))
+_SPEC = fields.of(("f:spec",))
+
+_STATUS_WRITES: dict[tuple[str, str], FieldSet] = {
+    ("apps", "Deployment"): fields.of(("f:spec",), ("f:metadata", "f:labels")),
+    ("", "Pod"): fields.of(
+        ("f:spec",),
+        ("f:metadata", "f:deletionTimestamp"),
+        ("f:metadata", "f:ownerReferences"),
+    ),
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): fields.of(("f:metadata",), ("f:spec",)),
+}
+
+
+def builtin_reset(gvk: GroupVersionKind, *, status: bool) -> dict[str, FieldSet]:
+    """By subresource (the empty name: the resource itself); `status`: the kind has that one."""
+    if not status:
+        return {}
+    return {"": _STATUS, "status": _STATUS_WRITES.get((gvk.group, gvk.kind), _SPEC)}
+
+
+def custom_reset(*, status: bool) -> dict[str, FieldSet]:
+    """For a custom kind with or without the status subresource."""
+    if not status:
+        return {}
+    return {"": _STATUS, "status": fields.of(("f:metadata",), ("f:spec",))}
 
 
 class TypeSchema:

@@ -14,9 +14,9 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.clock import new_uid
 from ctrlruntime.envtest.merge.patches import PatchRefused, json_patch
+from ctrlruntime.envtest.schema.evaluator import cel
 from ctrlruntime.envtest.server import conversion
 from ctrlruntime.envtest.server.cleaning import Cleaner
-from ctrlruntime.envtest.server.conditions import ConditionError, conditions_hold
 from ctrlruntime.envtest.server.conversion_webhook import ConversionWebhook, converts
 from ctrlruntime.envtest.server.errors import StatusError, bad_request, internal
 from ctrlruntime.envtest.server.kinds import Kind
@@ -333,3 +333,31 @@ def _denied(name: str, status: dict[str, Any]) -> StatusError:
         text = f"{said} without explanation"
     code = int(status.get("code") or 0)
     return StatusError(max(code, 400), reason or "", text, status.get("details"))
+
+
+class ConditionError(Exception):
+    """A condition that cannot be evaluated."""
+
+
+def conditions_hold(hook: Mapping[str, Any], request: Mapping[str, Any]) -> bool:
+    """Whether all conditions are true. A false one wins over one that fails, as upstream.
+
+    Raises ConditionError.
+    """
+    failed = ""
+    for condition in hook.get("matchConditions") or ():
+        variables = {
+            "request": request,
+            "object": request.get("object"),
+            "oldObject": request.get("oldObject"),
+        }
+        try:
+            result = cel.evaluate(condition["expression"], variables)
+        except (ValueError, RuntimeError, TypeError, KeyError) as error:
+            failed = failed or f"match condition {condition.get('name')!r} failed: {error}"
+            continue
+        if result is False:
+            return False
+    if failed:
+        raise ConditionError(failed)
+    return True

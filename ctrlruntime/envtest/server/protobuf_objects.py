@@ -7,18 +7,18 @@ message with a field that is not in the table is refused as a whole, so that not
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import cache
 from typing import Any, Final, cast
 
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import DecodeError, Message
 from google.protobuf.unknown_fields import UnknownFieldSet
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.scalars import format_time
-from ctrlruntime.envtest.server.protobuf import messages
 from ctrlruntime.envtest.server.protobuf_table import KINDS, TABLE
 from ctrlruntime.json import Json
 
@@ -26,6 +26,13 @@ MEDIA_TYPE: Final = "application/vnd.kubernetes.protobuf"
 _MAGIC: Final = b"k8s\x00"
 _DELETE_OPTIONS: Final = "DeleteOptions"
 """Every group has them, and clients name their own (helm: v1, where it deletes its Secrets)."""
+_SCALARS: Final[dict[str, descriptor_pb2.FieldDescriptorProto.Type.ValueType]] = {
+    "string": descriptor_pb2.FieldDescriptorProto.TYPE_STRING,
+    "bytes": descriptor_pb2.FieldDescriptorProto.TYPE_BYTES,
+    "bool": descriptor_pb2.FieldDescriptorProto.TYPE_BOOL,
+    "int32": descriptor_pb2.FieldDescriptorProto.TYPE_INT32,
+    "int64": descriptor_pb2.FieldDescriptorProto.TYPE_INT64,
+}
 
 
 class _Undecodable(Exception):
@@ -105,3 +112,42 @@ def _single(value: object) -> Json:
             _object(value)
             return None
     return _object(value)
+
+
+def messages(package: str, table: Mapping[str, str]) -> dict[str, type[Message]]:
+    """Message classes by name.
+
+    A table entry lists the fields as `name=number` (a string), `name:type=number` or
+    `name:type*=number` (repeated); a type is a scalar or another message of the table. With `?` a
+    scalar's zero is distinguished from its absence (`name?=1`, `name:int32?=1`).
+    """
+    file = descriptor_pb2.FileDescriptorProto(
+        name=f"{package}.proto", package=package, syntax="proto3"
+    )
+    for name, fields in table.items():
+        message = file.message_type.add(name=name)
+        for field in fields.split():
+            _add_field(message, package, field)
+    pool = descriptor_pool.DescriptorPool()
+    pool.Add(file)
+    return {
+        name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}"))
+        for name in table
+    }
+
+
+def _add_field(message: descriptor_pb2.DescriptorProto, package: str, text: str) -> None:
+    declared, _, number = text.partition("=")
+    name, _, kind = declared.partition(":")
+    repeated, present = declared.endswith("*"), declared.endswith("?")
+    name, kind = name.rstrip("?"), kind.rstrip("*?") or "string"
+    proto = descriptor_pb2.FieldDescriptorProto
+    field = message.field.add(name=name, number=int(number))
+    field.label = proto.LABEL_REPEATED if repeated else proto.LABEL_OPTIONAL
+    if kind in _SCALARS:
+        field.type = _SCALARS[kind]
+    else:
+        field.type, field.type_name = proto.TYPE_MESSAGE, f".{package}.{kind}"
+    if present:
+        field.proto3_optional, field.oneof_index = True, len(message.oneof_decl)
+        message.oneof_decl.add(name=f"_{name}")

@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from ctrlruntime.envtest.server import APIServer
-from ctrlruntime.envtest.server.protobuf import messages
+from ctrlruntime.envtest.server.protobuf_objects import messages
 from ctrlruntime.envtest.server.protobuf_table import TABLE
 from ctrlruntime.json import Json
 
