@@ -1,11 +1,11 @@
 """Polls all nodes in the background, and answers from memory."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -29,7 +29,6 @@ from internal.cosmos.cache.pods import (
     is_terminating,
     target_of,
 )
-from internal.cosmos.cache.poller import Poller, Repeat
 from internal.cosmos.cache.polling import Questions
 from internal.cosmos.cache.pool import Pool
 from internal.cosmos.comet.client import NodeClient
@@ -45,6 +44,8 @@ PodsOf = Callable[[str, str], Iterable[Entry]]
 
 _JUMP = timedelta(minutes=1)
 """By how much a clock differs from what has passed that was set."""
+Repeat = Callable[[Target], Coroutine[Any, Any, None]]
+"""Polls one node until cancelled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +60,47 @@ class CacheOptions:
     """Questions under way, of all sets."""
     disk_interval: float = 60.0
     """Between two looks at the usage of the same disk."""
+
+
+class Poller:
+    """Polls the nodes of one set, each at its own pace. Make it on the loop; it runs until it is stopped."""
+
+    def __init__(self, name: str, repeats: Callable[[Target], Iterable[Repeat]]) -> None:
+        """`repeats`: what a node is asked, all of it at the same time."""
+        self._repeats = repeats
+        self._targets: frozenset[Target] = frozenset()
+        self._changed = asyncio.Event()
+        self._task = asyncio.create_task(self._run(), name=name)
+
+    def follow(self, targets: Iterable[Target]) -> None:
+        """From now on these are asked and no others. Those that are asked already are not asked anew."""
+        wanted = frozenset(targets)
+        if wanted != self._targets:
+            self._targets = wanted
+            self._changed.set()
+
+    async def stop(self) -> None:
+        """Ask no more; return when nothing is under way."""
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        asked: dict[Target, list[asyncio.Task[None]]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for target in asked.keys() - self._targets:
+                    for task in asked.pop(target):
+                        task.cancel()
+                for target in sorted(self._targets - asked.keys(), key=_by_pod):
+                    asked[target] = [
+                        group.create_task(repeat(target)) for repeat in self._repeats(target)
+                    ]
+                self._changed.clear()
+                await self._changed.wait()
+
+
+def _by_pod(target: Target) -> tuple[str, str]:
+    return target.pod, target.uid
 
 
 @dataclass(slots=True)

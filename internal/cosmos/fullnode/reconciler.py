@@ -1,6 +1,6 @@
 """Reconciles one CosmosFullNode: what it wants, step by step, and what came of it, in its status."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Protocol
@@ -14,15 +14,16 @@ from ctrlruntime.gate import Hold
 from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Owner
+from ctrlruntime.resources.ordinal import ordinal_of
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import steps
 from internal.cosmos.fullnode.errors import Explain
 from internal.cosmos.fullnode.full_disks import full_disks
-from internal.cosmos.fullnode.held_changes import frozen_changes, keep_nodes
 from internal.cosmos.fullnode.memory import NodeSetMemory
+from internal.cosmos.fullnode.metadata import named
 from internal.cosmos.fullnode.pass_facts import facts_of, is_too_early
-from internal.cosmos.fullnode.phase import nodes_behind, verdict
+from internal.cosmos.fullnode.phase import Found, nodes_behind, verdict
 from internal.cosmos.fullnode.plausible import believed
 from internal.cosmos.fullnode.pod_control import wanted_nodes
 from internal.cosmos.fullnode.reading import read
@@ -37,6 +38,7 @@ from internal.cosmos.fullnode.status import (
 )
 from internal.cosmos.fullnode.status_writer import NodeSetStatusWriter
 from internal.cosmos.fullnode.steps import Controls, Outcome
+from internal.cosmos.labels import pod_name
 from internal.cosmos.times import Times
 
 
@@ -224,3 +226,25 @@ class FullNodeReconciler:
         self.holds.record(request, 0)
         self.memory.forget(request)
         self.writer.forget(request)
+
+
+def keep_nodes(node_set: CosmosFullNode, pods: Iterable[Entry]) -> frozenset[str]:
+    """Give the set, in memory, as many replicas that its nodes which exist stay; return the Pods of those beyond.
+
+    So all that belongs to them stays as well: disks, Services and ConfigMaps.
+    """
+    spec = node_set.spec
+    end = spec.ordinals.start + spec.replicas
+    name = named(node_set)
+    numbers = [ordinal_of(pod) for pod in pods if pod.name == pod_name(name, ordinal_of(pod))]
+    beyond = [number for number in numbers if number >= end]
+    if beyond:
+        spec.replicas = max(beyond) + 1 - spec.ordinals.start
+    return frozenset(pod_name(name, number) for number in beyond)
+
+
+def frozen_changes(found: Found, kept: frozenset[str]) -> int:
+    """Return how many changes were not made; a Pod that is `kept` and outdated too counts once."""
+    parts = (found.pods, found.additional)
+    names = kept.union(*(part.frozen for part in parts if part is not None))
+    return len(names) + (0 if found.claims is None else found.claims.frozen)

@@ -3,7 +3,7 @@
 A Pod is brought up to date by deleting it; the next pass makes it anew.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -16,16 +16,18 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.keyed_lock import KeyedLock
 from ctrlruntime.client.selectors import LabelSelector
 from ctrlruntime.gate import Cause
+from ctrlruntime.json import Json
 from ctrlruntime.resources.control import Control
 from ctrlruntime.resources.desired import Desired
-from ctrlruntime.resources.diff import Diff, Foreign
+from ctrlruntime.resources.diff import Diff, Foreign, Update
 from ctrlruntime.resources.outcome import Action, taken
 from ctrlruntime.resources.ownership import Owner
+from internal.cosmos.labels import NODE_KEY_ID
+from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.cosmos.workload.halting import HaltRules, remaining_fixes
 from internal.cosmos.workload.plan import Availability, Plan, Urgent, is_outdated, plan
 from internal.cosmos.workload.probe import Health, Probe, pod_readiness
 from internal.cosmos.workload.rollout import MaxUnavailable, tolerated
-from internal.cosmos.workload.why_replaced import why_replaced
 
 T = TypeVar("T")
 
@@ -325,3 +327,33 @@ def _reported(progress: Progress, made: Plan) -> Progress:
     done = progress.created or progress.deleted or progress.replaced
     progress.requeue = bool(done or made.creates or made.deletes or made.outdated or made.waiting)
     return progress
+
+
+def why_replaced(update: Update) -> str:
+    """Return why a Pod is replaced, for the event: images that change, else its key, its configuration or its template."""
+    before, after = update.entry, update.desired.manifest
+    has, wants = _images(before.field("spec")), _images(after["spec"])
+    images = [
+        f"{name} runs {wants[name]}, before {image}"
+        for name, image in has.items()
+        if wants.get(name, image) != image
+    ]
+    if images:
+        return "; ".join(images)
+    key = update.desired.annotations.get(NODE_KEY_ID, "")
+    if key and before.annotations.get(NODE_KEY_ID, key) != key:
+        return "its node key changed"
+    recorded = (after["metadata"].get("annotations") or {}).get(CONFIG_CHECKSUM)
+    if recorded != before.annotations.get(CONFIG_CHECKSUM):
+        return "its configuration changed"
+    return "its template changed"
+
+
+def _images(spec: Json) -> dict[str, object]:
+    return {str(each.get("name")): each.get("image") for each in _containers(spec)}
+
+
+def _containers(spec: Json) -> Iterator[Mapping[str, Json]]:
+    for name in ("initContainers", "containers"):
+        found = spec.get(name) if isinstance(spec, dict) else None
+        yield from (each for each in found or () if isinstance(each, dict))

@@ -20,7 +20,7 @@ from ctrlruntime.envtest.backends.ports import free_port
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.usage import parse_usage
-from internal.cosmos.sidecar.health import make_app
+from internal.cosmos.sidecar.serving import make_app
 from tests.support.waiting import eventually_succeeds
 
 from .rpc import nobody, rpc_server
