@@ -11,6 +11,7 @@ keep others from passing it. Of one instance, exclusive tasks go strictly in tur
 """
 
 from bisect import bisect_left, insort
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -18,7 +19,6 @@ from typing import Final
 
 from apis.cloud import TaskPriority, Waiting, WaitingReason
 from internal.cloud.concurrency.checker import Claim, Denial, Granted, Verdict
-from internal.cloud.concurrency.rate_window import Tempo
 from internal.cloud.runs import RunOwner
 
 Place = tuple[float, str]
@@ -30,6 +30,52 @@ InstanceKey = tuple[str, str]
 """Namespace and name."""
 FORESEEN: Final = 10
 """Minutes for which is reckoned when who waits for the rate may start."""
+_MINUTE: Final = timedelta(seconds=60)
+_REMEMBERED: Final = 50
+"""Durations that estimates rest on."""
+
+
+@dataclass(slots=True)
+class Tempo:
+    """Starts of the last minute and durations of the last runs."""
+
+    _starts: list[datetime] = field(default_factory=list)
+    _durations: deque[float] = field(default_factory=lambda: deque(maxlen=_REMEMBERED))
+
+    def started(self, at: datetime) -> None:
+        """Count a run that started."""
+        insort(self._starts, at)
+        self.recent(self._starts[-1])
+
+    def retract(self, at: datetime) -> None:
+        """Take back a run that was recorded as started then and did not."""
+        if at in self._starts:
+            self._starts.remove(at)
+
+    def recent(self, now: datetime) -> int:
+        """Return the number of starts in the last 60 seconds."""
+        while self._starts and now - self._starts[0] >= _MINUTE:
+            del self._starts[0]
+        return len(self._starts)
+
+    def free_in(self, now: datetime, rate: int, behind: int) -> float:
+        """Seconds until another start fits, with `behind` others to come first."""
+        self.recent(now)
+        starts = list(self._starts)
+        free = now
+        for _ in range(behind + 1):
+            free = max(now, starts[-rate] + _MINUTE) if len(starts) >= rate else now
+            starts.append(free)
+        return max(0.0, (free - now).total_seconds())
+
+    def took(self, seconds: float) -> None:
+        """Record a run that ended after so many seconds."""
+        self._durations.append(max(0.0, seconds))
+
+    @property
+    def usual(self) -> float | None:
+        """Seconds that a run takes, judged by the last ones; None if nothing is known."""
+        return sum(self._durations) / len(self._durations) if self._durations else None
 
 
 @dataclass(slots=True)
