@@ -10,15 +10,16 @@ from pathlib import Path
 from typing import Final
 
 import click
+from pydantic import ValidationError
 
 from apis.fleet.labels import DATA_PLANE, MOVING_TO
-from apis.tenancy import Tenant
+from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
 from ctrlruntime.clock import monotonic
-from ctrlruntime.controller.annotations import PAUSED
+from ctrlruntime.controller.annotations import PAUSED, is_paused
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import OWNER, OWNER_UID, Owner, owner_key, removal_of, remove_object
 from internal.fleet.hub import parallel_label
@@ -33,15 +34,18 @@ from internal.fleet.move import (
 from internal.fleet.move_state import (
     MoveRefused,
     MoveState,
+    OtherRegistry,
     Step,
     annotations_of,
+    is_deleting,
     is_of_registry,
     uid_of,
 )
 from internal.fleet.registry_move import marked, recorded
 from internal.fleet.targets import TRUE
+from internal.tenancy.objects.values import SECRET
 from internal.tenancy.shared.policies import is_orphaned
-from manager.commands.fleet_move_reads import other_registry, same_values
+from internal.tenancy.sync.tenants import Blueprint
 from manager.commands.output import echo
 from manager.commands.plane_clients import proved_plane
 from manager.commands.plane_objects import ON_HUB
@@ -57,6 +61,8 @@ RELIST: Final = 30.0
 """Seconds until the hub is listed again while neither Tenant changes."""
 
 HubObject = tuple[RESTMapping, Manifest]
+TEMPLATE: Final = TenantTemplate.mapping()
+REGISTRY: Final = TenantRegistry.mapping()
 
 
 @click.command()
@@ -338,3 +344,50 @@ def _owner_uid(found: Manifest) -> str:
 def _is_retained(found: Manifest) -> bool:
     """Whether the object was kept when it left its Tenant: it has no owner, and gets none."""
     return is_orphaned(found["metadata"].get("labels") or {})
+
+
+async def other_registry(plane: Client, left: Manifest) -> OtherRegistry:
+    """Return what a data plane has to make this Tenant from its row. Raises the client's errors."""
+    namespace = left["metadata"]["namespace"]
+    template = await _read(plane, TEMPLATE, left["spec"].get("templateRef"), namespace=namespace)
+    if template is None or is_deleting(template):
+        return OtherRegistry()
+    try:
+        revision = Blueprint.of(TenantTemplate.model_validate(template)).revision
+    except ValidationError:
+        return OtherRegistry()
+    name = template["spec"].get("registryId")
+    registry = await _read(plane, REGISTRY, name, namespace=namespace)
+    return OtherRegistry(
+        revision=revision,
+        registry=str(name),
+        found=registry is not None and not is_deleting(registry),
+        paused=any(
+            each is not None and is_paused(annotations_of(each)) for each in (template, registry)
+        ),
+    )
+
+
+async def same_values(left: Client, one: Manifest, made: Client, other: Manifest) -> bool:
+    """Return whether the sensitive values of two Tenants are equal. Raises the client's errors."""
+    if not one["spec"].get("sensitiveVariables") or not other["spec"].get("sensitiveVariables"):
+        return True  # the specs differ, or there are none
+    return await _values(left, one) == await _values(made, other)
+
+
+async def _values(plane: Client, tenant: Manifest) -> object:
+    name = tenant["spec"]["sensitiveVariables"].get("secretName")
+    found = await _read(plane, SECRET, name, namespace=tenant["metadata"]["namespace"])
+    return None if found is None else found.get("data")
+
+
+async def _read(
+    plane: Client, mapping: RESTMapping, name: object, *, namespace: str
+) -> Manifest | None:
+    """Return an object, or None; also without a name."""
+    if not name:
+        return None
+    try:
+        return await plane.get(mapping, str(name), namespace=namespace)
+    except NotFound:
+        return None
