@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 from collections.abc import Callable, Iterable
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.client.client import Client
-from ctrlruntime.manager.diagnostics import diagnostic_routes
 from ctrlruntime.manager.health import Check, Checks
 from ctrlruntime.manager.http import HTTPServer, listen
 from ctrlruntime.manager.http_message import HTTPHandler, ServerRequest, ServerResponse
@@ -83,3 +84,24 @@ class Endpoints:
     async def _serve_metrics(self, _request: ServerRequest) -> ServerResponse:
         body, content_type = await self._metrics.scrape()
         return ServerResponse(body, content_type=content_type)
+
+
+def diagnostic_routes() -> Routes:
+    """``/debug/tasks`` lists the tasks of the loop, ``/debug/stacks`` where each of them waits."""
+    routes = Routes()
+    routes.add("/debug/tasks", _tasks)
+    routes.add("/debug/stacks", _stacks)
+    return routes
+
+
+async def _tasks(_request: ServerRequest) -> ServerResponse:
+    names = sorted(task.get_name() for task in asyncio.all_tasks())
+    return ServerResponse.text("\n".join([f"{len(names)} tasks", *names, ""]))
+
+
+async def _stacks(_request: ServerRequest) -> ServerResponse:
+    out = io.StringIO()
+    for task in sorted(asyncio.all_tasks(), key=lambda task: task.get_name()):
+        out.write(f"== {task.get_name()}\n")
+        task.print_stack(file=out)
+    return ServerResponse.text(out.getvalue())

@@ -28,8 +28,7 @@ from ctrlruntime.resources.ownership import (
     owner_key,
 )
 from ctrlruntime.resources.readiness import Readiness, assess
-from ctrlruntime.resources.remote_control import RemoteControl
-from ctrlruntime.resources.remote_placement import RemotePlacement
+from ctrlruntime.resources.remote_control import RemoteControl, RemotePlacement
 from ctrlruntime.resources.revision import REVISION, canonical, revision, revision_of_bytes
 
 __all__ = [
