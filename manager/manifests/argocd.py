@@ -135,12 +135,15 @@ def _actions(each: Customization, lua: Mapping[str, str]) -> str:
 
 
 def argocd_files(directory: Path) -> dict[str, str]:
-    """Return the generated files of the folder `argocd`, from the scripts below `directory`/lua."""
+    """Return the generated files of the folder `argocd`, from the scripts below `directory`/lua; none without any."""
+    lua = scripts(directory / "lua")
+    if not lua:
+        return {}
     patch = {
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "argocd"}},
-        "data": config_map_data(scripts(directory / "lua")),
+        "data": config_map_data(lua),
     }
     return {
         "argocd/argocd-cm.yaml": to_yaml(patch),

@@ -52,6 +52,7 @@ from manager.controllers.cosmos_options import CosmosOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
 from manager.controllers.tenancy import add_tenancy, webhooks
 from manager.controllers.tenancy_options import TenancyOptions
+from manager.manifests.argocd import argocd_files
 from manager.manifests.by_system import by_system_files, install_files
 from manager.manifests.data_plane import (
     data_plane_files,
@@ -166,7 +167,7 @@ def rules_of(name: str) -> list[Rule]:
 def files(directory: Path) -> dict[str, str]:
     """Every generated file by its path below `directory`.
 
-    The samples and the namespaces of the overlay `namespaced` are read there.
+    The samples, the scripts for Argo CD and the namespaces of the overlay `namespaced` are read there.
     """
     modules = [system.module for system in SYSTEMS.values()]
     kinds = find_kinds(load([FLEET, OPERATIONS, *modules]))
@@ -192,6 +193,7 @@ def files(directory: Path) -> dict[str, str]:
         **by_system_files({name: rules_of(name) for name in SYSTEMS}, NAMESPACE, PREFIX, LABELS),
         **install_files(served, NAMESPACE, PREFIX, LABELS),
         **namespaced_overlay(directory / "namespaced" / "namespaces.txt"),
+        **argocd_files(directory / "argocd"),
         "samples/kustomization.yaml": kustomization(_samples(directory / "samples")),
     }
 

@@ -11,7 +11,6 @@ from apis.health import RULES, Health, expected_conditions, state_of
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.json import Json
-from manager.manifests.argocd import argocd_files
 from tests.argocd.lua import evaluate
 
 ROOT: Final = Path(__file__).parents[2]
@@ -48,11 +47,6 @@ def health(config_map: dict[str, str], group: str, manifest: dict[str, Any]) -> 
 def actions(config_map: dict[str, str], group: str, kind: str) -> tuple[str, dict[str, str]]:
     read = yaml.safe_load(config_map[f"resource.customizations.actions.{group}_{kind}"])
     return read["discovery.lua"], {each["name"]: each["action.lua"] for each in read["definitions"]}
-
-
-def test_what_is_shipped_is_what_the_scripts_say() -> None:
-    for name, text in argocd_files(ROOT / "config/argocd").items():
-        assert (ROOT / "config" / name).read_text() == text, "run `make generate manifests`"
 
 
 def test_every_kind_has_health_and_actions(config_map: dict[str, str]) -> None:
