@@ -170,8 +170,8 @@ _LARGEST_EXPONENT = 30
 """The API server caps quantities at 2^63-1; far beyond it each use as an integer takes seconds."""
 
 
-def _shortened(text: str, longest: int = 40) -> str:
-    return repr(str(text) if len(text) <= longest else f"{text[:longest]}…")
+def _shortened(text: str) -> str:
+    return repr(str(text) if len(text) <= 40 else f"{text[:40]}…")
 
 
 class Quantity(str):

@@ -127,9 +127,6 @@ class Retry:
     jitter: float = 0.1
 
 
-DEFAULT_BACKOFF = Retry(steps=4, initial=0.01, factor=5.0, jitter=0.1)
-
-
 async def retry_on_conflict(
     attempt: Callable[[], Awaitable[T]],
     retry: Retry = Retry(),

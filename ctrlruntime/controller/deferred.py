@@ -17,10 +17,9 @@ WAITING: Final = 10_000
 
 
 class DeferredWork:
-    """Runs what is added, at most ``limit`` at a time. The work handles its own exceptions."""
+    """Runs what is added, at most ``CONCURRENT`` at a time. The work handles its own exceptions."""
 
-    def __init__(self, limit: int = CONCURRENT) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._waiting: deque[Work] = deque()
         self._running: dict[asyncio.Task[None], None] = {}  # in the order they began
         self._later: set[asyncio.TimerHandle] = set()
@@ -68,7 +67,7 @@ class DeferredWork:
         await asyncio.gather(*running, return_exceptions=True)
 
     def _fill(self) -> None:
-        while self._waiting and len(self._running) < self._limit:
+        while self._waiting and len(self._running) < CONCURRENT:
             task = asyncio.create_task(_run(self._waiting.popleft()), name="deferred event handler")
             self._running[task] = None
             task.add_done_callback(self._ended)

@@ -6,8 +6,6 @@ WINDOW: Final = 10.0
 """Seconds in which reconciles of a request are counted."""
 MANY: Final = 300
 """Reconciles of one request in that time that no wanted change explains."""
-QUIET: Final = 600.0
-"""Seconds between two warnings of a controller."""
 ADVICE: Final = (
     "One object is reconciled again and again. Either each reconcile writes something that the next one finds changed (a time, a "
     "field that the server or a webhook sets), or another program undoes it: a second manager with the same field manager, which "

@@ -13,7 +13,6 @@ from typing import Any
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import Resource
 
-from .crd import SchemaOptions
 from .document import to_yaml
 from .output import crd_files
 from .permissions import Rule, policy_rules, roles
@@ -110,9 +109,9 @@ METRICS_AUTH = (
 """What a metrics server requests of the API server: token reviews and access reviews."""
 
 
-def crd_layout(kinds: Iterable[Kind], options: SchemaOptions | None = None) -> dict[str, str]:
+def crd_layout(kinds: Iterable[Kind]) -> dict[str, str]:
     """Return the files of ``crd/``, a kustomization among them."""
-    files = crd_files(kinds, options)
+    files = crd_files(kinds)
     resources = [name.removeprefix("crd/") for name in files]
     return {**files, "crd/kustomization.yaml": kustomization(resources)}
 

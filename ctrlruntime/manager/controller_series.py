@@ -112,17 +112,16 @@ class EndedQueues:
 
 
 class ClusterLabels:
-    """Values of the label ``cluster``: names of clusters in use, at most `limit`."""
+    """Values of the label ``cluster``: names of clusters in use, at most `MAX_CLUSTERS`."""
 
-    def __init__(self, limit: int = MAX_CLUSTERS) -> None:
-        self._limit = limit
+    def __init__(self) -> None:
         self._users: Tally[str] = Tally()
 
     def take(self, cluster: str) -> str:
         """Return the label of a cluster for one controller, to be released."""
         if not cluster:
             return ""
-        if cluster not in self._users and len(self._users) >= self._limit - 1:
+        if cluster not in self._users and len(self._users) >= MAX_CLUSTERS - 1:
             return OTHER_CLUSTERS
         self._users[cluster] += 1
         return cluster

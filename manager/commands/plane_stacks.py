@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from datetime import datetime
 from typing import Final
 
 from apis.fleet.labels import DATA_PLANE, LEASE, PLANE_NAMESPACE
@@ -25,10 +23,10 @@ PERIOD: Final = 1.0
 """Seconds between two looks at it."""
 
 
-async def running_stack(plane: Client, clock: Callable[[], datetime] = utc_now) -> StackLease:
+async def running_stack(plane: Client) -> StackLease:
     """Return the Lease of the stack that runs on a data plane; an empty one if none does. Raises the client's errors."""
     first = await _read(plane)
-    if not first.holder or first.renewed is None or first.is_renewed(clock()):
+    if not first.holder or first.renewed is None or first.is_renewed(utc_now()):
         return first if first.renewed is not None else StackLease()
     for _ in range(int(OBSERVED / PERIOD)):
         await asyncio.sleep(PERIOD)

@@ -95,9 +95,9 @@ def line(name: str, states: States, *, is_rest: bool = False) -> Line:
     return Line(name, sum(states.values()), parts, is_rest)
 
 
-def worst(rows: Iterable[Row], most: int = SHOWN) -> list[Row]:
+def worst(rows: Iterable[Row]) -> list[Row]:
     """Return what is most urgent."""
-    return heapq.nsmallest(most, rows, key=lambda row: urgency(row.summary))
+    return heapq.nsmallest(SHOWN, rows, key=lambda row: urgency(row.summary))
 
 
 def has_words(row: Row, words: Iterable[str]) -> bool:

@@ -111,12 +111,12 @@ class Requests:
         return prepared.judged(reply)
 
     async def until_good(
-        self, request: HTTPRequest, *, within: float, every: float = 5.0, limit: int = 1 << 20
+        self, request: HTTPRequest, *, within: float, every: float = 5.0
     ) -> Answer:
         """Poll for at most `within` seconds; return the last answer, good or not."""
         end = self._clock() + within
         while True:
-            answer = await self.send(request, limit=limit)
+            answer = await self.send(request)
             if answer.good or self._clock() + every > end:
                 return answer
             await self._sleep(every)

@@ -7,8 +7,6 @@ from typing import Final
 class Failure(StrEnum):
     """What went wrong, in one word."""
 
-    NO_ADDRESS = "NoAddress"
-    """Its Pod has no address."""
     UNREACHABLE = "Unreachable"
     """No connection, or it broke."""
     DEADLINE = "Deadline"

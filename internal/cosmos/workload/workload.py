@@ -86,7 +86,6 @@ class WorkloadControl:
         client: CachedClient,
         mapping: RESTMapping,
         *,
-        default_probe: Probe = pod_readiness,
         keeps: Callable[[Entry], str] = lambda _pod: "",
     ) -> None:
         """Use `mapping`, that of Pods: they are declared with all their fields if the probe reads them.
@@ -96,7 +95,6 @@ class WorkloadControl:
         self._control = control
         self._client = client
         self._mapping = mapping
-        self._default_probe = default_probe
         self._keeps = keeps
         self._turns = KeyedLock()
 
@@ -221,7 +219,7 @@ class WorkloadControl:
         return {name: why for name, why in reasons.items() if why}
 
     def _health(self, pods: Iterable[Entry], probe: Probe | None) -> dict[str, Health]:
-        look = probe or self._default_probe
+        look = probe or pod_readiness
         return {pod.name: look(pod) for pod in pods if pod.deletion_timestamp is None}
 
     async def _live(

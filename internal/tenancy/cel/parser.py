@@ -42,26 +42,26 @@ _RESERVED: Final = RESERVED_WORDS - _WORDS.keys()
 
 
 @lru_cache(maxsize=512)
-def compile_expression(source: str, variables: frozenset[str] = frozenset({"self"})) -> Node:
-    """Return an expression ready to be evaluated with values for the variables.
+def compile_expression(source: str) -> Node:
+    """Return an expression ready to be evaluated with a value for `self`.
 
     Raises CelError with `line:column` for what is not an expression, and for variables and functions
     that are not known.
     """
     if len(source) > LONGEST_EXPRESSION:
         raise CelError(f"it is too long; at most {LONGEST_EXPRESSION} characters")
-    return _Parser(source, variables).whole()
+    return _Parser(source).whole()
 
 
 class _Parser:
     """Recursive descent over the tokens."""
 
-    def __init__(self, source: str, variables: frozenset[str]) -> None:
+    def __init__(self, source: str) -> None:
         self._source = source
         self._tokens = tokens(source)
         self._next = 0
         self._depth = 0
-        self._known = [*variables]
+        self._known = ["self"]
 
     def whole(self) -> Node:
         node = self._expression()

@@ -78,9 +78,3 @@ class TemplateReconciler:
                 f"The TenantRegistry {name!r} cannot be read; its condition Ready has the reason."
             )
             return RegistryProblem("RegistryInvalid", message)
-
-
-def request_of(entry: Entry) -> Request:
-    """Return the template that a tenant was made from."""
-    spec = entry.field("spec") or {}
-    return Request(str(spec.get("templateRef", "")), namespace=entry.namespace)
