@@ -19,8 +19,8 @@ from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.oracles import LEASE
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.manager import GCOptions, Manager
+from ctrlruntime.sharding.slot_owners import SLOTS_OWNED
 from ctrlruntime.sharding.slots import slot_of
-from internal.cosmos.fullnode.slot_owner import SLOTS_OWNED
 from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY
 from manager.options import RunOptions
 from manager.systems import load_systems
