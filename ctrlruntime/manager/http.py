@@ -72,16 +72,13 @@ class ListeningServer:
         self.runnable_group = Group.HTTP_SERVERS
         self.shutdown_timeout = shutdown_timeout
         self._listener = listener
+        self.port = int(listener.getsockname()[1])
+        """The port it listens on, or did."""
         self._tls = tls
         self._ready = asyncio.Event()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.name!r})"
-
-    @property
-    def port(self) -> int:
-        """The port it listens on."""
-        return int(self._listener.getsockname()[1])
 
     async def start(self) -> None:
         """Serve until cancelled."""

@@ -114,7 +114,7 @@ class CertRotator:
             return CertificateSet.from_data(self._secret.get("data"))
         except UnusableSecret as error:
             self.logger.warning(
-                "Certificates are made anew", secret=f"{self.namespace}/{self.name}",
+                "Certificates are made anew", place=f"{self.namespace}/{self.name}",
                 error=str(error),
             )  # fmt: skip
             return None
@@ -133,7 +133,7 @@ class CertRotator:
         certificate = wanted.serving.certificate
         self.logger.info(
             "Certificates written",
-            secret=f"{self.namespace}/{self.name}",
+            place=f"{self.namespace}/{self.name}",
             authority=wanted.authority.certificate.subject.rfc4514_string(),
             serial=f"{certificate.serial_number:x}",
             until=certificate.not_valid_after_utc.isoformat(),
@@ -173,7 +173,7 @@ class CertRotator:
             except Exception as error:
                 self.logger.error(
                     "Webhook certificate: an unexpected error ended the watch; it starts again",
-                    secret=f"{self.namespace}/{self.name}", exc_info=error, retry_seconds=LAST_RETRY,
+                    place=f"{self.namespace}/{self.name}", exc_info=error, retry_seconds=LAST_RETRY,
                 )  # fmt: skip
                 await asyncio.sleep(LAST_RETRY)
 
@@ -200,7 +200,7 @@ class CertRotator:
             except (APIError, TransportError, AuthError, TimeoutError) as error:
                 self.logger.warning(
                     "Webhook certificate: the API server gives no answer to work with",
-                    secret=f"{self.namespace}/{self.name}", error=str(error), retry_seconds=delay,
+                    place=f"{self.namespace}/{self.name}", error=str(error), retry_seconds=delay,
                 )  # fmt: skip
             await asyncio.sleep(delay)
             delay = min(delay * 2, LAST_RETRY)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from apis.cloud import GROUP, Instance
+from apis.cloud import GROUP, Instance, TaskState
 from ctrlruntime.client.answer_limits import OWN, AnswerSize
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.line_splitter import LineSplitter
@@ -132,6 +132,8 @@ async def log_lines(
         )
     elif where:
         raise LogElsewhere(where)
+    elif log.run.state is TaskState.DONE:
+        raise NoLog(f"run {log.run.run_id} has ended, and no log of it is known")
     else:
         raise NoLog(f"run {log.run.run_id} has not begun; there is no log yet")
     async with aclosing(lines):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from apis.cloud.common import TaskState
 from ctrlruntime.client.errors import APIError, Forbidden, TransportError
 from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.log_tail import MOST_LINES, FileState, Tail, file_state, file_tail
@@ -52,11 +53,13 @@ class LogSource:
     run_id: str
     logs: str
     """The place as its provider reported it."""
+    ended: bool = False
 
     @classmethod
     def of(cls, namespace: str, owner_uid: str, run: Mapping[str, Any]) -> LogSource:
         """Return the source of a run as a status has it."""
-        return cls(namespace, owner_uid, str(run.get("runID", "")), str(run.get("logs", "")))
+        name, logs = str(run.get("runID", "")), str(run.get("logs", ""))
+        return cls(namespace, owner_uid, name, logs, run.get("state") == TaskState.DONE)
 
     @property
     def is_pod(self) -> bool:
@@ -244,6 +247,8 @@ class RunTails:
 
     def _file(self, source: LogSource) -> Path:
         """Return the file of a local run. Raises NoLog for a run of another provider."""
+        if not source.logs and source.ended:
+            raise NoLog(f"Run {source.run_id} has ended, and no log of it is known.")
         if not source.logs:
             raise NoLog(f"Run {source.run_id} has not begun; there is no log yet.")
         if not source.logs.startswith("/"):

@@ -39,7 +39,9 @@ POLICY: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
+    "Server": "console",
 }
+"""The last one instead of the versions of Python and aiohttp."""
 LARGEST_FORM: Final = 16 * 1024
 SHUTDOWN: Final = 5.0
 """Seconds that answers in progress have at the end; streams end at once."""

@@ -329,6 +329,7 @@ async def test_every_answer_has_a_strict_policy_and_is_not_stored(console: Harne
             assert "unsafe" not in policy
             assert answer.headers["Cache-Control"] == "no-store"
             assert answer.headers["X-Content-Type-Options"] == "nosniff"
+            assert answer.headers["Server"] == "console"
     asset = console.console._renderer.asset("console.js")
     async with console.http.get(console.url(asset)) as answer:
         text = await answer.text()

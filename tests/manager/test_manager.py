@@ -251,6 +251,7 @@ async def test_a2_the_metrics_endpoint_serves_metrics(config: Config) -> None:
     subject = manager(config)
     async with running(subject):
         status, text = await get(subject.metrics_port, "/metrics")
+    assert subject.metrics_port, "it is known after the stop"
     assert status == 200
     samples = [line for line in text.splitlines() if line and not line.startswith("#")]
     assert [line for line in samples if line.startswith("process_")], samples

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apis.cloud import InstanceKubernetes, InstanceTerraform, TaskState
+from apis.cloud import InstanceInvariants, InstanceKubernetes, InstanceTerraform, TaskState
 from ctrlruntime.envtest import Environment, administrator
 from internal.cloud.run_logs import NoLog, find_run, log_lines
 from internal.cloud.runs.cloudrun import CloudAPI, CloudRunLogs
@@ -65,6 +65,9 @@ async def test_without_a_log_the_reason_is_printed(terminal: Terminal) -> None:
     await running(terminal, InstanceTerraform, "terraform-1")
     refused = await terminal.refused("instance", "logs", "acme")
     assert "run terraform-1 has not begun; there is no log yet" in refused
+    await running(terminal, InstanceInvariants, "invariants-1", state=DONE)
+    refused = await terminal.refused("instance", "logs", "acme", "--run", "invariants-1")
+    assert "run invariants-1 has ended, and no log of it is known" in refused
     await running(terminal, InstanceKubernetes, "kubernetes-1", logs="/nowhere/log")
     refused = await terminal.refused("instance", "logs", "acme", "--run", "kubernetes-1")
     assert "/nowhere/log is not on this machine" in refused
