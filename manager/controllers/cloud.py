@@ -394,15 +394,8 @@ def _add_subresource_controller(
     drift: WorkloadDrift,
     approvals: Approvals,
 ) -> None:
-    task = partial(parts.definitions, item.definition.name)
-    reads: TaskReads[Any] = TaskReads(
-        parts.crds, task, parts.bundles.texts, approvals.instance, approvals.view.counted
-    )
-    if item.kind is InstanceKubernetes:
-        reads = replace(reads, drift=drift.of)
-    if InstanceInvariants.gvk().kind in parts.kinds:
-        reads = replace(reads, last=partial(_invariants_of, parts))
     follows = item.deploys_version and UpgradeInstanceTask.gvk().kind in parts.kinds
+    reads = _task_reads(parts, item, drift, approvals)
     if follows:
         reads = replace(reads, upgrades=partial(_upgrades_of, parts))
     reconciler = SubresourceReconciler(
@@ -445,6 +438,20 @@ def _add_subresource_controller(
     if follows:
         builder.watches(UpgradeInstanceTask, upgraded_to(parts.store_of(item.kind)))
     builder.build(_guarded(parts, reconciler, item.kind))
+
+
+def _task_reads(
+    parts: CloudParts, item: Subresource[Any], drift: WorkloadDrift, approvals: Approvals
+) -> TaskReads[Any]:
+    task = partial(parts.definitions, item.definition.name)
+    reads: TaskReads[Any] = TaskReads(
+        parts.crds, task, parts.bundles.texts, approvals.instance, approvals.view.counted
+    )
+    if item.kind is InstanceKubernetes:
+        reads = replace(reads, drift=drift.of)
+    if InstanceInvariants.gvk().kind in parts.kinds:
+        reads = replace(reads, last=partial(_invariants_of, parts))
+    return reads
 
 
 def _workload_drift(parts: CloudParts, wakeups: Wakeups) -> WorkloadDrift:
