@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
@@ -62,6 +63,23 @@ class DiskRemovals:
     hold: Hold | None = None
     going: frozenset[str] = frozenset()
     """UIDs of the claims that are to go."""
+
+    async def take_back(self, wanted: Collection[str]) -> None:
+        """Forget the approval of disks that are wanted again, by name: it was for that one time. Raises the client's errors.
+
+        Costs requests only where there are some. A pass that is too slow for that is followed by another one.
+        """
+        removals = self.node_set.status.removals
+        approved = () if removals is None else removals.approved
+        again = {each.uid for each in self.claims if each.name in wanted and each.uid in approved}
+        if not again:
+            return
+        store = self._store()
+        with suppress(RecordChanged):
+            parent, version = await store.load()
+            if parent.held != STALE:
+                left = {uid: at for uid, at in parent.record.approved.items() if uid not in again}
+                await store.save(replace(parent.record, approved=left).to_dict(), version)
 
     async def decide(self, removals: Sequence[Removal]) -> Decision:
         """Return the answer. Costs a request only where disks may go. Raises the client's errors."""

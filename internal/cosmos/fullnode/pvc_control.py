@@ -60,6 +60,7 @@ class PVCControl:
             list(current.values()),
             used=bool(set(pods) - _with_disk(node_set)),
         )
+        await removals.take_back(_names(node_set))
         progress = await self.control.reconcile(
             build_claims(node_set, found, waiting, {**disk_heights(current.values()), **heights}),
             current.values(),

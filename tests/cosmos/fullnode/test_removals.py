@@ -11,6 +11,7 @@ import pytest
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.envtest.proxy import Fail, Match
 from internal.removal_holds import HELD
 from tests.cosmos.fullnode.harness import (
     CLAIM,
@@ -298,3 +299,26 @@ async def test_g_t3_a_set_of_a_version_without_records_scales_down_with_one_appr
     assert sorted(await claims(place)) == disks(range(4))
     await approve(place, digest(shown))
     await without(place, *disks([3]))
+
+
+async def test_disks_that_are_wanted_again_need_another_approval(server_place: Place) -> None:
+    """The approval was used and no disk went, as the server refused; the replicas came back, and went again within the hour."""
+    place, proxy = server_place, server_place.harness.environment.proxy
+    await place.apply(place.node_set(replicas=4))
+    await place.settled()
+    before = await claims(place)
+    await place.edit(replicas=2)
+    shown = digest(await held(place, *disks((2, 3))))
+    deletes = Match(user="manager", verb="delete", resource="persistentvolumeclaims")
+    refusal = proxy.add(Fail(500), deletes, times=None)
+    await approve(place, shown)
+    await place.until(lambda found: found.status.removals and shown in found.status.removals.used)
+    await place.edit(replicas=4)
+    await only(place, range(4))
+    await place.until(lambda found: found.status.removals and not found.status.removals.approved)
+    proxy.remove(refusal)
+    await place.edit(replicas=2)
+    await only(place, range(2))
+    assert digest(await held(place, *disks((2, 3)))) != shown
+    await place.harness.idle()
+    assert await claims(place) == before
