@@ -19,10 +19,8 @@ from ctrlruntime.api.resource import Resource
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.fast_dataclass import fast_dataclass
 
-UNRECORDED: Final = (
-    "no recorded owner (it was there before: delete it, use another name, or take it over by force)"
-)
-"""Whose an object is that has no trace of an owner, as a phrase with what to do."""
+UNRECORDED: Final = "no recorded owner, as it was there before"
+"""Whose an object is that has no trace of an owner. No advice to delete it: it may be another's disk."""
 OWNER: Final = "ctrlruntime.dev/owner"
 """Annotation: the owner's key, `Kind.group/namespace/name`; of an owner in another cluster with `@` and its id."""
 OWNER_UID: Final = "ctrlruntime.dev/owner-uid"
