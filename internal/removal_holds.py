@@ -310,18 +310,21 @@ class LostRecords:
         return await self._store(entry, fields, entry.resource_version)
 
     async def report_older(self, entry: Entry) -> bool:
-        """Report the record as lost if an older status was put back, as the server has it. Return whether to read it again.
+        """Report the record as lost if an older status was put back, as the server has it. Return whether to read it again, also where it is gone.
 
         Raises the client's errors, and Conflict if the object changes meanwhile.
         """
         found = await _live(self.patcher, self.mapping, entry.name, entry.namespace, entry.uid)
-        if found is None or not is_put_back(found, self.patcher.field_manager):
+        if found is None:
+            return True
+        if not is_put_back(found, self.patcher.field_manager):
             return False
         metadata, now = found["metadata"], self.clock()
         before = ((found.get("status") or {}).get("removals") or {}).get("saved") or 0
         fields = self._lost(metadata.get("annotations") or {}, now)
         fields["removals"] = {**fields.get("removals", {}), "saved": another_time(now, before)}
-        return await self._store(entry, fields, metadata["resourceVersion"])
+        await self._store(entry, fields, metadata["resourceVersion"])
+        return True
 
     def _lost(self, annotations: Mapping[str, str], now: datetime) -> Manifest:
         used = lost_record(annotations, self.mapping.gvk.group, now).used

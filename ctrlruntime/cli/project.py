@@ -254,7 +254,7 @@ def _crd_names(kind: str) -> set[str]:
 def parse_version(api_version: str, kind: str) -> Version:
     """Return what GROUP/VERSION and KIND name. Raises ProjectError for what the API server or Python would refuse."""
     group, slash, version = api_version.partition("/")
-    core = not slash or group == "core"
+    core = not slash or group in {"", "core"}
     if GroupVersionKind("" if core else group, version or group, kind) in BUILTIN:
         module = f"{'core' if core else group.partition('.')[0]}.{version or group}"
         raise ProjectError(

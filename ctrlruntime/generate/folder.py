@@ -29,7 +29,8 @@ def setup_of(folder: Path) -> tuple[str, str | None] | None:
         found = tomllib.loads(path.read_text("utf-8")) if path.exists() else {}
     except ValueError as error:
         raise click.UsageError(f"{path} cannot be read: {error}") from error
-    table = found.get("tool", {}).get("ctrlruntime", {})
+    tools = found.get("tool", {})
+    table = tools.get("ctrlruntime", {}) if isinstance(tools, dict) else tools
     if not (
         isinstance(table, dict) and {type(table.get(n, "")) for n in ("setup", "options")} == {str}
     ):

@@ -18,3 +18,4 @@ def configure(
     logging.basicConfig(
         level=level, format="[%(asctime)s] %(name)-20.20s [%(levelname)-8.8s] %(message)s"
     )
+    logging.getLogger().setLevel(level)  # of a program that has handlers already

@@ -46,7 +46,7 @@ class ManagerOptions:
     leads beside none of them. By default there is none."""
     leader_election_shared_identity: str = ""
     """Identity in Leases that are held together, by members of slots too: whoever has another one is kept out. By default
-    all have the same."""
+    leaders have the same, and members that of their group."""
     leader_election_namespace: str = ""
     """Namespace of the Lease; by default the Pod's own, and an error outside of a cluster."""
     leader_election_resource_lock: str = "leases"

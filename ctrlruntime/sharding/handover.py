@@ -98,15 +98,19 @@ class HandOver:
 
         The leader names all of them; a person who edits the object may not, and a slot would have two owners.
         """
-        pairs = zip(self._assignment.slots, assignment.slots, strict=True)
-        return replace(assignment, slots=tuple(self._with_owner_seen(*pair) for pair in pairs))
+        pairs = enumerate(zip(self._assignment.slots, assignment.slots, strict=True))
+        return replace(
+            assignment, slots=tuple(self._with_owner_seen(slot, *pair) for slot, pair in pairs)
+        )
 
-    def _with_owner_seen(self, seen: SlotRecord, now: SlotRecord) -> SlotRecord:
+    def _with_owner_seen(self, slot: int, seen: SlotRecord, now: SlotRecord) -> SlotRecord:
         if now.owner != self.name:
             return now
         if seen.owner != self.name:
             return replace(now, former=now.former | ({seen.owner} - {""}))
-        return replace(now, former=now.former | seen.former) if now.since == seen.since else now
+        if now.since != seen.since or self._phases.get(slot) is Phase.HELD:  # it waited for them
+            return now
+        return replace(now, former=now.former | seen.former)
 
     def work(self, members: Members, now: float) -> Work:
         """Return what is to be done, and note that it has begun."""

@@ -45,7 +45,7 @@ class Planner:
         dynamic = {
             name
             for name, each in alive.items()
-            if each.is_compatible(self.rule) and each.fixed is None
+            if each.version and each.is_compatible(self.rule) and each.fixed is None
         }
         self._first = {name: self._first.get(name, now) for name in dynamic}
         ready = dynamic & {*owners.values()}

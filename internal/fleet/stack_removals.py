@@ -96,10 +96,15 @@ def decide(
     record = BudgetRecord.of(before.model_dump())
     going = {each.uid for each in wanted}
     record = replace(record, approved={u: at for u, at in record.approved.items() if u in going})
+    labelled = {
+        str(Victim(NAMESPACE.gvk.group_kind, "", each.name))
+        for each in there
+        if each.labels.get(TARGET_NAMESPACE) == TRUE
+    }
     unknown = unknown_removals(config.status.removals_unknown_since, now, BUDGET.window)
     state = ParentState(
         protection=REASON if len(wanted) > 1 or was_held else unknown,
-        members=sum(1 for each in there if each.labels.get(TARGET_NAMESPACE) == TRUE),
+        members=len(labelled | BUDGET.current(record, now, ()).members.keys()),
         approvals=approvals_of(annotations, GROUP),
         record=record,
     )

@@ -53,7 +53,7 @@ def find_member(leases: Iterable[Mapping[str, Any]], *, now: float) -> HeldLease
 
 
 def _is_shared(held: HeldLease) -> bool:
-    return held.holder == SHARED_HOLDER or held.holder.startswith(f"{SHARED_HOLDER}-")
+    return held.holder in {SHARED_HOLDER, *(f"{SHARED_HOLDER}-{group}" for group in SHARD_GROUPS)}
 
 
 def _held(lease: Mapping[str, Any], now: float) -> HeldLease | None:

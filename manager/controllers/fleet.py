@@ -110,7 +110,7 @@ def add_operator(manager: Manager, options: OperatorOptions) -> None:
         ObjectPatcher(manager.client, FIELD_MANAGER),
         FleetConfig.mapping(),
         options.clock,
-        lambda used: {RECORD: {"used": used or None, "approved": None}},
+        lambda used: {RECORD: {**({"used": used} if used else {}), "approved": None}},
         record=RECORD,
     )
     reconciler = _namespace_reconciler(manager, options, known, lost, look)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from datetime import datetime
+from math import ceil
 from typing import Final, TypeAlias
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -178,6 +179,9 @@ class OrphanSweeper:
         record = with_holds(
             before, orphaned=orphaned, owners=found, unknown=unknown, now=self.utc()
         )
+        if before is None and (given := await self._approval()):  # it may have been used
+            used = {given: ceil(self.utc().timestamp())}
+            record = replace(record, budget=replace(record.budget, used=used))
         waiting = record.held.keys() & found.keys()
         record = record.with_approved({each.uid for each in self._removals(found, waiting)})
         if before is None or record.held != before.held:

@@ -356,7 +356,10 @@ def _registry_reconciler(
                 writers.patcher,
                 TenantRegistry.mapping(),
                 parts.options.clock,
-                lambda used: {"approvedRemovals": None, "usedApprovals": used or None},
+                lambda used: {
+                    "approvedRemovals": None,
+                    **({"usedApprovals": used} if used else {}),
+                },
             ),
             slots=None if slots is None else SlotConditions(stores.tenants, slots),
         ),

@@ -37,7 +37,7 @@ from internal.tenancy.sources.tls import TLSSettings
 
 ONCE = RetryPolicy(attempts=1)
 EXPECTED = [{"path": "$.a", "equals": "x"}, {"path": "$.b[*]", "equals": True}, {"path": "$..c"}]
-CONNECT_TIMEOUT = 1.0
+CONNECT_TIMEOUT = 2.0
 """Seconds that a database has to answer; MySQL's greeting twice that."""
 Door = Callable[[str], Awaitable[str]]
 """Reads from an address once; returns what it reports."""

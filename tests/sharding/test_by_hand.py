@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest import Environment
+from ctrlruntime.envtest import Environment, eventually
 from ctrlruntime.envtest.proxy import LEASES, Delay, Fail, Match
 from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.lease import LEASE
@@ -34,8 +35,15 @@ async def assign(
     group: ShardGroup, client: Client, slot: int, owner: str, *, epochs: int = 1, **record: int
 ) -> None:
     """Give a slot to another as a person does, who does not write who had it before."""
-    lease = await group.assignment(client)
-    found = json.loads(lease["metadata"]["annotations"][ASSIGNED])
+
+    async def written() -> dict[str, Any]:
+        """The leader writes once more after a hand-over, which would be overwritten."""
+        lease = await group.assignment(client)
+        return dict(json.loads(lease["metadata"]["annotations"][ASSIGNED]))
+
+    found = await eventually(
+        written, lambda seen: not any(each.get("former") for each in seen["owners"])
+    )
     for each in found["owners"]:
         each["slots"] = format_slots(parse_slots(each["slots"]) - {slot})
     found["owners"] = [each for each in found["owners"] if each["slots"]]

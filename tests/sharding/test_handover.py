@@ -259,6 +259,26 @@ def test_slots_of_a_member_that_is_gone_go_to_the_others(released: bool) -> None
     assert after.owned("a") > before.owned("a")
 
 
+@pytest.mark.criterion("SH-41")
+def test_a_name_without_a_lease_gets_no_share() -> None:
+    """A person gave it one slot: it keeps that for as long as a deleted Lease may be at work, and gets no other."""
+    seen = Seen()
+    seen.beat("a", 0.0)
+    seen.members.miss("ghost", 0.0)
+    planned = Planner(settle=0.0).plan(reassigned(A, {0: "ghost"}, {}), seen.members, 1.0)
+    assert planned is None or planned.owned("ghost") <= {0}
+
+
+def test_the_former_owners_of_a_slot_that_is_held_are_forgotten() -> None:
+    """As the leader forgets them: their Leases are deleted once no slot names them."""
+    b, seen = HandOver("b"), Seen()
+    seen.beat("a", 0.0, Announced(2))
+    b.observe(B)
+    assert taken(b, seen, 0.0).begin == b.held == ALL_SLOTS
+    b.observe(replace(B, slots=tuple(replace(each, former=frozenset()) for each in B.slots)))
+    assert b.assignment.names == {"b"}
+
+
 def test_without_members_slots_stay_with_the_last_ones() -> None:
     seen, planner = Seen(), Planner(settle=0.0)
     seen.beat("a", 0.0, Announced(1, ALL_SLOTS))

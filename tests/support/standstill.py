@@ -80,7 +80,9 @@ class RunAgain:
             reports = runtestprotocol(item, nextitem=nextitem, log=False)
             still = self._standstills.longest()
             failed = [each for each in reports if each.failed]
-            if not failed or still < STILL or run == RUNS:
+            # The time limit is for all runs together: another one would have none.
+            timed_out = any("from pytest-timeout" in each.longreprtext for each in failed)
+            if not failed or timed_out or still < STILL or run == RUNS:
                 break
             item._initrequest()
             for fixture in self._broken:

@@ -154,7 +154,7 @@ class Granter(Generic[R]):
 
     async def _report_pruned(self, claim: Claim, resource: R, waiting: Waiting) -> Result:
         """Give the place back, and have the object show why it does not start."""
-        self.keeper.ledger.forget(claim.owner.uid)
+        self.keeper.ledger.retract(claim.owner.uid)
         message = PRUNED.format(kind=self.subresource.kind.gvk().kind)
         if waiting.message != message:
             _log.error("A start cannot be granted", object=claim.owner.name, error=message)

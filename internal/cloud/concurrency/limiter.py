@@ -212,6 +212,12 @@ class ConcurrencyLimiter:
         tempo.started(since)
         tempo.took((until - since).total_seconds())
 
+    def retract(self, uid: str) -> None:
+        """Take back a place that was granted and could not be recorded: it counts as no start."""
+        if (holder := self._holders.get(uid)) is not None:
+            self._type(holder.claim).tempo.retract(holder.since)
+        self.forget(uid)
+
     def forget(self, uid: str, *, ended: bool = False) -> None:
         """Forget an object that is gone, or has neither a run nor a place. `ended`: its run has."""
         now = self._clock()

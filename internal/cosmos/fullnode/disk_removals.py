@@ -77,7 +77,7 @@ class DiskRemovals:
         store = self._store()
         with suppress(RecordChanged):
             parent, version = await store.load()
-            if parent.held != STALE:
+            if not parent.held:
                 left = {uid: at for uid, at in parent.record.approved.items() if uid not in again}
                 await store.save(replace(parent.record, approved=left).to_dict(), version)
 

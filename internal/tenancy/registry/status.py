@@ -28,7 +28,7 @@ from internal.tenancy.sync.plan import Plan
 from internal.tenancy.sync.replacements import Awaited
 from internal.tenancy.tenant.slots import CONDITIONS
 
-T = TypeVar("T")
+_Item = TypeVar("_Item")
 MOST_LISTED = 5
 MOST_AWAITED = 3
 STATES_WRITTEN = "StatesWritten"
@@ -61,14 +61,14 @@ class Synced:
     """Of slots; none where one manager works on all tenants."""
 
 
-class Sentences(Sequence[str], Generic[T]):
+class Sentences(Sequence[str], Generic[_Item]):
     """One sentence for each of many items, the first ones first: only those that a message has room for are made."""
 
     def __init__(
         self,
-        items: Sequence[T],
-        sentence: Callable[[T], str],
-        order: Callable[[T], tuple[Any, ...]],
+        items: Sequence[_Item],
+        sentence: Callable[[_Item], str],
+        order: Callable[[_Item], tuple[Any, ...]],
     ) -> None:
         self.first = nsmallest(LONGEST_MESSAGE, items, order)
         self._sentence, self._number = sentence, len(items)

@@ -56,7 +56,7 @@ class TemplateHealth:
         now: datetime,
     ) -> dict[str, CheckedDecision]:
         """Return the decision for each template with a rollout, and begin what has to be evaluated."""
-        before = self._known.pop(registry, {})
+        before = self._known.get(registry, {})
         found: dict[str, CheckedDecision] = {}
         known: dict[str, tuple[str, list[HealthCheckStatus]]] = {}
         for entry in templates:
@@ -72,6 +72,7 @@ class TemplateHealth:
                 known[entry.name] = (entry.uid, made.health.status)
         for name in before.keys() - known.keys():
             self.evaluator.forget(Request(name, namespace=registry.namespace))
+        self._known.pop(registry, None)
         if known:
             self._known[registry] = known
         return found

@@ -49,6 +49,11 @@ async def member(
         async with manager.running(leading=shards is None):
             if shards is not None:
                 await eventually(lambda: shards.held, timeout=60)
+                # Its Lease has to show them as well: until then others find its own slots without an owner.
+                await eventually(
+                    lambda: not any(each.slots & shards.held for each in shards.owned.unowned),
+                    timeout=60,
+                )
             yield manager
 
 

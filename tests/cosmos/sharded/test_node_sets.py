@@ -202,7 +202,7 @@ async def test_a_set_that_no_manager_works_on_says_so(
 
 
 @pytest.mark.criterion("SH-29")
-async def test_a_member_that_is_killed_in_a_rollout_is_replaced_within_its_lease(
+async def test_a_member_that_is_killed_in_a_rollout_is_replaced(
     place: Place, forkserver: ForkServer
 ) -> None:
     """Seconds: two processes start, and a Lease of 15 s runs out."""

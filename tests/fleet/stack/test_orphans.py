@@ -364,6 +364,14 @@ async def test_an_older_record_that_is_put_back_lets_nothing_go(servers: Fleet) 
         await servers.plane.client.create(with_disk("t1"))
         found = await hub.get(CONFIG_MAP, ORPHAN_RECORD, namespace=place)
         await hub.update({**found, "binaryData": older["binaryData"]})
+        held = (await looked(restarted(sweeper), 1)).hold
+        assert held is not None
+        assert held.count == 1
+        await approve(
+            servers, held.digest
+        )  # it may have been used, as far as an older record shows
+        found = await hub.get(CONFIG_MAP, ORPHAN_RECORD, namespace=place)
+        await hub.update({**found, "binaryData": older["binaryData"]})
         assert (await looked(restarted(sweeper), 1)).held == 1
         assert await servers.hub.names(DEPLOYMENT) == set(names)
 
