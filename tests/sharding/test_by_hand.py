@@ -10,7 +10,7 @@ import pytest
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.envtest import Environment, eventually
+from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.proxy import LEASES, Delay, Fail, Match
 from ctrlruntime.manager.election import ElectionOptions
 from ctrlruntime.manager.lease import LEASE
@@ -19,6 +19,7 @@ from ctrlruntime.sharding.options import GROUP_LABEL
 from ctrlruntime.sharding.shards import MembershipLost
 from ctrlruntime.sharding.slots import format_slots, parse_slots
 from tests.sharding.shard_group import NAMESPACE, ShardGroup, shard_group
+from tests.support.waiting import eventually
 
 SHORT = ElectionOptions(lease_duration=8.0, renew_deadline=7.0, retry_period=0.3)
 """Leases that a test waits for."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from apis.cosmos import CosmosFullNode
+from apis.deletions import Removals
 from ctrlruntime.api.conditions import find_condition
 from ctrlruntime.envtest.proxy import Fail, Match
 from internal.removal_holds import HELD
@@ -67,6 +68,10 @@ def message(found: CosmosFullNode) -> str:
 
 def digest(found: CosmosFullNode) -> str:
     return message(found).partition("(digest ")[2][:16]
+
+
+def recorded(found: CosmosFullNode) -> Removals:
+    return found.status.removals or Removals()
 
 
 async def held(place: Place, *names: str) -> CosmosFullNode:
@@ -312,10 +317,10 @@ async def test_disks_that_are_wanted_again_need_another_approval(server_place: P
     deletes = Match(user="manager", verb="delete", resource="persistentvolumeclaims")
     refusal = proxy.add(Fail(500), deletes, times=None)
     await approve(place, shown)
-    await place.until(lambda found: found.status.removals and shown in found.status.removals.used)
+    await place.until(lambda found: shown in recorded(found).used)
     await place.edit(replicas=4)
     await only(place, range(4))
-    await place.until(lambda found: found.status.removals and not found.status.removals.approved)
+    await place.until(lambda found: not recorded(found).approved)
     proxy.remove(refusal)
     await place.edit(replicas=2)
     await only(place, range(2))
