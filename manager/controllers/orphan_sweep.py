@@ -179,7 +179,8 @@ class OrphanSweeper:
         record = with_holds(
             before, orphaned=orphaned, owners=found, unknown=unknown, now=self.utc()
         )
-        if before is None and (given := await self._approval()):  # it may have been used
+        if before is None and (given := await self._approval()):
+            # It may have been used, which the record that is lost had.
             used = {given: ceil(self.utc().timestamp())}
             record = replace(record, budget=replace(record.budget, used=used))
         waiting = record.held.keys() & found.keys()
@@ -321,9 +322,14 @@ class OrphanSweeper:
         self._record = record
 
     async def _approval(self) -> str:
-        """Return the text of the target namespace's annotation that approves."""
+        """Return the text of the target namespace's annotation that approves; empty without one, and without the namespace."""
         client = self.hub.cluster.live_client
-        found = await client.get(NAMESPACE, self.hub.options.target_namespace, metadata_only=True)
+        try:
+            found = await client.get(
+                NAMESPACE, self.hub.options.target_namespace, metadata_only=True
+            )
+        except NotFound:
+            return ""
         return str((found["metadata"].get("annotations") or {}).get(APPROVE_ORPHANS, ""))
 
     async def _is_gone(self, owner: str) -> bool:

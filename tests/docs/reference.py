@@ -103,7 +103,9 @@ def _summary(package: ModuleType, name: str) -> str:
         text = inspect.getdoc(value) or ""
         if text.startswith(f"{name}("):  # what dataclasses write by themselves
             text = ""
-        if getattr(value, "__name__", name) != name:  # another name of it, with words of its own
+        if (
+            value.__name__ != name and package.__spec__ is not None
+        ):  # another name of it, with words of its own
             text = _assigned(package, name) or text
     else:
         text = _assigned(package, name)
