@@ -16,16 +16,18 @@ from ctrlruntime.client.config import Config
 from ctrlruntime.controller import Builder, ControllerOptions, Request, enqueue_object
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.envtest.server.options import User
+from ctrlruntime.manager import Manager
 from tests.manager.support import LONG, manager, starting
 from tests.manager.test_manager import get
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, let_pass
 
 pytestmark = pytest.mark.criterion("LV-2")
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 SECRET = GroupVersionKind("", "v1", "Secret")
 RBAC = "rbac.authorization.k8s.io"
-SHORT = ControllerOptions(cache_sync_timeout=2.0)
+LIMIT = 3600.0
+LIMITED = ControllerOptions(cache_sync_timeout=LIMIT)
 
 
 @pytest.fixture
@@ -58,20 +60,29 @@ async def config() -> AsyncIterator[Config]:
 async def nothing(request: Request) -> None: ...
 
 
+async def refused(subject: Manager) -> None:
+    """Wait until the server has refused the list."""
+    informer = subject.cache.informer(SECRET)
+    await eventually(lambda: informer.last_error is not None)
+
+
 @pytest.mark.parametrize("named_by", ["controller", "manager"])
 async def test_a_kind_that_may_not_be_listed_ends_the_start_by_name(
     config: Config, named_by: str
 ) -> None:
     if named_by == "controller":
         subject = manager(config)
-        Builder(subject).for_(CONFIG_MAP).owns(SECRET).options(SHORT).build(nothing)
+        Builder(subject).for_(CONFIG_MAP).owns(SECRET).options(LIMITED).build(nothing)
     else:
-        subject = manager(config, controller=SHORT)
+        subject = manager(config, controller=LIMITED)
         subject.cache.declare(SECRET)
-    with pytest.raises(
-        CacheSyncTimeout, match=r"2 s: v1, Kind=Secret: .*forbidden.*list and watch"
-    ):
-        await asyncio.wait_for(subject.start(), LONG)
+    async with starting(subject) as start:
+        await refused(subject)
+        let_pass(LIMIT)
+        with pytest.raises(
+            CacheSyncTimeout, match=r"3600 s: v1, Kind=Secret: .*forbidden.*list and watch"
+        ):
+            await start
     assert not subject.elected.is_set()
 
 
@@ -84,10 +95,12 @@ async def test_an_optional_kind_that_may_not_be_listed_holds_nothing_up(config: 
         seen.set()
 
     subject = manager(config)
-    builder = Builder(subject).for_(CONFIG_MAP).options(SHORT).named("optional")
+    builder = Builder(subject).for_(CONFIG_MAP).options(LIMITED).named("optional")
     builder.watches(SECRET, enqueue_object, optional=True).build(reconcile)
     with capture_logs() as logs:
         async with starting(subject):
+            await refused(subject)
+            let_pass(LIMIT)
             await asyncio.wait_for(subject.elected.wait(), LONG)
             assert (await get(subject.health_port, "/readyz"))[0] == 200
             controller = subject._controllers[0]
@@ -101,9 +114,9 @@ async def test_an_optional_kind_that_may_not_be_listed_holds_nothing_up(config: 
 async def test_readyz_names_the_kinds_that_have_not_synced(config: Config) -> None:
     subject = manager(config)
     subject.cache.declare(CONFIG_MAP)
-    informer = subject.cache.declare(SECRET).informer
+    subject.cache.declare(SECRET)
     async with starting(subject):
-        await eventually(lambda: informer.last_error is not None)
+        await refused(subject)
         await eventually(lambda: subject.cache.informer(CONFIG_MAP).synced)
         status, text = await get(subject.health_port, "/readyz")
     assert status == 500

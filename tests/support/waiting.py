@@ -89,3 +89,10 @@ async def eventually_raises(
         return False
 
     await eventually(raises, despite=despite, timeout=timeout)
+
+
+def let_pass(seconds: float) -> None:
+    """Let the running loop's clock be so much later at once: what it waits for until then is due in its next turn."""
+    loop = asyncio.get_running_loop()
+    earlier = loop.time
+    loop.time = lambda: earlier() + seconds  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
 """The worker process: reads jobs from standard input, renders, answers on standard output.
 
-A frame is four bytes of length, big-endian, and JSON. A job that overruns ends the process by an
-alarm of its own, so a worker never outlives its parent in an endless loop.
+A frame is four bytes of length, big-endian, and JSON. A job that overruns ends the process by a timer of the
+processor time that it uses: a busy machine overruns nothing, and no loop outlives the parent.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ def frame(message: object) -> bytes:
 
 
 def main(deadline: float) -> None:
-    """Serve jobs until standard input ends. `deadline` is in seconds for each job."""
+    """Serve jobs until standard input ends. `deadline` is in seconds of the processor for each job."""
     resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.signal(signal.SIGPROF, signal.SIG_DFL)
     templates = Templates()
     incoming, outgoing = sys.stdin.buffer, sys.stdout.buffer
     _send(outgoing, {"ready": True})
     while (job := _receive(incoming)) is not None:
-        signal.setitimer(signal.ITIMER_REAL, deadline)
+        signal.setitimer(signal.ITIMER_PROF, deadline)
         answer = perform(templates, job)
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
         _send(outgoing, answer)
 
 

@@ -28,7 +28,7 @@ LONGEST_SLICE = 0.005
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RendererOptions:
-    """`deadline`: seconds one manifest may take in the worker; `cached`: compiled templates kept."""
+    """`deadline`: seconds of the processor one manifest may take in the worker; `cached`: compiled templates kept."""
 
     deadline: float = 2.0
     cached: int = CACHED_TEMPLATES

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
@@ -28,12 +29,15 @@ _ENVIRONMENT = ("PATH", "LANG", "PYTHONPATH", "LD_LIBRARY_PATH", "PYTHONDONTWRIT
 STARTUP_SECONDS = 30.0
 QUARANTINE_SECONDS = 60.0
 OVERRUNS_PER_MANIFEST = 3
+PATIENCE = 15.0
+"""Seconds on the wall for each second of the processor that a job may take: machines are shared, templates do not sleep."""
 
 
 class Worker:
     """One process that renders what the event loop must not, one job at a time, its time shared by namespace.
 
-    A job that takes longer than `deadline` seconds ends the process; the next job gets a new one.
+    A job that takes more than `deadline` seconds of the processor ends the process; the next job gets a new one.
+    On a busy machine a job may wait for its turn: that it was not served for `PATIENCE` times as long ends it too.
     `clock` returns seconds.
     """
 
@@ -51,15 +55,18 @@ class Worker:
         async with self._turns.turn(namespace):
             try:
                 process = await self._running()
-                async with self._turns.charged(namespace), asyncio.timeout(self.deadline):
+                async with (
+                    self._turns.charged(namespace),
+                    asyncio.timeout(self.deadline * PATIENCE),
+                ):
                     return await self._exchange(process, job)
             except TimeoutError:
                 await self._end()
                 raise RenderError("", self._overrun(), transient=True) from None
             except (OSError, asyncio.IncompleteReadError):
-                await self._end()
-                message = f"the rendering process ended; {self._overrun()}"
-                raise RenderError("", message, transient=True) from None
+                overran = await self._end() == -signal.SIGPROF
+                message = "" if overran else "the rendering process ended; "
+                raise RenderError("", message + self._overrun(), transient=True) from None
             except asyncio.CancelledError:
                 await self._end()
                 raise
@@ -110,10 +117,12 @@ class Worker:
         answer: dict[str, Any] = orjson.loads(body)
         return answer
 
-    async def _end(self) -> None:
+    async def _end(self) -> int | None:
         process, self._process = self._process, None
-        if process is not None:
-            await end_process(process)
+        if process is None:
+            return None
+        await end_process(process)
+        return process.returncode
 
 
 class Quarantine:
