@@ -31,7 +31,7 @@ CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/ctrlruntime
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help setup run hostile fuzz test test-busy quick durations coverage checks lint types check-generated pytest envtest-assets test-real requirements scenarios hazards mutants rules faults simulate sim-shards prove \
-        generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-shards bench-rollout bench-runtime bench-capacity bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
+        generate manifests kinds build-installer image image-all push deploy wheel sbom chart bundle docs bench-tenancy bench-plan bench-shards bench-rollout bench-runtime bench-capacity bench-reload bench-cloud bench-cosmos bench-scale sim-scale bench-stalls bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z][a-z -]*:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 20
@@ -205,6 +205,9 @@ bench-runtime: setup ## Reconcile N objects by 10 WORKERS on BACKEND, and by the
 
 bench-capacity: setup ## How far one process goes: OBJECTS listed and held, events and reads a second; one line of JSON
 	@$(PY) -m benchmarks.runtime.capacity --objects $(OBJECTS)
+
+bench-reload: setup ## From an edit under `ctrlruntime dev` to its first reconcile, with OBJECTS in the cache: seconds, lists, watches; one line of JSON
+	@$(PY) -m benchmarks.reload --objects $(if $(filter file,$(origin OBJECTS)),5000,$(OBJECTS))
 
 bench-cloud: setup ## What N Instances cost, and whether the limits of their tasks hold; one line of JSON
 	@$(PY) -m benchmarks.cloud -n $(if $(filter file,$(origin N)),1000,$(N))

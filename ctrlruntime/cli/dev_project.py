@@ -17,6 +17,8 @@ from ctrlruntime.generate.folder import importable
 
 SKIPPED: Final = frozenset({"__pycache__", "node_modules", "site-packages"})
 """Folders that hold no code of the project, as do those that begin with a dot, and virtual environments."""
+_NEVER_OWN: Final = frozenset({"__main__", "ctrlruntime"})
+"""Packages that are not loaded again, wherever they are."""
 
 Stamp = tuple[int, int]
 """Time of the last change in nanoseconds, and size in bytes."""
@@ -43,6 +45,8 @@ class Project:
         """What is watched, as it was loaded: the modules, or all files where the last load failed."""
         self._modules = 0
         """The number of loaded modules when these were looked for."""
+        self._owned: dict[str, bool] = {}
+        """Whether each file of a module is code of the project, by its name as Python has it."""
         self._collectors: set[Any] = set()
         """What the modules registered with prometheus_client, which takes each name once."""
         importable(self.folder)
@@ -131,11 +135,14 @@ class Project:
     def _own(self) -> Iterator[tuple[str, ModuleType]]:
         for name, module in list(sys.modules.items()):
             file = getattr(module, "__file__", None)
-            if file and name != "__main__" and self._is_own(name, Path(file).resolve()):
+            if file and name.partition(".")[0] not in _NEVER_OWN and self._is_own(file):
                 yield name, module
 
-    def _is_own(self, name: str, path: Path) -> bool:
-        return name.partition(".")[0] != "ctrlruntime" and is_in_project(self.folder, path)
+    def _is_own(self, file: str) -> bool:
+        """Whether a file is the project's. Two thousand modules are looked at with each load, and few of them are new."""
+        if (own := self._owned.get(file)) is None:
+            own = self._owned[file] = is_in_project(self.folder, Path(file).resolve())
+        return own
 
     def _remove_modules(self) -> dict[str, ModuleType]:
         own = dict(self._own())
