@@ -90,13 +90,11 @@ class HealthChecker:
 
     async def aclose(self) -> None:
         """End everything that is being evaluated."""
-        tasks = [item.task for known in self._known.values() for item in known.values()]
+        items = [item for known in self._known.values() for item in known.values()]
+        tasks = [item.task for item in items if item.task is not None]
         for request in [*self._known]:
             self.forget(request)
-        for task in tasks:
-            if task is not None:
-                with suppress(asyncio.CancelledError):
-                    await task
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._http is not None:
             await self._http.close()
 

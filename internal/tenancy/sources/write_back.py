@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from heapq import nsmallest
@@ -129,9 +128,7 @@ class WriteBacks:
         tasks = [known.task for known in self._known.values() if known.task is not None]
         for request in list(self._known):
             self.forget(request)
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
+        await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _run(self, request: Request, known: _Registry) -> None:
         """Write until all is written. An error is retried with growing delays."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
+from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.errors import AlreadyExists, Forbidden
 from ctrlruntime.envtest import Environment
@@ -22,6 +23,7 @@ from .harness import NAMESPACE, SECRET
 
 pytestmark = [pytest.mark.criterion("S-F6"), pytest.mark.xdist_group("real-server")]
 
+CLUSTER_ROLE = GroupVersionKind("rbac.authorization.k8s.io", "v1", "ClusterRole")
 TARGET, PARALLEL, OTHER = "account-east", "account-acme", "account-west"
 PLACES = (TARGET, PARALLEL, OTHER)
 NAME = "data-plane-kubeconfig"
@@ -44,12 +46,14 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         environment = request.getfixturevalue("real_server").environment(users=("admin",))
     async with environment as running:
         made = running.client("admin")
+        roles: list[str] = []
         for who in ("reader", "writer", "secret_reader", "recorder"):
             file = ROOT / "config" / "operator" / f"stack_{who}_role.yaml"
             role = yaml.safe_load(file.read_text())
             (name,) = (each for each in STACK_ROLES if each.endswith(role["metadata"]["name"]))
             with contextlib.suppress(AlreadyExists):
                 await made.create({**role, "metadata": {"name": name}})
+                roles.append(name)
         for place in PLACES:
             with contextlib.suppress(AlreadyExists):
                 await made.create(
@@ -61,6 +65,8 @@ async def client(request: pytest.FixtureRequest) -> AsyncIterator[Client]:
         yield made
         for place in PLACES:
             await made.delete(NAMESPACE, place)
+        for name in roles:
+            await made.delete(CLUSTER_ROLE, name)
 
 
 async def readable(client: Client, bindings: list[dict[str, Any]]) -> set[str]:

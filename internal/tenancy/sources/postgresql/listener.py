@@ -53,8 +53,7 @@ class Listener:
             self._timer.cancel()
         if task is not None:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     async def _run(self) -> None:
         failures = 0

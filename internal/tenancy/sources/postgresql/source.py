@@ -286,8 +286,7 @@ class PostgreSQLSource:
                 yield pages.rest
         finally:
             task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
+            await asyncio.gather(task, return_exceptions=True)
 
     @property
     def _place(self) -> str:
