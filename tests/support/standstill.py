@@ -16,8 +16,8 @@ from _pytest.terminal import TerminalReporter
 
 PERIOD = 0.2
 """Seconds between two looks at the clock."""
-STILL = 3.0
-"""Seconds without a look that are a standstill."""
+STILL = 1.5
+"""Seconds without a look that are a standstill: most of the shortest limits of real time that are waited for."""
 RUNS = 3
 _PROPERTY = "stood still"
 
