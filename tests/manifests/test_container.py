@@ -335,6 +335,7 @@ async def judged(environment: Environment) -> None:
         "app",
         lambda found: find_condition(found.status.conditions, "Valid") is not None,
         namespace="default",
+        timeout=300,  # the first start of an installation compiles it
     )
     valid = find_condition(template.status.conditions, "Valid")
     assert valid is not None
