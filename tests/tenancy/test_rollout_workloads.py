@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from tests.tenancy.entries import deployment, report
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import CONFIG_MAP, DEPLOYMENT, TenancyHarness, config_map
 from tests.tenancy.rollout_fleet import put, status
+from tests.tenancy.test_conditions import handled
 
 pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.matrix]
 
@@ -151,13 +151,15 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
         fleet.row("a")
         await fleet.registry()
         dependent = config_map("cm", "{{ .uid }}-cm", dependIds=["app"])
-        template = content(OLD, timeoutSeconds=1) | {"configMaps": [dependent]}
+        template = content(OLD, timeoutSeconds=3600) | {"configMaps": [dependent]}
         await fleet.template(**template)
         await report(fleet, "a-app", ready=2)
         await fleet.ready("a-app")
 
-        async def is_degraded_for_longer_than_the_timeout() -> None:
-            await asyncio.sleep(1.5)
+        async def is_degraded_for_longer_than_the_timeout(look: str) -> None:
+            harness.advance(3601)
+            await fleet.annotate(Tenant, "a-app", reconcile_now=look)
+            await handled(fleet, Tenant, "a-app", look)
             await harness.idle()
             await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
             found = (await fleet.read(Tenant, "a-app")).status
@@ -166,9 +168,9 @@ async def test_u2_a_tenant_that_lost_its_pods_is_degraded_and_never_failed(tmp_p
 
         await report(fleet, "a-app", updated=2, ready=1)
         await fleet.until(Tenant, "a-app", "Degraded", "True", "ResourcesNotReady")
-        await is_degraded_for_longer_than_the_timeout()
+        await is_degraded_for_longer_than_the_timeout("first")
         await harness.restart_manager()
-        await is_degraded_for_longer_than_the_timeout()
+        await is_degraded_for_longer_than_the_timeout("second")
         assert await fleet.get(CONFIG_MAP, "a-cm") is not None
         await report(fleet, "a-app", ready=2)
         await fleet.ready("a-app")

@@ -35,7 +35,7 @@ async def test_what_happens_to_an_instance_after_it_was_ready_rolls_nothing_back
     fleet: Fleet, cause: str
 ) -> None:
     await fleet.create_instances(3)
-    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
+    await fleet.roll_out(onHalt="Rollback")
     await fleet.reaches("Complete", updated=3)
     (fleet.lost if cause == "edit that fails" else fleet.working).add("production-1")
     if cause.startswith("edit"):
@@ -58,8 +58,9 @@ async def test_what_happens_to_an_instance_after_it_was_ready_rolls_nothing_back
 @pytest.mark.criterion("G-C4")
 async def test_health_that_is_lost_in_the_version_rolls_back(fleet: Fleet) -> None:
     await fleet.create_instances(2)
-    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
+    await fleet.roll_out(onHalt="Rollback")
     await fleet.reaches("Complete", updated=2)
+    await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1)
     fleet.lost.add("production-1")
     await fleet.reaches("RolledBack")
     assert set((await fleet.versions()).values()) == {OLD}
@@ -82,6 +83,8 @@ async def test_a_wait_for_a_place_is_no_failure(fleet: Fleet) -> None:
     over = monotonic() + 1.1
     await fleet.wait(lambda: monotonic() > over, "the deadline is over")
     await fleet.roll_out(onHalt="Rollback", progressDeadlineSeconds=1, maxConcurrent=9)
+    await fleet.reaches("Progressing", updated=2, failed=0)
+    await fleet.roll_out(onHalt="Rollback", maxConcurrent=9)  # what follows may take longer
     await fleet.reaches("Progressing", updated=2, failed=0)
     fleet.queued.clear()
     await fleet.reaches("Complete", updated=2)
