@@ -10,6 +10,7 @@ import sqlite3
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from ctrlruntime.envtest.proxy.requests import WRITES
 from tests.docs.blocks import ROOT
 from tests.manager_cli.program import Program
 from tests.support import waiting
+from tests.support.manager_harness import is_silent
 
 pytestmark = [pytest.mark.slow]
 
@@ -185,14 +187,13 @@ def writes(env: Environment, user: str) -> Counter[str]:
 
 async def quiet(env: Environment, user: str) -> None:
     """Wait until the user writes nothing for a while."""
-    loop = asyncio.get_running_loop()
-    count, since = -1, loop.time()
+
+    def since(before: Counter[str]) -> Counter[str]:
+        return writes(env, user) - before
+
     async with asyncio.timeout(120):
-        while loop.time() < since + QUIET:
-            seen = sum(writes(env, user).values())
-            if seen != count:
-                count, since = seen, loop.time()
-            await asyncio.sleep(0.2)
+        while not await is_silent(partial(since, writes(env, user)), QUIET):
+            pass
 
 
 @contextlib.asynccontextmanager

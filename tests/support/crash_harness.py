@@ -11,6 +11,8 @@ from ctrlruntime.envtest.proxy import Kill, Match, Proxy
 
 Holds = Callable[[], Awaitable[bool]]
 MOST_LIVES = 150
+TURN = 0.05
+"""Seconds between two looks."""
 
 
 @dataclass
@@ -91,14 +93,17 @@ class CrashHarness:
         `before`: how many requests there were before it began.
         """
         loop = asyncio.get_running_loop()
-        end, quiet_since, asked = loop.time() + self.patience, loop.time(), -1
+        end, quiet, asked = loop.time() + self.patience, 0, -1
         while killed is None or not killed.is_set():
             assert loop.time() < end, f"{await self.shown()}\n{process.log_tail()}"
             seen = self._requests()
             if seen != asked or seen == before or not await holds():
-                asked, quiet_since = seen, loop.time()
-            elif loop.time() - quiet_since > self.quiet:
+                asked, quiet = seen, 0
+            elif quiet * TURN > self.quiet:
                 return
-            await asyncio.sleep(0.05)
+            quiet += (
+                1  # by turns: while the machine stands still, the process writes nothing either
+            )
+            await asyncio.sleep(TURN)
             if killed is None or not killed.is_set():
                 assert process.returncode is None, process.log_tail()

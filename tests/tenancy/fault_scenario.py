@@ -10,6 +10,7 @@ import asyncio
 import math
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import orjson
@@ -18,6 +19,7 @@ import yaml
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.envtest.proxy import LogEntry, Mark
 from ctrlruntime.envtest.proxy.requests import WRITES
+from tests.support.manager_harness import is_silent
 from tests.tenancy.fleet import Fleet, Kind
 from tests.tenancy.harness import (
     CONFIG_MAP,
@@ -164,11 +166,8 @@ class Story:
             await harness.idle(lost_after=self.lost_after)
             return
         async with asyncio.timeout(self.timeout):
-            mark = harness.mark()
-            await asyncio.sleep(SILENCE)
-            while self.log(mark):
-                mark = harness.mark()
-                await asyncio.sleep(SILENCE)
+            while not await is_silent(partial(self.log, harness.mark()), SILENCE):
+                pass
 
     # -- what is looked at -----------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Delay, Kill, Match
 from ctrlruntime.json import Json
 from ctrlruntime.resources import revision
+from tests.support.manager_harness import is_silent
 from tests.tenancy.forked_manager import fork_manager
 from tests.tenancy.harness import (
     CONFIG_MAP,
@@ -85,16 +86,12 @@ async def live_once(harness: TenancyHarness, forkserver: ForkServer, when: str) 
     try:
         while not killed.is_set():
             mark = harness.mark()
-            try:
-                async with asyncio.timeout(QUIET_SECONDS):
-                    await killed.wait()
-            except TimeoutError:
-                if killed.is_set():
-                    break
-                assert process.returncode is None, process.log_tail()
-                at_work = harness.counts(started).watches >= OWN_WATCHES
-                if at_work and harness.counts(mark).watches == 0 and await settled(harness):
-                    return False
+            if not await is_silent(lambda: "killed" if killed.is_set() else "", QUIET_SECONDS):
+                break
+            assert process.returncode is None, process.log_tail()
+            at_work = harness.counts(started).watches >= OWN_WATCHES
+            if at_work and harness.counts(mark).watches == 0 and await settled(harness):
+                return False
         assert await process.wait() == -9
         return True
     finally:
