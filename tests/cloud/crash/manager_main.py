@@ -7,16 +7,14 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from ctrlruntime.manager import ElectionOptions
 from ctrlruntime.sharding import ShardingOptions
 from internal.cloud.pace import Pace
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
+from tests.support.manager_harness import PATIENT
 from tests.support.manager_process import run_manager
 
 STUB = Path(__file__).with_name("stub.py")
-SHORT = ElectionOptions(lease_duration=8.0, renew_deadline=7.0, retry_period=0.2)
-"""Of members, whose Leases a test waits for."""
 
 
 def main(args: Sequence[str]) -> None:
@@ -35,7 +33,8 @@ def main(args: Sequence[str]) -> None:
             "leader_election": True,
             "leader_election_namespace": "default",
             "leader_election_id": "tests",
-            "election": SHORT,
+            "leader_election_identity": member[0],
+            "election": PATIENT,
             "sharding": ShardingOptions(group="cloud", member=member[0], settle=0.0),
         }
     run_manager(kubeconfig, partial(add_cloud, options=options), **shared)
