@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import time
 from collections.abc import AsyncIterator
 
@@ -89,21 +88,17 @@ async def test_changes_elsewhere_are_no_event(console: Harness) -> None:
     assert len(changes) == 0
 
 
-async def test_many_changes_are_one_event_a_second_at_most(
-    console: Harness, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_many_changes_are_one_event_a_second_at_most(console: Harness) -> None:
     assert stream.PERIOD == 1.0
-    monkeypatch.setattr(stream, "PERIOD", 3.0)
     async with followed(console, "/live/failures") as events:
-        times = []
+        began = time.monotonic()
         for number in range(3):
             for _ in range(5):
                 await console.report(Tenant, "acme", ready(False, f"Reason{number}"), "team")
                 await console.report(Tenant, "acme", ready(True), "team")
             assert await events.event() == "change"
-            times.append(time.monotonic())
-    # The client reads later than the server writes, by less than the difference.
-    assert all(later - earlier > 1.0 for earlier, later in itertools.pairwise(times))
+        # Between three there are two pauses, however late each of them is read.
+        assert time.monotonic() - began > 1.9
 
 
 async def test_a_stream_takes_the_right_that_its_page_takes_and_ends_with_it(
