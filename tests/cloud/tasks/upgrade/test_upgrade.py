@@ -117,7 +117,7 @@ def steps(site: Site) -> dict[str, Any]:
             "statusCodes": [202],
             "body": {"instance": "${instance}", "from": "${fromVersion}", "to": "${version}"},
         }
-        return {"http": request, "timeoutSeconds": 2}
+        return {"http": request, "timeoutSeconds": 60}
 
     def get(path: str, at: str, value: str) -> dict[str, Any]:
         return {"url": f"{site.url}{path}", "expect": [{"path": at, "equals": value}]}
@@ -143,7 +143,7 @@ def run(bench: Workbench, site: Site, clock: Clock) -> Run:
             "cluster": {
                 "kubeconfigFrom": {"name": "cluster", "key": "kubeconfig"},
                 "namespace": "acme",
-                "readyTimeoutSeconds": 5,
+                "readyTimeoutSeconds": 60,
                 "bundle": {"manifests": [WEB]},
             },
             "steps": {**steps(site), **more},
