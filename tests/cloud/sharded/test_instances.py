@@ -199,6 +199,7 @@ async def test_a_grant_of_a_slot_that_no_manager_works_on_is_taken_back(
     embedded: SharedInstances, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cloud_slots, "GRACE", 0.5)
+    monkeypatch.setattr(granter, "UNUSED", 3600.0)  # it is not for that that it is taken back
     mine, other = frozenset(range(32)), frozenset(range(32, 64))
     owned = dict.fromkeys(mine, ONE) | dict.fromkeys(other, TWO)
     names = {user: name_of(owned, user, NAMESPACE) for user in (ONE, TWO)}
@@ -224,7 +225,7 @@ async def test_a_grant_of_a_slot_that_no_manager_works_on_is_taken_back(
             "InstanceTerraform",
             lambda found: found.status.waiting.granted_at is None,
             names[TWO],
-            30.0,  # less than any grant that is not made use of is left
+            PATIENCE,
         )
         runs.end("terraform")
         await embedded.phase("Ready", names[ONE])
