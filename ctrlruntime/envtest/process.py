@@ -127,7 +127,7 @@ class ChildProcess:
         env: Mapping[str, str] | None = None,
         cwd: Path | None = None,
         ready: bool = True,
-        timeout: float = 30.0,
+        timeout: float = 120.0,
     ) -> ChildProcess:
         """Run `args`, with `--ready` appended if `ready`, and wait until the child reports.
 

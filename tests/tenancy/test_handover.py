@@ -140,7 +140,7 @@ async def test_an_orderly_stop_hands_over_at_once(tmp_path: Path) -> None:
     async with contest(tmp_path, lease=LONG) as (harness, processes):
         story = await run_story(harness)
         await story.begin()
-        await processes[USERS[0]].stop()
+        await processes[USERS[0]].stop(grace=60)
         await harness.eventually(lambda: leader(harness), lambda who: who == USERS[1])
         await story.change()
         ending = await story.end()
