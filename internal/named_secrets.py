@@ -13,10 +13,8 @@ from enum import StrEnum
 from typing import Final
 
 from apis.references import SecretKeyRef
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
+from ctrlruntime.client import Client, NotFound
 
 __all__ = [
     "NamedKey",

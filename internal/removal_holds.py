@@ -13,10 +13,8 @@ from datetime import datetime, timedelta
 from math import ceil
 from typing import Any, Final
 
-from ctrlruntime.api import Condition
+from ctrlruntime.api import Condition, Manifest, RESTMapping, format_time, parse_time
 from ctrlruntime.api.conditions import Conditions, find_condition, new_condition, set_condition
-from ctrlruntime.api.kinds import Manifest, RESTMapping
-from ctrlruntime.api.scalars import format_time, parse_time
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher

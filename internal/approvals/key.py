@@ -14,9 +14,8 @@ from typing import Final
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.client import APIError, Client, Conflict, NotFound, TransportError
 from ctrlruntime.client.auth import AuthError
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, Conflict, NotFound, TransportError
 from ctrlruntime.clock import random_bytes
 from ctrlruntime.manager import Group
 from internal.approvals.judge import Recorder

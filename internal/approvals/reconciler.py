@@ -10,7 +10,7 @@ from typing import Final
 import orjson
 
 from apis.approvals import ApprovalGiven, ApprovalsStatus
-from ctrlruntime.api import Condition
+from ctrlruntime.api import Condition, RESTMapping
 from ctrlruntime.api.conditions import (
     conditions_of,
     conditions_to_wire,
@@ -19,7 +19,6 @@ from ctrlruntime.api.conditions import (
     new_condition,
     set_condition,
 )
-from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import Conflict
 from ctrlruntime.client.object_patcher import ObjectPatcher

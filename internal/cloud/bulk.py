@@ -17,9 +17,7 @@ import semver
 
 from apis.cloud import Instance, ReleaseChannel
 from ctrlruntime.api import is_condition_true
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.create_or_update import retry_on_conflict
-from ctrlruntime.client.errors import APIError, NotFound, TransportError
+from ctrlruntime.client import APIError, Client, NotFound, TransportError, retry_on_conflict
 from internal.cloud.labels import INSTANCE_TYPE, is_extracted, pausing_annotation
 from internal.cloud.release_assignment import version_that_counts
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from apis.cloud import Instance, ReleaseChannel
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, NotFound
+from ctrlruntime.client import AlreadyExists, Client, NotFound
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from internal.cloud.labels import INSTANCE_TYPE

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.errors import OutsideCache
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.cache import Entry, OutsideCache
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.gate import Cause
 from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote

@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.client.errors import BadRequest, NotFound
 from internal.cloud.runs.jobs.manifest import CONTAINER
 

@@ -17,8 +17,7 @@ from ctrlruntime.client.errors import APIError, Forbidden, TransportError
 from internal.cloud.cloud_run_tails import CloudRunTails
 from internal.cloud.log_tail import MOST_LINES, FileState, Tail, file_state, file_tail
 from internal.cloud.pod_logs import NoLog, find_pod, pod_log_lines
-from internal.cloud.runs.cloudrun.api import CloudError
-from internal.cloud.runs.cloudrun.logs import project_of
+from internal.cloud.runs.cloudrun import CloudError, project_of
 from internal.cloud.runs.local.folder import is_name
 from internal.cloud.runs.local.supervisor import LOG
 

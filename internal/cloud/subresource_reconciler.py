@@ -14,8 +14,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.lifecycle.remote import ClusterTrouble, report_hub
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Control, Definitions
-from ctrlruntime.resources.revision import REVISION
+from ctrlruntime.resources import REVISION, Control, Definitions
 from ctrlruntime.rollout import ChangeHolds, NoHolds
 from ctrlruntime.schedule import BadSchedule
 from internal.cloud.change_holds import is_deployed, window_hold

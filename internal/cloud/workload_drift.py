@@ -11,10 +11,7 @@ from typing import Final
 
 from apis.cloud import InstanceKubernetes
 from ctrlruntime.api.kinds import GroupKind, RESTMapping
-from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import CreateEvent, Event, UpdateEvent
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Cache, CreateEvent, Entry, Event, InformerHandle, Store, UpdateEvent
 from ctrlruntime.client.errors import NoKindMatch
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.queue import Request

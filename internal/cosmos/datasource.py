@@ -7,13 +7,9 @@ from enum import StrEnum
 from typing import Final
 
 from apis.cosmos import AutoDataSource, DataSource, VolumeClaimTemplate
-from ctrlruntime.api import Quantity
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Quantity
+from ctrlruntime.cache import Cache, Entry
+from ctrlruntime.client import Client, NotFound
 from internal.cosmos.labels import INSTANCE, VERSION
 from internal.cosmos.names import to_label_value
 from internal.cosmos.volumesnapshots import (

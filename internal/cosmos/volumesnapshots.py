@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from ctrlruntime.api import Quantity
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api import GroupVersionKind, Quantity, RESTMapping, parse_time
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.labels import HEIGHT
 

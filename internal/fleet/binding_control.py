@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
+from ctrlruntime.cache import Cache, Entry
+from ctrlruntime.client import APIError, Client, Forbidden, NotFound, TransportError
 from ctrlruntime.controller.loop_yielder import LoopYielder
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Control, Owner, SetPolicy, reconcile_set

@@ -12,8 +12,7 @@ import copy
 from apis.fleet.labels import DATA_PLANE, MOVED_FROM, MOVING_TO, ROW
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.controller.annotations import PAUSED, is_paused
-from ctrlruntime.resources import OWNER, OWNER_UID
-from ctrlruntime.resources.ownership import Owner
+from ctrlruntime.resources import OWNER, OWNER_UID, Owner
 from internal.fleet.move_state import (
     MoveRefused,
     MoveState,

@@ -9,11 +9,9 @@ from typing import Any, Final
 
 from apis.fleet import Reason
 from apis.fleet.labels import KUBECONFIG_SECRET, LEASE, PLANE_NAMESPACE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
+from ctrlruntime.client import APIError, Client, Forbidden, NotFound, TransportError, Unauthorized
 from ctrlruntime.client.auth import AuthError
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError, Unauthorized
 from ctrlruntime.clock import wall
 from internal.fleet.targets import Outcome, TargetError
 

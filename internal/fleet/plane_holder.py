@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.cache import DeleteEvent, Entry, Event
 from ctrlruntime.controller.predicates import entries_of
 
 NOT_UNIQUE = "DataPlaneNotUnique"

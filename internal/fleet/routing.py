@@ -16,8 +16,7 @@ from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
 from apis.fleet.labels import PLANE
 from apis.tenancy import GROUP as TENANCY
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupKind, Manifest
+from ctrlruntime.api import BUILTIN, GroupKind, Manifest
 from ctrlruntime.client.selectors import selector_matches
 from ctrlruntime.resources.desired import ObjectKey
 from internal.fleet.pods import (

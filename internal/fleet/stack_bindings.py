@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from apis.fleet.labels import PARALLEL_PREFIX
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import Desired
 from internal.fleet.labels import ACCOUNT, SELECTED, STACK

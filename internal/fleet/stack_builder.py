@@ -16,8 +16,7 @@ from apis.fleet.labels import (
     LEASE,
     PLANE_NAMESPACE,
 )
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.outbound_addresses import ALLOWED
 from ctrlruntime.resources import Desired
 from internal.fleet.labels import (

@@ -8,10 +8,8 @@ from typing import Final
 
 from apis.fleet import Reason
 from apis.fleet.labels import DATA_PLANE_ID
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.cache import Cache, Entry
 from ctrlruntime.client.client import Client
 from ctrlruntime.resources import Action, Control, Desired, Owner, reconcile_set
 from ctrlruntime.resources.readiness import READY, Phase, assess

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api import Manifest, parse_time
 from internal.fleet.planes import UNRENEWED
 
 

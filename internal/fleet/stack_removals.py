@@ -12,8 +12,7 @@ from apis.deletions import Removals
 from apis.fleet import GROUP, FleetConfig
 from apis.fleet.fleetconfig import NAME
 from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
-from ctrlruntime.api import Condition
-from ctrlruntime.api.conditions import find_condition
+from ctrlruntime.api import Condition, find_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import (
     Budget,

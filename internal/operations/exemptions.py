@@ -19,8 +19,7 @@ from apis.operations import (
     FrozenKind,
     FrozenSystem,
 )
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event, GenericEvent
+from ctrlruntime.cache import DeleteEvent, Entry, Event, GenericEvent
 from ctrlruntime.rollout import Freeze, FrozenObject, Waiting, hold_of
 
 KINDS: Final[Mapping[FrozenSystem, Sequence[FrozenKind]]] = {

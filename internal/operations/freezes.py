@@ -12,8 +12,7 @@ from typing import Final, Protocol
 from pydantic import ValidationError
 
 from apis.operations import ChangeFreeze, FrozenSystem
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.cache import DeleteEvent, Entry, Event
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.queue import Request

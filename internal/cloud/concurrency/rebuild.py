@@ -9,8 +9,7 @@ from typing import Any
 from apis.cloud import TaskPriority, TaskState, TaskStatus
 from ctrlruntime.api import Resource
 from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.resources import Definitions
 from internal.cloud.concurrency.checker import Claim
 from internal.cloud.concurrency.limiter import ConcurrencyLimiter

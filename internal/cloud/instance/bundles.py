@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from apis.cloud import Instance
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from internal.cloud.labels import BUNDLE
 
 SELECTOR = f"{BUNDLE}=true"

@@ -10,9 +10,8 @@ from apis.cloud import Instance, Phase
 from ctrlruntime.api import ApiModel
 from ctrlruntime.cache.cache import Cache, CachedClient
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.client import Invalid, NotFound, difference
 from ctrlruntime.client.client import PatchType
-from ctrlruntime.client.errors import Invalid, NotFound
-from ctrlruntime.client.patches import difference
 from ctrlruntime.gate import Cause
 from ctrlruntime.memo import VersionMemo
 from ctrlruntime.resources import Control, Owner, SetPolicy, SetResult, reconcile_set

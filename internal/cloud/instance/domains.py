@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from apis.cloud import Instance, InstanceSpec, InstanceStatus
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from internal.cloud.instance.reading import read
 from internal.cloud.instance.status import DOMAIN_CONFLICT, Hindrance
 from internal.cloud.subresources.domains import all_domains

@@ -9,8 +9,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache import CreateEvent, DeleteEvent, Entry, Event, UpdateEvent
 from internal.cloud.labels import INSTANCE_TYPE
 
 Key = tuple[str, str, str]

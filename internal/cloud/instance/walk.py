@@ -8,8 +8,7 @@ from typing import Any
 from apis.cloud import Instance, TerraformSettings
 from ctrlruntime.api import ApiModel
 from ctrlruntime.gate import Cause
-from ctrlruntime.resources import Owner
-from ctrlruntime.resources.revision import revision
+from ctrlruntime.resources import Owner, revision
 from internal.cloud.instance.children import Children, desired_child, inputs_for, protection_of
 from internal.cloud.instance.order import Child, Object, kind_of, outputs, outputs_secret, unmet
 from internal.cloud.instance.upgrades import (

@@ -14,9 +14,8 @@ from apis.cloud import Instance
 from ctrlruntime.api.kinds import Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.resources import Owner, Reason
+from ctrlruntime.resources import DryRunControl, Operation, Owner, PlannedWrite, Reason
 from ctrlruntime.resources.change_plan import ChangePlan, Context, Group, Grouping, Verb, Wording
-from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from ctrlruntime.rollout import Waiting

@@ -13,9 +13,8 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.resources import Owner
+from ctrlruntime.resources import Operation, Owner
 from ctrlruntime.resources.change_plan import ChangePlan, Group, Verb, Wording
-from ctrlruntime.resources.dry_run import Operation
 from ctrlruntime.resources.field_changes import FieldChange
 from ctrlruntime.rollout import (
     Change,

@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from apis.cloud import TaskStatus
-from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource
-from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Resource
 from ctrlruntime.api.omit_empty import status_fields
 from ctrlruntime.cache.cache import Cache
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.client import AlreadyExists, Client, Conflict, NotFound, difference
 from ctrlruntime.client.object_patcher import ObjectPatcher
-from ctrlruntime.client.patches import difference
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import (
     OWNER,

@@ -8,11 +8,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from apis.cloud import GROUP, InstanceKubernetesPVCSpec, TaskOperation
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.api.scalars import Quantity, format_time, parse_time
-from ctrlruntime.client import Client
-from ctrlruntime.client.errors import Conflict, Invalid, NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Quantity, format_time, parse_time
+from ctrlruntime.client import Client, Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
 from internal.cloud.subresources.pvc import FULLEST
 from internal.cloud.tasks.kubernetes.access import cluster, kubeconfig_ref

@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from ctrlruntime.api.scalars import parse_time
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, UpdateEvent
+from ctrlruntime.cache import Entry, Event, UpdateEvent
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.comet.address import Address, address_of
 from internal.cosmos.labels import is_beside_node

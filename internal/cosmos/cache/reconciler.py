@@ -5,8 +5,7 @@ from typing import Protocol
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.aggregate_error import UnrecoverableError
-from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.controller import Result, UnrecoverableError
 from ctrlruntime.queue import Request
 from internal.cosmos.cache.cosmos_cache import CosmosCache
 from internal.cosmos.fullnode.reading import read

@@ -5,9 +5,7 @@ from typing import Final
 import orjson
 
 from apis.cosmos import BuilderChanges, CosmosFullNode
-from ctrlruntime.api import ApiModel
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, ApiModel, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.resources import Desired
 from ctrlruntime.resources import inputs_of as hash_of
 from internal.cosmos.inherited import labels_beside

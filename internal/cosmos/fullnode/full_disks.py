@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from apis.cosmos import CosmosFullNode
-from ctrlruntime.api import Condition
-from ctrlruntime.api.scalars import Quantity
+from ctrlruntime.api import Condition, Quantity
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.cache.observation import DiskObservation
 from internal.cosmos.fullnode.metadata import named

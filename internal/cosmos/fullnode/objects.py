@@ -4,8 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache import Cache, Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.lifecycle.departure import delete_owned, release_owned
 from ctrlruntime.lifecycle.owner_index import OF_OWNER

@@ -4,8 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.client.selectors import label_text
-from ctrlruntime.resources import Owner
-from ctrlruntime.resources.ordinal import ordinal_of
+from ctrlruntime.resources import Owner, ordinal_of
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.metadata import node_ordinals, node_selector

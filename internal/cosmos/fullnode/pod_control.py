@@ -11,8 +11,7 @@ from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.gate import Cause
-from ctrlruntime.resources import Desired, Owner, Update
-from ctrlruntime.resources.ordinal import ordinal_of
+from ctrlruntime.resources import Desired, Owner, Update, ordinal_of
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode.checks import check_pods, check_strategy
 from internal.cosmos.fullnode.ended_pods import EndedPods

@@ -2,8 +2,7 @@
 
 from typing import Any
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event, UpdateEvent
+from ctrlruntime.cache import Entry, Event, UpdateEvent
 from internal.cosmos.workload.pod_trouble import pod_trouble
 
 _OF_OTHERS = ("scheduledSnapshotStatus", "selfHealing", "height")

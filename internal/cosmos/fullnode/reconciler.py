@@ -8,13 +8,11 @@ from typing import Protocol
 from apis.cosmos import BuilderChanges, CosmosFullNode
 from apis.waiting import changes_waiting
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.aggregate_error import UnrecoverableError
-from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.controller import Result, UnrecoverableError
 from ctrlruntime.gate import Hold
 from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Owner
-from ctrlruntime.resources.ordinal import ordinal_of
+from ctrlruntime.resources import Owner, ordinal_of
 from ctrlruntime.rollout import ChangeHolds, NoHolds, Waiting
 from internal.cosmos.cache.observation import Observation, Observations
 from internal.cosmos.fullnode import steps

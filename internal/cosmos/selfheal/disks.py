@@ -13,8 +13,7 @@ from apis.cosmos import (
 )
 from ctrlruntime.api.scalars import Quantity
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.client import APIError, StatusClient, TransportError
 from internal.cosmos.cache.observation import DiskObservation
 from internal.cosmos.comet.usage import DiskUsage
 from internal.cosmos.labels import claim_name

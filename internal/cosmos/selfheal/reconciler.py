@@ -5,9 +5,8 @@ from typing import Protocol
 
 from apis.cosmos import SelfHeal
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.aggregate_error import UnrecoverableError
+from ctrlruntime.controller import Result, UnrecoverableError
 from ctrlruntime.controller.annotations import is_paused
-from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.queue import Request
 from internal.cosmos.fullnode.reading import read
 from internal.cosmos.selfheal.disks import DiskHealing

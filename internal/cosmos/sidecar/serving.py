@@ -11,8 +11,7 @@ from typing import Final
 import orjson
 from aiohttp import web
 
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.client import Client, Config
 from ctrlruntime.outbound_addresses import LOOPBACK
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient

@@ -8,9 +8,7 @@ from typing import Final
 import orjson
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeStatus
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, NotFound, TransportError
-from ctrlruntime.client.status_client import StatusClient
+from ctrlruntime.client import APIError, Client, NotFound, StatusClient, TransportError
 from internal.cosmos.comet.address import Address
 from internal.cosmos.comet.client import NodeClient
 from internal.cosmos.comet.failures import NodeError

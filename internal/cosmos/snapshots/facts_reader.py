@@ -13,12 +13,10 @@ from apis.cosmos import (
     ScheduledVolumeSnapshotStatus,
     SnapshotPhase,
 )
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.gate import Cause, Permit
 from ctrlruntime.lifecycle.remote import Remote
-from ctrlruntime.resources import Control, Owner
-from ctrlruntime.resources.ownership import Ownership
+from ctrlruntime.resources import Control, Owner, Ownership
 from ctrlruntime.schedule import BadSchedule, Schedule, parse
 from internal.cosmos.cache.memory import NOT_ASKED
 from internal.cosmos.cache.observation import Observation, Observations

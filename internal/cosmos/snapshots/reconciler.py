@@ -13,14 +13,11 @@ from apis.cosmos import (
     SnapshotPhase,
 )
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import APIError
-from ctrlruntime.client.status_client import StatusClient
-from ctrlruntime.controller.aggregate_error import is_transient
-from ctrlruntime.controller.reconcile import Result
+from ctrlruntime.client import APIError, StatusClient
+from ctrlruntime.controller import Result, is_transient
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
-from ctrlruntime.lifecycle import Lifecycle, ObjectPass
-from ctrlruntime.lifecycle.reconciler import on_remote
+from ctrlruntime.lifecycle import Lifecycle, ObjectPass, on_remote
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Action, Control
 from ctrlruntime.resources.kept_metadata import KeptMetadata

@@ -5,8 +5,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from apis.cosmos import JobRecord, StatefulJob
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources import Desired
 from internal.cosmos.datasource import CLAIM, FoundSource

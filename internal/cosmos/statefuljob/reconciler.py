@@ -7,12 +7,10 @@ from typing import Final
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJob, StatefulJobStatus
 from ctrlruntime.api import set_condition
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.client.errors import APIError
-from ctrlruntime.controller.aggregate_error import TransientError, is_transient
+from ctrlruntime.controller import Result, TransientError, is_transient
 from ctrlruntime.controller.orphan_requests import OrphanRequests
-from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate import Cause
 from ctrlruntime.lifecycle import Lifecycle, ObjectPass

@@ -13,9 +13,8 @@ import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources import Desired, canonical, revision, revision_of_bytes
 from ctrlruntime.resources.diff import is_builder_change
-from ctrlruntime.resources.revision import canonical, revision, revision_of_bytes
 
 CONFIG_CHECKSUM: Final = "ctrlruntime.dev/config-checksum"
 """Annotation: of a config object its own checksum, of a Pod that of all that it reads."""

@@ -6,11 +6,8 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.api.scalars import Quantity
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Quantity
+from ctrlruntime.cache import Cache, Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.gate import Decision, Hold, Removal
 from ctrlruntime.resources.builder_changes import inputs_of

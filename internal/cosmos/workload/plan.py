@@ -6,9 +6,8 @@ from types import MappingProxyType
 from typing import Final
 
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources import REVISION, Desired
 from ctrlruntime.resources.diff import Diff, Reason, Update, is_builder_change
-from ctrlruntime.resources.revision import REVISION
 from internal.cosmos.workload.halting import NOT_ASKED, Halting, HaltRules, halting
 from internal.cosmos.workload.pod_failure import is_stuck
 from internal.cosmos.workload.probe import Health

@@ -12,16 +12,12 @@ from typing import TypeVar
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.cache.cache import CachedClient
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.client.errors import APIError, TransportError
-from ctrlruntime.client.keyed_lock import KeyedLock
+from ctrlruntime.client import APIError, KeyedLock, TransportError
 from ctrlruntime.client.selectors import LabelSelector
 from ctrlruntime.gate import Cause
 from ctrlruntime.json import Json
-from ctrlruntime.resources.control import Control
-from ctrlruntime.resources.desired import Desired
-from ctrlruntime.resources.diff import Diff, Foreign, Update
+from ctrlruntime.resources import Control, Desired, Diff, Foreign, Owner, Update
 from ctrlruntime.resources.outcome import Action, taken
-from ctrlruntime.resources.ownership import Owner
 from internal.cosmos.labels import NODE_KEY_ID
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
 from internal.cosmos.workload.halting import HaltRules, remaining_fixes

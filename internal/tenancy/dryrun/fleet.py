@@ -14,7 +14,7 @@ from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.clock import new_uid
 from ctrlruntime.controller.annotations import is_paused
-from ctrlruntime.resources import Desired, Owner, Ownership, Reason
+from ctrlruntime.resources import Desired, Operation, Owner, Ownership, PlannedWrite, Reason
 from ctrlruntime.resources.change_plan import (
     ChangePlan,
     Context,
@@ -24,7 +24,6 @@ from ctrlruntime.resources.change_plan import (
     Verb,
     Wording,
 )
-from ctrlruntime.resources.dry_run import Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from ctrlruntime.rollout import Waiting

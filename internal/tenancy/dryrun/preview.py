@@ -7,8 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from apis.tenancy import HookMoment, Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.json import Json
 from ctrlruntime.resources.field_changes import MASK, MASKED
 from internal.tenancy.objects.builder import BuiltResource, Mappings, build, build_hook, hooks_of

@@ -12,9 +12,8 @@ from apis.tenancy import HookMoment, Tenant
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Definitions, Owner, Reason
+from ctrlruntime.resources import Definitions, DryRunControl, Operation, Owner, PlannedWrite, Reason
 from ctrlruntime.resources.change_plan import Context, Grouping, Verb
-from ctrlruntime.resources.dry_run import DryRunControl, Operation, PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
 from ctrlruntime.resources.lost_fields import lost_fields
 from internal.tenancy.dryrun.preview import with_metadata

@@ -9,8 +9,7 @@ from typing import Any, Final, Protocol
 import msgspec
 
 from apis.tenancy import PatchStrategy
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.api.name_rules import label, label_value, qualified_name
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.client.openapi import Schemas

@@ -23,8 +23,7 @@ from apis.tenancy import (
 )
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
 from ctrlruntime.fast_dataclass import fast_dataclass
-from ctrlruntime.resources.desired import Desired, PatchStrategy
-from ctrlruntime.resources.revision import revision
+from ctrlruntime.resources import Desired, PatchStrategy, revision
 from internal.tenancy.objects.expansion import expand, render_exactly
 from internal.tenancy.objects.graph import MOST_RESOURCES, Graph, dependencies_of, load
 from internal.tenancy.objects.ignore_fields import drift_paths

@@ -7,9 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event
+from ctrlruntime.cache import Cache, Entry, Event, InformerHandle
 from ctrlruntime.cache.informer import Informer, Registration
 from ctrlruntime.client.errors import Forbidden, NoKindMatch
 from ctrlruntime.clock import monotonic

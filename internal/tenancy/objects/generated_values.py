@@ -14,8 +14,7 @@ from typing import Final
 
 from apis.tenancy import Characters, GeneratedValue, Tenant
 from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.cache import Entry, Informer
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, NotFound
 from ctrlruntime.client.reads import Reader

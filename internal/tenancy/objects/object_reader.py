@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from ctrlruntime.api.kinds import Manifest, RESTMapping
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache import Cache, Entry
 from ctrlruntime.client.errors import NotFound
 
 

@@ -5,10 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.cache import Entry, Informer
 from ctrlruntime.memo import VersionMemo
 from internal.tenancy.objects.variables import VariablesError
 from internal.tenancy.shared.labels import VALUES

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
+from ctrlruntime.cache import DeleteEvent, Entry, Event, UpdateEvent
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.queue import Request
 from internal.tenancy.shared.labels import heirs

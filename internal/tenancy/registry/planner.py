@@ -10,8 +10,7 @@ from functools import partial
 from apis.operations import EXEMPT
 from apis.tenancy import TenantRegistry
 from apis.waiting import changes_waiting
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import (

@@ -9,8 +9,7 @@ from typing import Final
 from apis.tenancy import TenantRegistry
 from apis.tenancy.tenantregistry import SavedRemovals
 from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.gate.budget import still_used

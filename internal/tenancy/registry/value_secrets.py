@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.gate import Cause
 from ctrlruntime.resources import Owner, SetPolicy, reconcile_set

@@ -4,8 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request

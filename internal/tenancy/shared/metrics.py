@@ -11,8 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from apis.tenancy import RolloutPhase, RolloutStatus, TenantRegistryStatus, TenantStatus
 from apis.waiting import HoldReason
-from ctrlruntime.api.conditions import Condition
-from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.api import Condition, GroupKind
 from ctrlruntime.resources import Action
 from ctrlruntime.rollout.health_checks import HealthCheckState, HealthCheckStatus
 

@@ -12,8 +12,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.api import BUILTIN, GroupKind, GroupVersionKind
 from ctrlruntime.client.protected_namespaces import matches
 from internal.tenancy.shared.edit_role import EDITABLE
 from internal.tenancy.shared.policies import NAMESPACE

@@ -9,8 +9,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from apis.tenancy import TenantRegistry
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.cache import DeleteEvent, Entry, Event
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.queue import Request

@@ -10,8 +10,7 @@ from typing import Final
 from pydantic import ValidationError
 
 from apis.tenancy import TenantTemplate
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.cache.entry import Entry, Key
 from ctrlruntime.cache.store import Store
 from ctrlruntime.client.errors import APIError

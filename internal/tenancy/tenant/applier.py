@@ -9,10 +9,8 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from apis.tenancy import OnImmutable, Tenant, TResource
-from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, RESTMapping
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.errors import OutsideCache
+from ctrlruntime.api import GroupKind, GroupVersionKind, RESTMapping, find_condition
+from ctrlruntime.cache import Entry, OutsideCache
 from ctrlruntime.client.client import Propagation
 from ctrlruntime.client.errors import APIError, Invalid, NotFound, TooManyRequests, TransportError
 from ctrlruntime.gate import Cause

@@ -4,8 +4,7 @@ from collections.abc import Callable
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import Event
+from ctrlruntime.cache import Entry, Event
 from ctrlruntime.controller.event_dispatch import EventQueue
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.controller.request_source import RequestSource

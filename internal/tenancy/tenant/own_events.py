@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
+from ctrlruntime.cache import DeleteEvent, Entry, Event
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired, ObjectKey

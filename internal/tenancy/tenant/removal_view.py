@@ -11,8 +11,7 @@ from apis.tenancy import (
     TenantStatus,
     resource_lists,
 )
-from ctrlruntime.api import parse_time
-from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.api import GroupKind, parse_time
 from ctrlruntime.cache.entry import Entry
 from internal.tenancy.objects.builder import Build
 from internal.tenancy.shared.labels import hands_over

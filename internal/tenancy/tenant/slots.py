@@ -8,8 +8,7 @@ from typing import Final
 
 from apis.tenancy import Tenant
 from ctrlruntime.api.conditions import Condition, new_condition
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Entry, Store
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired, Owner
 from ctrlruntime.sharding import (

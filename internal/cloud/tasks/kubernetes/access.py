@@ -9,11 +9,8 @@ from typing import Any, Final
 
 from apis.cloud import TaskOperation
 from apis.references import SecretKeyRef
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client import Client
-from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, Forbidden, NotFound, TransportError
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client import APIError, Client, Config, Forbidden, NotFound, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.intake import IntakeError, read_yaml
 from internal.cloud.tasks.task import TaskContext, TaskError, TaskRejected

@@ -5,10 +5,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.client import Client
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.client import AlreadyExists, Client, Conflict, NotFound
 from ctrlruntime.clock import monotonic
 from ctrlruntime.gate import Permit, Scratch
 from ctrlruntime.resources import delete_permitted

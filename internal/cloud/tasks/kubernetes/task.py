@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from apis.cloud import Cluster, InstanceKubernetesSpec, TaskOperation
 from apis.fleet.labels import DATA_PLANE
 from apis.references import SecretKeyRef
-from ctrlruntime.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client import Client, NotFound
 from internal.cloud.labels import DATABASE_RESTORED
 from internal.cloud.tasks.kubernetes.access import (
     cluster,

@@ -6,8 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from ctrlruntime.api.scalars import format_time, parse_time
-from ctrlruntime.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client import Client, NotFound
 from internal.cloud.tasks.kubernetes.changes import (
     BACKUP,
     HEALTH_CHECK,

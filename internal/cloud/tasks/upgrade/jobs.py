@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from apis.cloud import GROUP, JobHook
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.client import Client
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
+from ctrlruntime.client import AlreadyExists, Client, Conflict, NotFound
 from ctrlruntime.gate import Permit
 from ctrlruntime.resources import delete_permitted
 from ctrlruntime.resources.readiness import Phase, assess
