@@ -3,11 +3,8 @@
 import socket
 from typing import Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client import APIError, Client, Config, TransportError
 
 POD: Final = BUILTIN[GroupVersionKind("", "v1", "Pod")]
 CONTAINER: Final = "manager"

@@ -13,8 +13,7 @@ from apis.fleet import FleetConfig, TargetNamespace
 from apis.fleet.fleetconfig import NAME
 from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, TARGET_NAMESPACE
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.resources import owner_key
 from internal.fleet.metrics import is_up
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify

@@ -11,10 +11,8 @@ from typing import Any, Final
 import click
 
 from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_SECRET, TARGET_NAMESPACE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.api import BUILTIN, RESTMapping
+from ctrlruntime.client import Client, Conflict, NotFound
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.fleet.adoption import Adoption, owner_kinds, plan_adoption
 from internal.fleet.hub import parallel_label

@@ -16,8 +16,7 @@ import click
 from apis.fleet import FleetConfig
 from apis.fleet.fleetconfig import NAME
 from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_SECRET, TARGET_NAMESPACE
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound, TransportError
+from ctrlruntime.client import Client, NotFound, TransportError
 from internal.fleet.metrics import is_up
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
 from internal.fleet.targets import TRUE, TargetError

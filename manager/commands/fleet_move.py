@@ -14,10 +14,8 @@ from pydantic import ValidationError
 
 from apis.fleet.labels import DATA_PLANE, MOVING_TO
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import AlreadyExists, Conflict, NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.client import AlreadyExists, Client, Conflict, NotFound
 from ctrlruntime.clock import monotonic
 from ctrlruntime.controller.annotations import PAUSED, is_paused
 from ctrlruntime.gate import Cause, Evidence

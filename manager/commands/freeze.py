@@ -16,11 +16,8 @@ from apis.operations import (
     FrozenKind,
     FrozenSystem,
 )
-from ctrlruntime.api import format_time
-from ctrlruntime.api.scalars import parse_duration, parse_time
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.create_or_update import retry_on_conflict
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import format_time, parse_duration, parse_time
+from ctrlruntime.client import Client, NotFound, retry_on_conflict
 from ctrlruntime.clock import utc_now
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object

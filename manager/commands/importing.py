@@ -9,14 +9,12 @@ from enum import StrEnum
 from typing import Any, Final
 
 from apis.tenancy import GROUP, Tenant
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import APIError, Conflict, NoKindMatch, NotFound
 from ctrlruntime.clock import wall
-from ctrlruntime.resources.desired import Desired
+from ctrlruntime.resources import OWNER, OWNER_UID, Desired, Owner
 from ctrlruntime.resources.field_changes import FieldChange, field_changes
-from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner
 from internal.tenancy.importing import (
     FORMERS,
     IMPORTED,

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api import BUILTIN, GroupVersionKind, parse_time
 from ctrlruntime.manager.shared_lease import SHARED_HOLDER
 from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.options import SHARD_GROUPS

@@ -13,8 +13,7 @@ import click
 from apis.cloud import FleetRollout, Instance
 from apis.tenancy import TenantTemplate
 from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.client import APIError, Config, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager.logs import make_logger
 from ctrlruntime.resources.change_plan import ChangePlan, PlanError

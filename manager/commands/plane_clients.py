@@ -9,10 +9,8 @@ from typing import Any, Final
 import click
 
 from apis.fleet.labels import DATA_PLANE_ID, KUBECONFIG_SECRET
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client import Client, NotFound
 from internal.fleet.plane_access import access_of
 from internal.fleet.plane_check import NAMESPACE, identify
 from internal.fleet.targets import TargetError

@@ -17,10 +17,8 @@ from apis.cloud import (
 from apis.cosmos import CosmosFullNode, StatefulJob
 from apis.fleet.labels import DATA_PLANE
 from apis.tenancy import DeletionPolicy, Tenant
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Conflict, NotFound
+from ctrlruntime.api import BUILTIN, RESTMapping
+from ctrlruntime.client import Client, Conflict, NotFound
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import (
     OWNER,

@@ -6,8 +6,7 @@ import asyncio
 from typing import Final
 
 from apis.fleet.labels import DATA_PLANE, LEASE, PLANE_NAMESPACE
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.clock import utc_now
 from internal.fleet.plane_check import LEASES, NAMESPACE
 from internal.fleet.planes import UNRENEWED

@@ -10,8 +10,7 @@ from typing import Any
 from apis.cloud import FleetRollout
 from apis.health import Health, phase_health
 from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Expired
+from ctrlruntime.client import Client, Expired
 from manager.commands.rollout_targets import Target, find_target
 
 COUNTS = ("updated", "total", "changing", "failed")

@@ -15,8 +15,7 @@ from apis.fleet import FleetConfig
 from apis.health import Health
 from apis.operations import ChangeFreeze
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound
+from ctrlruntime.client import Client, Forbidden, NoKindMatch, NotFound
 from ctrlruntime.clock import utc_now
 from manager.commands.output import echo
 from manager.commands.summaries import Summary, count_states, not_good, summary_of

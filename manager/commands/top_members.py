@@ -11,8 +11,7 @@ from apis.cloud import Instance
 from apis.cosmos import CosmosFullNode
 from apis.tenancy import Tenant
 from ctrlruntime.api.scalars import parse_time
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.client import Client, Forbidden, NotFound
 from ctrlruntime.manager.lease import LEASE
 from ctrlruntime.sharding import ALL_SLOTS, format_slots, parse_slots, slot_of
 from ctrlruntime.sharding.leases import member_of

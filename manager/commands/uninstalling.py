@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
 from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.clock import monotonic, wall

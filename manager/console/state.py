@@ -6,12 +6,8 @@ import asyncio
 from collections.abc import Collection
 from typing import Any
 
-from ctrlruntime.api.kinds import GroupKind
-from ctrlruntime.api.scalars import format_micro_time
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import CreateEvent, DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.api import GroupKind, format_micro_time
+from ctrlruntime.cache import Cache, CreateEvent, DeleteEvent, Entry, Event, Informer, UpdateEvent
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.events.correlator import Occurrence
 from ctrlruntime.manager import Manager

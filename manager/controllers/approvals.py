@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from ctrlruntime.api import Resource
-from ctrlruntime.api.kinds import Manifest, RESTMapping
+from ctrlruntime.api import Manifest, Resource, RESTMapping
 from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import utc_now

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Final
 
 from apis.operations import GROUP, ChangeFreeze, FrozenSystem
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache import Entry, InformerHandle
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.predicates import more_than_own_status_changed

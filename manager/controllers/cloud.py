@@ -18,16 +18,12 @@ from apis.cloud import (
     UpgradeInstanceTask,
 )
 from apis.operations import FrozenSystem
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.api.resource import Resource
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource, RESTMapping
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.clock import monotonic, utc_now
-from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller import Builder, ControllerOptions, Reconciler
 from ctrlruntime.controller.debounce import Debounce
-from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
-from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.manager import Manager
 from ctrlruntime.queue import Request

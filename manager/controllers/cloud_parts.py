@@ -8,11 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from apis.cloud import Instance
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.store import Store
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource, RESTMapping
+from ctrlruntime.cache import Cache, InformerHandle, Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.lifecycle.owner_index import uid_index
 from ctrlruntime.manager import Manager

@@ -12,8 +12,7 @@ from structlog.typing import FilteringBoundLogger
 
 from apis.cloud import FleetRollout, Instance
 from apis.operations import FrozenSystem
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache import Entry, InformerHandle
 from ctrlruntime.cache.store import NAMESPACE
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import utc_now

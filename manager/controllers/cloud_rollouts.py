@@ -5,12 +5,10 @@ from datetime import datetime
 from functools import partial
 
 from apis.cloud import GROUP, FleetRollout, Instance
-from ctrlruntime.cache.events import Event
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Event, Store
 from ctrlruntime.clock import utc_now
-from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
-from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.queue import Request

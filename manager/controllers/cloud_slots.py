@@ -9,9 +9,7 @@ from typing import Any, Final
 from apis.cloud import Instance
 from apis.cloud import WaitingReason as Reason
 from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import DeleteEvent, Entry, Event, Store
 from ctrlruntime.clock import utc_now
 from ctrlruntime.controller.builder import Builder
 from ctrlruntime.controller.request_source import RequestSource

@@ -5,12 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from apis.cloud import Instance
-from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.store import Store
+from ctrlruntime.api import Resource, RESTMapping
+from ctrlruntime.cache import Cache, DeleteEvent, Entry, Event, Store, UpdateEvent
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.predicates import Predicate, entries_of
 from ctrlruntime.controller.request_source import RequestSource

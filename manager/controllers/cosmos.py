@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 from apis.cosmos import GROUP, CosmosFullNode
 from apis.operations import FrozenSystem
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.events import Event
-from ctrlruntime.cache.store import Store
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.cache import Event, Store
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic, utc_now
-from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.event_dispatch import EventQueue
-from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import Predicate, entry_of
 from ctrlruntime.controller.request_source import RequestSource

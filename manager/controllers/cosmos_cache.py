@@ -2,8 +2,7 @@
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.lifecycle.owner_index import OF_OWNER
 from internal.cosmos.cache import pods

@@ -3,10 +3,8 @@
 from collections.abc import Iterable
 
 from apis.cosmos import GROUP, StatefulJob
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.informer import Informer
-from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.cache import Entry, Informer
+from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource

@@ -8,12 +8,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from prometheus_client import Counter
 
 from apis.cosmos import CosmosFullNode, CosmosFullNodeSpec, CosmosFullNodeStatus
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource
+from ctrlruntime.cache import Entry, Informer, InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.controller.reconcile import Reconciler

@@ -4,12 +4,9 @@ from collections.abc import Callable
 from functools import partial
 
 from apis.cosmos import GROUP, CosmosFullNode
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.cache import Entry, InformerHandle
+from ctrlruntime.controller import Builder, ControllerOptions
 from ctrlruntime.controller.predicates import more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.controller.slot_gate import requests_of

@@ -6,16 +6,10 @@ from functools import partial
 from typing import Self
 
 from apis.cosmos import GROUP, CosmosFullNode, ScheduledVolumeSnapshot
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import InformerHandle
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.cache import DeleteEvent, Event, Informer, InformerHandle, Store, UpdateEvent
 from ctrlruntime.cache.entry import Entry, annotation_value, label_value
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.informer import Informer
-from ctrlruntime.cache.store import Store
-from ctrlruntime.controller.builder import Builder
-from ctrlruntime.controller.handlers import enqueue_map_func
-from ctrlruntime.controller.options import ControllerOptions
+from ctrlruntime.controller import Builder, ControllerOptions, enqueue_map_func
 from ctrlruntime.controller.predicates import entries_of, more_than_own_status_changed
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.controller.slot_gate import requests_of

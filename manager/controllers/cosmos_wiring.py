@@ -4,12 +4,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.events import DeleteEvent, Event
-from ctrlruntime.cache.store import Store
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.api import Resource, RESTMapping
+from ctrlruntime.cache import DeleteEvent, Event, Store
+from ctrlruntime.client import Client, Forbidden, NotFound
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.controller.request_source import RequestSource

@@ -13,19 +13,14 @@ from typing import Any, Final
 from apis.fleet import GROUP, FleetConfig, Reason
 from apis.fleet.fleetconfig import DEFAULT_NAMESPACE, NAME
 from apis.fleet.labels import DATA_PLANE, KUBECONFIG_SECRET, ORPHAN_RECORD, TARGET_NAMESPACE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.store import Store
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
+from ctrlruntime.cache import DeleteEvent, Entry, Event, Store, UpdateEvent
+from ctrlruntime.client import Client, Config
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.cluster import ClusterOptions
-from ctrlruntime.controller import Builder, ControllerOptions, Request
+from ctrlruntime.controller import Builder, ControllerOptions, Request, enqueue_map_func
 from ctrlruntime.controller.event_dispatch import EventQueue
-from ctrlruntime.controller.handlers import enqueue_map_func
 from ctrlruntime.controller.predicates import (
     annotation_changed,
     any_of,

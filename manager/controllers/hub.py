@@ -9,9 +9,8 @@ from typing import Any
 
 from apis.fleet.labels import DATA_PLANE
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
+from ctrlruntime.cache import InformerOptions, KindCacheOptions
 from ctrlruntime.cache.cache import CacheOptions
-from ctrlruntime.cache.informer import InformerOptions
-from ctrlruntime.cache.options import KindCacheOptions
 from ctrlruntime.client.config import Config
 from ctrlruntime.cluster import Cluster, ClusterOptions
 from ctrlruntime.lifecycle.remote import ClusterTrouble

@@ -9,13 +9,9 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.cache.events import Event
-from ctrlruntime.cache.informer import Informer
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, TransportError
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.cache import Event, Informer
+from ctrlruntime.client import APIError, Client, Config, TransportError
 from ctrlruntime.manager import Manager
 from internal.fleet.hub import parallel_label
 from internal.fleet.targets import TRUE

@@ -6,10 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.cache import Cache, InformerHandle
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.api import Resource, RESTMapping
+from ctrlruntime.cache import Cache, Informer, InformerHandle
 from ctrlruntime.cache.store import IndexFn, Store
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.selectors import LabelSelector

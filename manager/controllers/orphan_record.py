@@ -15,10 +15,8 @@ from typing import Any, Final
 import orjson
 
 from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.gate import Hold
 from internal.fleet.orphans import SweepRecord
 

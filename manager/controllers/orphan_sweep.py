@@ -14,11 +14,8 @@ from typing import Final, TypeAlias
 from prometheus_client import CollectorRegistry, Gauge
 
 from apis.fleet.labels import APPROVE_ORPHANS, DATA_PLANE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.informer import Informer
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.cache import Entry, Informer, InformerHandle
 from ctrlruntime.client.errors import APIError, Conflict, Forbidden, NotFound, TransportError
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.gate import Cause, Evidence, Hold, Permit, Removal

@@ -10,10 +10,8 @@ from enum import IntEnum
 from typing import Any, Final
 
 from apis.fleet.labels import DATA_PLANE, MOVED_FROM, TARGET_NAMESPACE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.resources import OwnerKey
 from internal.fleet.plane_check import FAILURES, identify
 from internal.fleet.targets import TRUE

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ctrlruntime.api import Resource
-from ctrlruntime.api.kinds import GroupVersionKind, Manifest
+from ctrlruntime.api import GroupVersionKind, Manifest, Resource
 from ctrlruntime.cache.entry import Entry, EntryDecoder
+from ctrlruntime.client import Client, NotFound
 from ctrlruntime.client.call import Call, Execute
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.transport import Response
 from ctrlruntime.resources.change_plan import PlanError
 

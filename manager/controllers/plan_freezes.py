@@ -8,8 +8,7 @@ from typing import Final
 
 from apis.operations import ChangeFreeze, FrozenSystem
 from ctrlruntime.cache.entry import Entry, EntryDecoder
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.client import Client, Forbidden, NotFound
 from ctrlruntime.clock import utc_now
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout import Freeze, NoHolds, Waiting

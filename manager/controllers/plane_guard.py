@@ -10,8 +10,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.client import Client, Config
 from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.clock import utc_now
 from internal.fleet.plane_access import LARGEST, PlaneAccess, access_by, digest_of

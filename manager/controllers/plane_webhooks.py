@@ -10,13 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, NotFound, TransportError
-from ctrlruntime.controller.builder import Builder
+from ctrlruntime.api import BUILTIN, Manifest
+from ctrlruntime.client import APIError, Client, NotFound, TransportError
+from ctrlruntime.controller import Builder, Result
 from ctrlruntime.controller.event_dispatch import EventDispatcher
-from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.controller.request_source import RequestSource
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.manager import Group, Manager

@@ -9,19 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from apis.operations import FrozenSystem
 from apis.tenancy import GROUP, Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.api.resource import Resource
-from ctrlruntime.cache.events import DeleteEvent, Event
-from ctrlruntime.cache.store import Store
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Resource, RESTMapping
+from ctrlruntime.cache import DeleteEvent, Event, Store
 from ctrlruntime.client.openapi import OpenAPISchemas
 from ctrlruntime.clock import monotonic
-from ctrlruntime.controller.builder import Builder
+from ctrlruntime.controller import Builder, ControllerOptions, Reconciler
 from ctrlruntime.controller.debounce import Debounce
-from ctrlruntime.controller.options import ControllerOptions
 from ctrlruntime.controller.orphan_requests import OrphanRequests
 from ctrlruntime.controller.predicates import generation_changed, more_than_own_status_changed
-from ctrlruntime.controller.reconcile import Reconciler
 from ctrlruntime.lifecycle import PerUID
 from ctrlruntime.manager import Group, Manager
 from ctrlruntime.queue import Request

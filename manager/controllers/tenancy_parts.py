@@ -7,10 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind, RESTMapping
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
+from ctrlruntime.cache import Entry, InformerHandle
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic
 from ctrlruntime.cluster import Cluster

@@ -11,16 +11,14 @@ from structlog.typing import FilteringBoundLogger
 
 from apis.operations import FrozenSystem
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
-from ctrlruntime.cache.cache import InformerHandle
-from ctrlruntime.cache.entry import Entry
+from ctrlruntime.cache import Entry, InformerHandle
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.clock import monotonic, utc_now
 from ctrlruntime.cluster.cluster import Cluster, ClusterDeps
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import Definitions
+from ctrlruntime.resources import Definitions, DryRunControl, PlannedWrite
 from ctrlruntime.resources.change_plan import ChangePlan, Grouping, PlanError
-from ctrlruntime.resources.dry_run import DryRunControl, PlannedWrite
 from internal.approvals.reported import reported
 from internal.tenancy.dryrun.fleet import FleetPlanner
 from internal.tenancy.dryrun.tenant import TenantPlanner

@@ -10,8 +10,7 @@ from dataclasses import dataclass, field
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.cache.events import DeleteEvent, Event
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import DeleteEvent, Event, Store
 from ctrlruntime.controller.predicates import entries_of
 from ctrlruntime.controller.reconcile import Reconciler, Result
 from ctrlruntime.queue import Request

@@ -7,10 +7,7 @@ from pydantic import ValidationError
 
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.cache.cache import Cache
-from ctrlruntime.cache.entry import Entry
-from ctrlruntime.cache.events import DeleteEvent, Event, UpdateEvent
-from ctrlruntime.cache.store import Store
+from ctrlruntime.cache import Cache, DeleteEvent, Entry, Event, Store, UpdateEvent
 from ctrlruntime.controller.event_dispatch import EventQueue, Handler
 from ctrlruntime.controller.predicates import (
     annotation_changed,

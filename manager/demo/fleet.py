@@ -22,8 +22,7 @@ from apis.fleet.labels import (
 )
 from apis.tenancy import TenantRegistry
 from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.client import Client, Config
 from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.process import ChildProcess

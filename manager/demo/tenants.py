@@ -21,8 +21,7 @@ from rich.table import Table
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.api.conditions import find_condition
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.client import Client, Config
 from ctrlruntime.clock import monotonic
 from ctrlruntime.envtest.backends.ports import free_port
 from ctrlruntime.envtest.process import ChildProcess

@@ -8,9 +8,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
-from ctrlruntime.client.errors import APIError, NoKindMatch, NotFound, TransportError
+from ctrlruntime.client import APIError, Client, Config, NoKindMatch, NotFound, TransportError
 from ctrlruntime.client.kubeconfig import ConfigError
 from manager.flags.groups import with_options
 

@@ -5,10 +5,8 @@ The API server enforces it, so that it holds while no manager runs. Kubernetes 1
 
 from typing import Final
 
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import APIError, Forbidden, NotFound
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client import APIError, Client, Forbidden, NotFound
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 

@@ -8,12 +8,9 @@ from dataclasses import replace
 from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
 from apis.fleet.labels import ADMISSION_SECRET, ORPHAN_RECORD, PLANE_NAMESPACE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupKind, Manifest, RESTMapping
-from ctrlruntime.generate import roles, to_yaml
+from ctrlruntime.api import BUILTIN, GroupKind, Manifest, RESTMapping
+from ctrlruntime.generate import Rule, roles, serves_webhooks, to_yaml
 from ctrlruntime.generate.layout import METRICS_AUTH, aggregated_role, binding, kustomization
-from ctrlruntime.generate.permissions import Rule
-from ctrlruntime.generate.webhook import serves_webhooks
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.fleet.labels import ADMISSION
 from internal.fleet.pods import WORKLOADS

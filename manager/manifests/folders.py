@@ -13,9 +13,7 @@ from apis.fleet.labels import KUBECONFIG_SECRET, ORPHAN_RECORD
 from apis.operations import ChangeFreeze
 from apis.tenancy import LIST_KINDS, TenantRegistry
 from ctrlruntime import __version__
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import Manifest
-from ctrlruntime.api.resource import Resource
+from ctrlruntime.api import BUILTIN, Manifest, Resource
 from ctrlruntime.generate import (
     drift,
     limit_to_namespaces,

@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, Final
 from structlog.typing import FilteringBoundLogger
 
 from apis.fleet.labels import ADMISSION_SECRET, LEASE, PLANE_NAMESPACE, WORKERS_LEASE
-from ctrlruntime.api.builtin import BUILTIN
-from ctrlruntime.api.kinds import GroupVersionKind
-from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config
+from ctrlruntime.api import BUILTIN, GroupVersionKind
+from ctrlruntime.client import Client, Config
 from ctrlruntime.manager import Manager, ManagerOptions
 from ctrlruntime.manager.election import default_identity
 from ctrlruntime.manager.lease import ServerRestored
