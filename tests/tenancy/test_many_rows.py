@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 
@@ -33,6 +36,7 @@ from internal.tenancy.sync.plan import plan
 from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
 from internal.tenancy.sync.replacements import Awaited
 from tests.tenancy.test_plan import row, spec
+from tests.tenancy.test_replacements import EARLY, OLD, OPEN, fleet, hosted, reading, step
 
 pytestmark = pytest.mark.criterion("S-F3")
 ROWS = 10_000
@@ -101,6 +105,66 @@ def test_tenants_that_stay_cost_a_plan_no_more_each_however_many_there_are() -> 
         for each in rows.active
     ]
     assert seconds(lambda: plan(rows, [Template("web", "1")], there)) < 1.5
+
+
+RENAMED: dict[str, tuple[Callable[[int], Row], Callable[[int], Row]]] = {
+    "equal": (lambda n: row(f"t{n:04}"), lambda n: row(f"u{n:04}")),
+    "the uid in the host": (
+        lambda n: hosted(f"t{n:04}", f"t{n:04}"),
+        lambda n: hosted(f"u{n:04}", f"u{n:04}"),
+    ),
+    "one host": (lambda n: hosted(f"t{n:04}", "h"), lambda n: hosted(f"u{n:04}", "h")),
+    "one row has the host": (
+        lambda n: hosted(f"t{n:04}", "h"),
+        lambda n: hosted(f"u{n:04}", "h" if n == 0 else f"h{n}"),
+    ),
+    "all but one in doubt": (
+        lambda n: hosted(f"t{n:04}", "h"),
+        lambda n: hosted(f"u{n:04}", "h", "perhaps" if n else "1"),
+    ),
+}
+
+
+def plans(kind: str, count: int) -> Iterator[tuple[Reading, list[Template], list[ExistingTenant]]]:
+    """Yield what is planned once all uids are others, then with what was recorded, then without a template."""
+    before, after = RENAMED[kind]
+    existing = fleet(*(before(number) for number in range(count)))
+    rows = reading(*(after(number) for number in range(count)))
+    yield rows, [OLD], existing
+    yield rows, [OLD], step(plan(rows, [OLD], existing, OPEN), existing)
+    yield rows, [], existing
+    chained = [
+        replace(tenant, replaced_by=frozenset({later.name}), handing_over=True)
+        for tenant, later in pairwise(existing)
+    ]
+    yield rows, [Template("other", "1", EARLY)], [*chained, existing[-1]]
+
+
+def lines(work: Callable[[], object]) -> int:
+    """Return how many lines of Python some work takes; each round of a loop is one at least."""
+    count, before = 0, sys.gettrace()
+
+    def trace(_frame: object, event: str, _value: object) -> object:
+        nonlocal count
+        count += event == "line"
+        return trace
+
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize("kind", RENAMED)
+def test_a_tenant_costs_a_plan_no_more_however_many_look_like_it(kind: str) -> None:
+    """Each leaver was compared with each row of its host or its values: 10,000 took some four minutes."""
+    few, many = (
+        [lines(lambda given=given: plan(*given, OPEN)) for given in plans(kind, count)]
+        for count in (100, 300)
+    )
+    assert [more / less < 3.3 for less, more in zip(few, many, strict=True)] == [True] * 4
 
 
 def test_a_message_of_many_sentences_takes_no_longer_than_one_of_some() -> None:

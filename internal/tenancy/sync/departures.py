@@ -20,6 +20,7 @@ from internal.tenancy.sync.replacements import (
     Candidate,
     Leaver,
     heirs,
+    leading_to,
     may_succeed,
     pairs,
     waiting,
@@ -217,19 +218,19 @@ class _Decision:
         self, gone: Sequence[_Leaving], succeeded: frozenset[str]
     ) -> list[_Leaving]:
         """Return what would go for no other reason than that its template was deleted, and may not yet."""
-        guard = self.guard
+        guard, living = self.guard, {item.name for item in self.living}
         return [
             item
             for item in gone
             if item.leaver.template_gone
             and not (item.guarded or item.name in succeeded or guard.templates_approved)
-            and not self._is_released(item.leaver.tenant)
+            and not self._is_released(item.leaver.tenant, living)
             and (item.leaver.tenant.protected or item.leaver.tenant.template not in guard.long_gone)
         ]
 
-    def _is_released(self, tenant: ExistingTenant) -> bool:
+    def _is_released(self, tenant: ExistingTenant, living: Set[str]) -> bool:
         """Whether an approval let the tenant go: one to go after others are ready is none to go with their template."""
-        awaited = {item.name for item in self.living} & tenant.replaced_by
+        awaited = tenant.replaced_by & living
         return tenant.name in self.guard.released and awaited <= self.guard.released
 
     def _stopped(self, kept: Set[str]) -> tuple[Replacement, ...]:
@@ -435,16 +436,10 @@ def _succeeded(
         same = any(versions[name] == item.leaver.tenant.version for name in others)
         if others and (item.leaver.tenant.handing_over or same):
             found.add(item.name)
-    while (
-        chained := {
-            item.name
-            for item in leaving
-            if item.leaver.tenant.handing_over and not found.isdisjoint(paired.get(item.name, ()))
-        }
-        - found
-    ):
-        found |= chained
-    return frozenset(found)
+    handing = {item.name for item in leaving if item.leaver.tenant.handing_over}
+    return frozenset(
+        leading_to(found, {name: others for name, others in paired.items() if name in handing})
+    )
 
 
 def _of_existing(tenant: ExistingTenant, templates: Mapping[str, Template]) -> Candidate:

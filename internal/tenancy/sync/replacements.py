@@ -7,9 +7,10 @@ manager that starts anew decides the same.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, islice
 
 from internal.tenancy.shared.tally import TenantState
 from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
@@ -23,6 +24,11 @@ OF_THE_ROW = frozenset({"uid", "activate", FORMER_UID})
 """Variables that differ, or may differ, between a row and the same row under another uid."""
 
 HOST = "hostOrUrl"
+_Known = tuple[str, str]
+"""The uid and the name of a candidate."""
+_CERTAIN, _DOUBTFUL, _NEW = "certain", "doubtful", "new"
+_EVER = "~"
+"""Later than every time of creation."""
 _UID = "\0"
 """Stands for a row's own uid within its values."""
 
@@ -108,47 +114,74 @@ def waiting(
 
     A leaver that nothing holds is not in the result, so that two leavers do not wait for each other.
     """
-    found: dict[str, tuple[str, ...]] = {}
-    changed = True
-    while changed:
-        changed = False
-        for name, others in paired.items():
-            held = tuple(
-                other
-                for other in others
-                if states.get(other) is not TenantState.READY
-                and (other in staying or other in found)
-            )
-            if held and held != found.get(name):
-                found[name], changed = held, True
-    return {
-        name: tuple(Awaited(other, states.get(other)) for other in others)
-        for name, others in found.items()
+    unready = {
+        name: [other for other in others if states.get(other) is not TenantState.READY]
+        for name, others in paired.items()
     }
+    holding = leading_to(staying, unready)
+    found = {
+        name: tuple(Awaited(other, states.get(other)) for other in others if other in holding)
+        for name, others in unready.items()
+    }
+    return {name: awaited for name, awaited in found.items() if awaited}
+
+
+def leading_to(ends: Iterable[str], paired: Mapping[str, Iterable[str]]) -> set[str]:
+    """Return `ends`, and the names that are paired with one of them or with another that leads there."""
+    sources: dict[str, list[str]] = {}
+    for name, others in paired.items():
+        for other in others:
+            sources.setdefault(other, []).append(name)
+    found, fresh = set(ends), [*ends]
+    while fresh:
+        more = [name for name in sources.get(fresh.pop(), ()) if name not in found]
+        found.update(more)
+        fresh += more
+    return found
+
+
+@dataclass(slots=True)
+class _Pool:
+    """Candidates that leavers, from the youngest to the oldest, may be paired with; the nearest of them in the order of uids."""
+
+    later: list[tuple[str, str, str]]
+    """For which leavers one counts that does not yet: those made no later than this; its uid and its name. In order."""
+    open: list[_Known] = field(default_factory=list)
+    """The uids and names of those that count, in order."""
+
+    def nearest(self, created: str, rank: tuple[int, int]) -> Sequence[_Known]:
+        while self.later and self.later[-1][0] >= created:
+            insort(self.open, self.later.pop()[1:])
+        return _nearest(self.open, rank)
 
 
 @dataclass(slots=True)
 class _Pairing:
+    """Each leaver costs what it is paired with at most, however many candidates look like it: whoever writes rows decides how many do."""
+
     leavers: Sequence[Leaver]
     candidates: Sequence[Candidate]
     _by_uid: dict[str, list[Candidate]] = field(default_factory=dict)
-    _by_host: dict[str, list[Candidate]] = field(default_factory=dict)
     _by_former: dict[str, list[Candidate]] = field(default_factory=dict)
-    _by_values: dict[tuple[object, ...], list[Candidate]] = field(default_factory=dict)
+    _uids: dict[tuple[object, ...], set[str]] = field(default_factory=dict)
+    """Of the candidates with a host, certain ones and doubtful ones apart."""
+    _like: dict[tuple[object, ...], list[Candidate]] = field(default_factory=dict)
+    """Candidates by what a leaver may have in common with them."""
+    _pools: dict[tuple[object, ...], _Pool] = field(default_factory=dict)
     _rank: dict[str, tuple[int, int]] = field(default_factory=dict)
     """Where a leaver of a lost row stands among those of its template, in the order of uids."""
+    _versions: frozenset[str] = frozenset()
 
     def made(self) -> dict[str, tuple[str, ...]]:
         self._index()
-        recorded = self._recorded()
-        found = {
-            leaver.tenant.name: recorded[leaver.tenant.name] | self._found(leaver)
-            for leaver in self.leavers
-        }
+        found = self._recorded()
+        for leaver in sorted(self.leavers, key=lambda each: each.tenant.created, reverse=True):
+            found[leaver.tenant.name] |= self._found(leaver)
         return {name: tuple(sorted(names - {name})) for name, names in found.items() if names}
 
     def _index(self) -> None:
         rows_are_gone = any(leaver.row_gone for leaver in self.leavers)
+        self._versions = frozenset(item.template.version for item in self.candidates)
         for item in self.candidates:
             self._by_uid.setdefault(item.uid, []).append(item)
             if not rows_are_gone:
@@ -156,11 +189,15 @@ class _Pairing:
             if former := item.variables.get(FORMER_UID):
                 self._by_former.setdefault(former, []).append(item)
                 continue  # it names whom it replaces, and so is not compared with others
+            keys: list[tuple[object, ...]] = []
             if host := item.variables.get(HOST):
-                self._by_host.setdefault(host, []).append(item)
+                keys = [(_DOUBTFUL if item.doubtful else _CERTAIN, host)]
+                self._uids.setdefault(keys[0], set()).add(item.uid)
             if item.state in {None, TenantState.PENDING}:
-                for key in _keys(item.uid, item.variables):
-                    self._by_values.setdefault(key, []).append(item)
+                keys += [(_NEW, host)] if host else []
+                keys += _keys(item.uid, item.variables)
+            for key in keys:
+                self._like.setdefault(key, []).append(item)
         by_template: dict[str, list[str]] = {}
         for leaver in sorted(self.leavers, key=lambda each: each.tenant.uid):
             if leaver.row_gone:
@@ -190,38 +227,43 @@ class _Pairing:
             return {item.name for item in same_row if _of_template(item, leaver)}
         if former := self._by_former.get(tenant.uid):
             return {item.name for item in former if _of_template(item, leaver)}
-        host = [
-            item
-            for item in self._by_host.get(tenant.variables.get(HOST, ""), ())
-            if item.uid != tenant.uid
-        ]
-        certain = [item for item in host if not item.doubtful] or host
-        if len({item.uid for item in certain}) == 1:
-            return {item.name for item in host if _of_template(item, leaver)}
-        return set() if tenant.replaced_by else self._alike(leaver, host)
+        host = tenant.variables.get(HOST, "")
+        if self._is_only(tenant.uid, (_CERTAIN, host), (_DOUBTFUL, host)):
+            return self._nearest(leaver, (_CERTAIN, host)) | self._nearest(
+                leaver, (_DOUBTFUL, host)
+            )
+        if tenant.replaced_by:
+            return set()
+        return self._nearest(leaver, (_NEW, host), *_keys(tenant.uid, tenant.variables))
 
-    def _alike(self, leaver: Leaver, host: Sequence[Candidate]) -> set[str]:
-        """Return new tenants with the same values, and of several rows with the same host those that are new."""
+    def _is_only(self, uid: str, *keys: tuple[object, ...]) -> bool:
+        """Whether candidates of one other uid have the first of these in common with a leaver that any has."""
+        others = (len(uids) - (uid in uids) for key in keys if (uids := self._uids.get(key)))
+        return next((number for number in others if number), 0) == 1
+
+    def _nearest(self, leaver: Leaver, *keys: tuple[object, ...]) -> set[str]:
+        """Return candidates that have one of these in common with the leaver."""
         tenant = leaver.tenant
-        values = (self._by_values.get(key, ()) for key in _keys(tenant.uid, tenant.variables))
-        new = (item for item in host if item.state in {None, TenantState.PENDING})
+        rank = self._rank[tenant.name]
         found = {
-            item.name: item
-            for item in chain(new, *values)
-            if item.uid != tenant.uid
-            and (item.tenant is None or item.tenant.created >= tenant.created)
-            and _of_template(item, leaver)
+            each for key in keys for each in self._pool(leaver, key).nearest(tenant.created, rank)
         }
-        nearest = self._nearest(tenant.name, sorted(found, key=lambda name: found[name].uid))
-        return set(nearest)
+        return {name for uid, name in _nearest(sorted(found), rank) if uid != tenant.uid}
 
-    def _nearest(self, leaver: str, names: Sequence[str]) -> Sequence[str]:
-        if len(names) <= MOST_PAIRED:
-            return names
-        place, of = self._rank[leaver]
-        first = place * len(names) // of - MOST_PAIRED // 2
-        first = min(max(0, first), len(names) - MOST_PAIRED)
-        return names[first : first + MOST_PAIRED]
+    def _pool(self, leaver: Leaver, key: tuple[object, ...]) -> _Pool:
+        """Return the candidates of a key for all leavers that the same candidates may succeed, but for their age."""
+        tenant = leaver.tenant
+        version = tenant.version if tenant.version in self._versions else ""
+        scope = (key, tenant.template, leaver.template_gone and version, leaver.template_gone)
+        found = self._pools.get(scope)
+        if found is None:
+            new = key[0] not in {_CERTAIN, _DOUBTFUL}
+            bounds = ((_latest(item, leaver, new=new), item) for item in self._like.get(key, ()))
+            of_key = sorted(
+                (bound, item.uid, item.name) for bound, item in bounds if bound is not None
+            )
+            found = self._pools[scope] = _Pool(of_key)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,43 +274,20 @@ class _Heirs:
 
     def made(self) -> dict[str, tuple[str, ...]]:
         uids = {item.name: item.uid for item in self.candidates}
-        claims = self._claims(uids)
-        claimed: dict[str, set[str]] = {}
-        for former, successors in claims.items():
-            for uid in successors:
-                claimed.setdefault(uid, set()).add(former)
+        claims = _Claims(self.leavers, self.candidates, uids)
         chained, leaving = self._chained(), {item.tenant.name for item in self.leavers}
         found: dict[str, tuple[str, ...]] = {}
         for leaver in self.leavers:
             tenant = leaver.tenant
-            certain = {tenant.uid} if not leaver.row_gone else claims[tenant.uid]
+            certain = {tenant.uid} if not leaver.row_gone else claims.of[tenant.uid]
             if leaver.row_gone and (
-                len(certain) != 1 or _several(claimed[next(iter(certain))], chained)
+                len(certain) != 1 or claims.of_several(next(iter(certain)), chained)
             ):
                 certain = set()
             names = {name for name in self.paired.get(tenant.name, ()) if uids.get(name) in certain}
             if names and leaver.row_gone:
                 names |= tenant.inherited_by & leaving
             found[tenant.name] = tuple(sorted(names - {tenant.name}))
-        return found
-
-    def _claims(self, uids: Mapping[str, str]) -> dict[str, set[str]]:
-        """Return the uids that each former uid may have now, by the strongest evidence that there is."""
-        by_host: dict[str, set[str]] = {}
-        by_former: dict[str, set[str]] = {}
-        for item in self.candidates:
-            if former := item.variables.get(FORMER_UID):
-                by_former.setdefault(former, set()).add(item.uid)
-            elif host := item.variables.get(HOST):
-                by_host.setdefault(host, set()).add(item.uid)
-        found: dict[str, set[str]] = {}
-        for leaver in self.leavers:
-            tenant = leaver.tenant
-            if leaver.row_gone:
-                recorded = {uids[name] for name in tenant.inherited_by if name in uids}
-                same_host = by_host.get(tenant.variables.get(HOST, ""), set())
-                claim = recorded or by_former.get(tenant.uid) or same_host
-                found.setdefault(tenant.uid, set()).update(claim - {tenant.uid})
         return found
 
     def _chained(self) -> Mapping[str, set[str]]:
@@ -281,15 +300,84 @@ class _Heirs:
         return found
 
 
-def _several(formers: Set[str], chained: Mapping[str, Set[str]]) -> bool:
-    """Whether the former uids are of more than one row: each but one has to lead to another of them."""
-    return sum(chained.get(uid, frozenset()).isdisjoint(formers) for uid in formers) != 1
+class _Claims:
+    """Which uids each former uid may have now, by the strongest evidence that there is."""
+
+    def __init__(
+        self, leavers: Sequence[Leaver], candidates: Sequence[Candidate], uids: Mapping[str, str]
+    ) -> None:
+        self.of: dict[str, set[str]] = {}
+        """By the former uid; of more than one, some two."""
+        self._by: dict[str, set[str]] = {}
+        """The former uids by the uid that a record or a `formerUid` leads to."""
+        self._of_host: dict[str, set[str]] = {}
+        """The former uids by the host that leads from them."""
+        self._hosts: dict[str, set[str]] = {}
+        """The hosts of each uid that one may lead to."""
+        self._several: dict[str, bool] = {}
+        by_host: dict[str, set[str]] = {}
+        by_former: dict[str, set[str]] = {}
+        for item in candidates:
+            if former := item.variables.get(FORMER_UID):
+                by_former.setdefault(former, set()).add(item.uid)
+            elif host := item.variables.get(HOST):
+                by_host.setdefault(host, set()).add(item.uid)
+                self._hosts.setdefault(item.uid, set()).add(host)
+        for tenant in (leaver.tenant for leaver in leavers if leaver.row_gone):
+            known = self.of.setdefault(tenant.uid, set())
+            recorded = {uids[name] for name in tenant.inherited_by if name in uids}
+            if claim := recorded or by_former.get(tenant.uid):
+                known |= claim - {tenant.uid}
+                for uid in claim:
+                    self._by.setdefault(uid, set()).add(tenant.uid)
+                continue
+            host = tenant.variables.get(HOST, "")
+            self._of_host.setdefault(host, set()).add(tenant.uid)
+            known.update(islice((uid for uid in by_host.get(host, ()) if uid != tenant.uid), 2))
+
+    def of_several(self, uid: str, chained: Mapping[str, Set[str]]) -> bool:
+        """Whether more than one row had a uid before: of its former uids each but one has to lead to another of them."""
+        found = self._several.get(uid)
+        if found is None:
+            hosts = self._hosts.get(uid, ())
+            groups = [self._by.get(uid, set()), *(self._of_host.get(host, set()) for host in hosts)]
+            ends = set()
+            for former in chain(*groups):
+                others = chained.get(former, frozenset()) - {uid}
+                if former != uid and all(others.isdisjoint(group) for group in groups):
+                    ends.add(former)
+                if len(ends) > 1:
+                    break
+            found = self._several[uid] = len(ends) != 1
+        return found
+
+
+def _nearest(found: Sequence[_Known], rank: tuple[int, int]) -> Sequence[_Known]:
+    """Return so many in a row, around the place that a leaver has among its like."""
+    place, of = rank
+    first = place * len(found) // of - MOST_PAIRED // 2
+    first = max(0, min(first, len(found) - MOST_PAIRED))
+    return found[first : first + MOST_PAIRED]
+
+
+def _latest(item: Candidate, leaver: Leaver, *, new: bool) -> str | None:
+    """Return when a leaver may have been made at the latest so that the candidate may succeed it; None: at no time.
+
+    `new`: one that is there was not made before the leaver.
+    """
+    tenant, made = leaver.tenant, item.tenant
+    same = bool(item.template.version) and item.template.version == tenant.version
+    if (item.template.name == tenant.template) is leaver.template_gone:
+        return None
+    bounds = [made.created] if made is not None and new else []
+    if made is not None and leaver.template_gone and not same:
+        bounds.append(item.template.created)
+    return min(bounds, default=_EVER)
 
 
 def _of_template(item: Candidate, leaver: Leaver) -> bool:
-    if not leaver.template_gone:
-        return item.template.name == leaver.tenant.template
-    return may_succeed(item.template, leaver.tenant, made=item.tenant is not None)
+    latest = _latest(item, leaver, new=False)
+    return latest is not None and latest >= leaver.tenant.created
 
 
 def _keys(uid: str, variables: Mapping[str, str]) -> Iterable[tuple[object, ...]]:
