@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from tests.samples.commit import CHANGED_SINCE, FIFTHS, Commit, commit_of, text_before
-from tests.samples.plan import Choice, Collected, Proof, fifth_of, proofs, report, scenarios, select
+from tests.samples.plan import (
+    Choice,
+    Collected,
+    Proof,
+    fifth_of,
+    on_embedded_server,
+    proofs,
+    report,
+    scenarios,
+    select,
+)
 from tests.support.pytest_runs import run_pytest
 
 ROOT = Path(__file__).parents[2]
@@ -107,6 +117,51 @@ def test_of_the_systems_on_a_real_server_only_chosen_scenarios_run_before_everyt
     assert len(select(tests, [SYSTEMS], in_ci(0, "tests/sx.py", chosen=chosen)).kept) == 6
 
 
+def test_ci_runs_a_fifth_of_the_scenarios_that_it_always_runs_on_the_embedded_server() -> None:
+    tests = [
+        Collected(f"tests/s.py::test[{server}{n}]", on_server=bool(server))
+        for n in range(40)
+        for server in ("", "kube-apiserver-")
+    ]
+    real = {test.id for test in tests if test.on_server}
+    proof, chosen = replace(SYSTEMS, one_in=0, of_systems=True), ("tests/s.py",)
+    runs = [select(tests, [proof], in_ci(n, chosen=chosen)).kept & real for n in range(FIFTHS)]
+    assert set().union(*runs) == real
+    assert sum(map(len, runs)) == len(real), "each has its turn once"
+    alone = [test for test in tests if test.on_server]
+    assert select(alone, [proof], in_ci(0, chosen=chosen)).kept == real
+    embedded = Proof(name="embedded", tests=("tests/",), one_in=2)
+    both = select(tests, [proof, embedded], in_ci(0, chosen=chosen))
+    assert real <= both.kept, "what has its turn on the embedded server too holds nothing"
+    changed = in_ci(0, "internal/s.py/x.py", chosen=chosen)
+    assert real <= select(tests, [proof], changed).kept
+
+
+@pytest.mark.parametrize(
+    ("real", "embedded"),
+    [
+        ("t[kube-apiserver]", {"t", "t[embedded]"}),
+        ("t[kube-apiserver-a]", {"t[a]", "t[embedded-a]"}),
+        ("t[a-kube-apiserver]", {"t[a]", "t[a-embedded]"}),
+        ("t", {"t"}),
+    ],
+)
+def test_a_test_on_a_real_server_has_one_of_two_names_on_the_embedded_one(
+    real: str, embedded: set[str]
+) -> None:
+    assert {*on_embedded_server(real)} == embedded
+
+
+def test_ci_runs_more_of_a_proof_than_the_sample_whose_turn_it_may_be() -> None:
+    tests = [Collected(f"tests/a.py::test[{n}]") for n in range(40)]
+    proof = Proof(name="cases", tests=("tests/",), one_in=20, ci_one_in=4)
+    constant = {f"tests/a.py::test[{n}]" for n in range(0, 40, 4)}
+    assert len(select(tests, [proof], SAMPLE).kept) == 2
+    runs = [select(tests, [proof], in_ci(number)).kept for number in range(FIFTHS)]
+    assert set.intersection(*map(set, runs)) == constant
+    assert set().union(*runs) == {test.id for test in tests}
+
+
 def test_a_test_that_is_wanted_runs_in_any_case() -> None:
     tests = [Collected(f"tests/a.py::test[{n}]") for n in range(4)]
     wanted = Choice(wanted=frozenset({"tests/a.py::test[2]"}))
@@ -130,13 +185,14 @@ def test_what_is_too_long_for_a_sample_is_left_to_ci() -> None:
 def test_the_plan_names_what_exists_and_keeps_some_of_each() -> None:
     assert len({proof.name for proof in proofs()}) == len(proofs())
     for proof in proofs():
-        assert proof.one_in == 0 or proof.one_in >= 2
+        assert 1 not in (proof.one_in, proof.ci_one_in)
         assert proof.ci in ("fifth", "all", "chosen")
         assert all(any(ROOT.glob(f"{path}*")) for path in proof.changed), proof.name
         for prefix in proof.tests:
             path, _, name = prefix.partition("::")
             assert (ROOT / path).exists(), prefix
-            assert not name or f"def {name}(" in (ROOT / path).read_text(), prefix
+            function = name.partition("[")[0]
+            assert not name or f"def {function}(" in (ROOT / path).read_text(), prefix
 
 
 def test_scenarios_on_a_real_server_name_what_exists_and_why_servers_could_differ() -> None:
