@@ -179,6 +179,27 @@ async def half_sent(
         await asyncio.wait([running])
 
 
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: test\r\nLong: " + b"a" * 9_000 + b"\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    ],
+    ids=["HTTP/2", "a long head", "two lengths"],
+)
+async def test_what_a_peer_sends_wrong_is_answered_and_not_logged(
+    caplog: pytest.LogCaptureFixture, sent: bytes
+) -> None:
+    """Each had a traceback of aiohttp's in the log, so that anyone who reaches the port could fill it."""
+    async with half_sent() as (_, _, first):
+        reader, writer = await asyncio.open_connection(*first.get_extra_info("peername"))
+        writer.write(sent)
+        assert (await reader.read()).startswith(b"HTTP/1.0 400")
+        writer.close()
+    assert [each.message for each in caplog.records] == []
+
+
 async def test_a_body_under_way_when_a_server_stops_is_read_and_answered() -> None:
     async with half_sent() as (running, reader, writer):
         running.cancel()

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from weakref import WeakValueDictionary
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.log import server_logger
 from aiohttp.typedefs import Handler, Middleware
 
 from ctrlruntime.graceful_server import closing_connections, hanging_up
@@ -17,7 +20,21 @@ from ctrlruntime.manager.runnables import Group
 __all__ = ["AppServer"]
 
 IDLE_TIMEOUT = 90.0
-"""Seconds between two requests of a connection."""
+"""Seconds between two requests of a connection, and for the head of the first."""
+
+_LOGGER = server_logger.getChild("requests")
+
+
+def _is_own(record: logging.LogRecord) -> bool:
+    """Return whether a failure is the server's own, and not what a peer sent, or that it is gone.
+
+    Such a peer has its answer. aiohttp logs a traceback for each, so that whoever reaches the port could fill the log.
+    """
+    error = record.exc_info[1] if record.exc_info else None
+    return not isinstance(error, HttpProcessingError | ConnectionResetError)
+
+
+_LOGGER.addFilter(_is_own)
 
 
 class AppServer(ListeningServer):
@@ -48,6 +65,7 @@ class AppServer(ListeningServer):
             self._app,
             handle_signals=False,
             access_log=None,
+            logger=_LOGGER,
             keepalive_timeout=IDLE_TIMEOUT,
             shutdown_timeout=self.shutdown_timeout,
             handler_cancellation=self._handler_cancellation,
