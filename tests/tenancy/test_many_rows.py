@@ -10,7 +10,10 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
+from types import FrameType
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -37,6 +40,9 @@ from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
 from internal.tenancy.sync.replacements import Awaited
 from tests.tenancy.test_plan import row, spec
 from tests.tenancy.test_replacements import EARLY, OLD, OPEN, fleet, hosted, reading, step
+
+if TYPE_CHECKING:
+    from _typeshed import TraceFunction
 
 pytestmark = pytest.mark.criterion("S-F3")
 ROWS = 10_000
@@ -144,7 +150,7 @@ def lines(work: Callable[[], object]) -> int:
     """Return how many lines of Python some work takes; each round of a loop is one at least."""
     count, before = 0, sys.gettrace()
 
-    def trace(_frame: object, event: str, _value: object) -> object:
+    def trace(_frame: FrameType, event: str, _value: object) -> TraceFunction:
         nonlocal count
         count += event == "line"
         return trace
@@ -161,8 +167,7 @@ def lines(work: Callable[[], object]) -> int:
 def test_a_tenant_costs_a_plan_no_more_however_many_look_like_it(kind: str) -> None:
     """Each leaver was compared with each row of its host or its values: 10,000 took some four minutes."""
     few, many = (
-        [lines(lambda given=given: plan(*given, OPEN)) for given in plans(kind, count)]
-        for count in (100, 300)
+        [lines(partial(plan, *given, OPEN)) for given in plans(kind, count)] for count in (100, 300)
     )
     assert [more / less < 3.3 for less, more in zip(few, many, strict=True)] == [True] * 4
 
