@@ -69,7 +69,7 @@ def _load(source: CRDSource) -> Iterator[Manifest]:
 
 
 async def install_crds(
-    client: Client, sources: Iterable[CRDSource], *, timeout: float = 30.0
+    client: Client, sources: Iterable[CRDSource], *, timeout: float = 120.0
 ) -> list[RESTMapping]:
     """Create or update the definitions and wait until every served version answers.
 

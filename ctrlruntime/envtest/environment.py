@@ -228,7 +228,7 @@ class Environment:
     # Kinds
 
     async def install_crds(
-        self, *sources: crds.CRDSource, timeout: float = 30.0
+        self, *sources: crds.CRDSource, timeout: float = 120.0
     ) -> list[RESTMapping]:
         """Install definitions (kinds, manifests, files, folders); return once they are served."""
         return await crds.install_crds(self.client(ENVTEST), sources, timeout=timeout)

@@ -30,7 +30,7 @@ class Etcd:
         folder: Path,
         *,
         flags: Mapping[str, str | None] | None = None,
-        timeout: float = 20.0,
+        timeout: float = 120.0,
         first_port: int | None = None,
     ) -> None:
         self._binary = binary
