@@ -115,7 +115,7 @@ class _Watched:
                 await self._pause(work)
             elif (delay := self._delay()) is not None:
                 self.left = f"a delayed request in {delay:.3f} s"
-                await sleep(delay)
+                await self._sleep(delay)
             elif (behind := await self._behind()) and not self._is_lost(behind):
                 await self._pause(behind)
             elif not behind and self._lacking:
@@ -133,7 +133,13 @@ class _Watched:
 
     async def _pause(self, left: str) -> None:
         self.left = left
-        await sleep(PAUSE)
+        await self._sleep(PAUSE)
+
+    async def _sleep(self, seconds: float) -> None:
+        """Sleep. What it takes longer does not count: on a machine that stands still nothing else goes on either."""
+        until = self._time() + seconds
+        await sleep(seconds)
+        self._since += max(0.0, self._time() - until)
 
     def _clusters(self) -> list[Cluster]:
         return [self._manager.cluster, *self._manager.engaged_clusters()]
@@ -175,6 +181,7 @@ class _Watched:
 
     async def _behind(self) -> str:
         """Return the informers that have not received all that their servers have; empty if each has."""
+        began = self._time()
         behind = [
             f"{informer.gvk} in {cluster!r}"
             for cluster in self._clusters()
@@ -182,6 +189,7 @@ class _Watched:
             for informer in cluster.cache.informers()
             if await _is_behind(informer, client)
         ]
+        self._since += self._time() - began
         return f"events on their way to informers of {', '.join(behind)}" if behind else ""
 
 

@@ -19,6 +19,7 @@ from ctrlruntime.envtest.eventually import TIMEOUT
 from ctrlruntime.envtest.idle import WITHIN, idle
 from ctrlruntime.envtest.proxy import Delay, DelayEvents, DropEvents, Match
 from ctrlruntime.manager import Manager
+from tests.support.clocks import standing_still
 from tests.support.manager_harness import make_manager
 
 pytestmark = pytest.mark.criterion("KO-01")
@@ -186,20 +187,35 @@ async def test_work_that_a_handler_deferred_is_waited_for(running: Running) -> N
     assert running.recorder.done == ["-s"]
 
 
-async def test_a_batch_is_waited_for_and_a_poll_is_not(running: Running) -> None:
-    """A status that is written after a short delay counts; a request each hour does not."""
-    running.recorder.results = [0.1, 0.1, FOREVER]
-    await running.client.create(config_map("a", mine=""))
-    await running.idle()
+@pytest.mark.parametrize("stands_still", [0.0, 2.0])
+async def test_a_batch_is_waited_for_and_a_poll_is_not(
+    running: Running, stands_still: float
+) -> None:
+    """A status that is written after a short delay counts, however slow the machine is; a request each hour does not."""
+
+    with standing_still() as let_pass:
+
+        async def work(_name: str) -> None:
+            let_pass(stands_still)
+
+        running.recorder.work = work
+        running.recorder.results = [0.1, 0.1, FOREVER]
+        await running.client.create(config_map("a", mine=""))
+        await running.idle()
     assert running.recorder.done == ["a"] * 3
 
 
 async def test_a_longer_delay_is_waited_for_on_request(running: Running) -> None:
-    running.recorder.results = [2 * WITHIN, FOREVER]
+    running.recorder.results = [TIMEOUT / 2, FOREVER]
     await running.client.create(config_map("a", mine=""))
     await running.idle()
     assert running.recorder.done == ["a"]
-    await running.idle(within=3 * WITHIN)
+    waiting = asyncio.create_task(running.idle(within=TIMEOUT))
+    with standing_still() as let_pass:
+        await asyncio.wait({waiting}, timeout=LATE)
+        assert not waiting.done()
+        let_pass(TIMEOUT / 2)
+        await waiting
     assert running.recorder.done == ["a"] * 2
 
 
