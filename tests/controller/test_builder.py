@@ -35,6 +35,7 @@ from ctrlruntime.controller import (
 )
 from ctrlruntime.controller.predicates import generation_changed
 from ctrlruntime.manager import ElectionOptions
+from tests.manager.support import fails_for_want_of, starting
 from tests.support.manager_harness import make_manager
 from tests.support.waiting import eventually, eventually_succeeds
 
@@ -249,12 +250,13 @@ async def test_a_kind_that_appears_later_is_waited_for(config: Config, client: C
 @pytest.mark.criterion("SH-01")
 async def test_the_sync_timeout_bounds_the_wait_for_a_kind(config: Config) -> None:
     subject = make_manager(config)
-    options = ControllerOptions(cache_sync_timeout=0.3)
+    options = ControllerOptions(cache_sync_timeout=3600)
     Builder(subject).for_(WIDGET).options(options).build(Runs())
-    with pytest.raises(
-        SourceSyncTimeout, match=r"waiting for kind source example.com/v1, Kind=Wid"
-    ):
-        await asyncio.wait_for(subject.start(), 60)
+    async with starting(subject) as start:
+        with pytest.raises(
+            SourceSyncTimeout, match=r"waiting for kind source example.com/v1, Kind=Wid"
+        ):
+            await fails_for_want_of(subject.cache.informer(WIDGET), start, 3600)
 
 
 @pytest.mark.criterion("SH-01")

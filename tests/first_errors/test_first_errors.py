@@ -28,6 +28,7 @@ from ctrlruntime import (
     TransportOptions,
 )
 from ctrlruntime.envtest import Environment
+from tests.manager.support import fails_for_want_of, starting
 
 pytestmark = pytest.mark.criterion("D-17")
 
@@ -176,7 +177,7 @@ async def test_a_controller_of_a_kind_without_a_crd_ends_with_how_to_install_it(
         options = ManagerOptions(
             metrics_bind_address="0",
             health_bind_address="0",
-            controller=ControllerOptions(cache_sync_timeout=2.0),
+            controller=ControllerOptions(cache_sync_timeout=3600),
         )
         manager = Manager(env.config(), options)
 
@@ -184,8 +185,9 @@ async def test_a_controller_of_a_kind_without_a_crd_ends_with_how_to_install_it(
             """Do nothing."""
 
         Builder(manager).for_(Site).build(reconcile)
-        with pytest.raises(Exception, match="kubectl apply -f config/crd/bases"):
-            await manager.start()
+        async with starting(manager) as start:
+            with pytest.raises(Exception, match="kubectl apply -f config/crd/bases"):
+                await fails_for_want_of(manager.cache.informer(Site), start, 3600)
 
 
 def test_a_client_of_another_loop_is_refused_with_how_to_make_one() -> None:

@@ -8,15 +8,17 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from ctrlruntime.api.kinds import GroupVersionKind
+from ctrlruntime.cache.informer import Informer
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Group, Manager
 from tests.support.manager_harness import PATIENT, make_manager
+from tests.support.waiting import eventually, let_pass
 
 CONFIG_MAP = GroupVersionKind("", "v1", "ConfigMap")
 LEASE = GroupVersionKind("coordination.k8s.io", "v1", "Lease")
 EVENT = GroupVersionKind("events.k8s.io", "v1", "Event")
 
-LONG = 60.0
+LONG = 120.0
 """Seconds that nothing takes, not even on a machine that has much else to do."""
 
 
@@ -44,6 +46,15 @@ async def starting(subject: Manager) -> AsyncIterator[asyncio.Task[None]]:
     finally:
         subject.stop()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def fails_for_want_of(informer: Informer, start: asyncio.Task[None], limit: float) -> None:
+    """Wait for the end of a start whose kind the server does not serve: `limit` seconds pass once it has answered so."""
+    await eventually(lambda: informer.missing_since is not None)
+    while not start.done():  # several times: only what has begun to wait notices
+        let_pass(limit)
+        await asyncio.sleep(0.01)
+    await start
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,7 @@ from ctrlruntime.manager.http_connection import HTTPLimits
 from ctrlruntime.manager.http_message import ServerRequest, ServerResponse
 from ctrlruntime.manager.http_routes import Routes
 from tests.manager.http_server import ServerOptions
+from tests.support.waiting import let_pass
 
 from .http_server import http_server
 
@@ -205,19 +206,16 @@ async def test_what_is_no_request_or_too_large_ends_the_connection(sent: str, co
 
 
 async def test_a_client_that_sends_too_slowly_is_cut_off() -> None:
-    async with caller(limits=HTTPLimits(read_seconds=0.2)) as subject:
-        subject.send("GET /ec")
-        trickle = asyncio.create_task(_trickle(subject.writer))
+    async with caller(limits=HTTPLimits(read_seconds=3600)) as subject:
+        subject.send(get("/echo") + "GET /ec")
+        await subject.answer()  # the server has read what came after it, too
+        for _ in range(10):
+            subject.send("o")
+            await asyncio.sleep(0.001)
+        let_pass(3600)
         code, headers, _ = await subject.answer()
         assert (code, headers["connection"]) == (408, "close")
         await subject.ended()
-        trickle.cancel()
-
-
-async def _trickle(writer: asyncio.StreamWriter) -> None:
-    while True:
-        writer.write(b"o")
-        await asyncio.sleep(0.01)
 
 
 async def test_a_client_that_sends_nothing_is_cut_off() -> None:
@@ -240,9 +238,11 @@ async def test_a_client_that_does_not_take_its_answer_is_cut_off() -> None:
     running = asyncio.create_task(server.start())
     await server.wait_ready()
     async with connected(server.port) as subject:
+        subject.send(get("/echo"))
+        await subject.answer()
+        assert server.connections
         cast("asyncio.Transport", subject.writer.transport).pause_reading()
         subject.send(get("/large"))
-        await eventually_holds(lambda: server.connections)
         await eventually_holds(lambda: not server.connections)
     running.cancel()
     await asyncio.wait([running])

@@ -161,7 +161,8 @@ async def test_an_exceeded_grace_period_is_named_and_keeps_the_first_error(confi
     failing = Failing(OSError("disk is gone"))
     subject = manager(config, graceful_shutdown_timeout=0.1)
     subject.add(failing)
-    slow = Recorded("slow", [], slow_end=5)
+    let_go = asyncio.Event()
+    slow = Recorded("slow", [], held=let_go)
     subject.add(slow)
     async with starting(subject) as task:
         await asyncio.wait_for(slow.began.wait(), LONG)
@@ -169,6 +170,7 @@ async def test_an_exceeded_grace_period_is_named_and_keeps_the_first_error(confi
         with pytest.raises(GracePeriodExceeded, match=r"grace period of 0.1 s.*slow") as caught:
             await task
         assert isinstance(caught.value.__cause__, OSError)
+        let_go.set()
 
 
 @pytest.mark.criterion("MG-06")

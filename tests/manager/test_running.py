@@ -19,7 +19,15 @@ from ctrlruntime.envtest.server import APIServer
 from ctrlruntime.manager import Group, Manager, StoppedWhileStarting
 from tests.support.waiting import eventually
 
-from .support import CONFIG_MAP, LONG, Failing, Recorded, manager, starting
+from .support import (
+    CONFIG_MAP,
+    LONG,
+    Failing,
+    Recorded,
+    fails_for_want_of,
+    manager,
+    starting,
+)
 
 pytestmark = pytest.mark.criterion("DX-8")
 
@@ -71,9 +79,11 @@ async def _fail() -> None:
     pytest.fail("the block was entered")
 
 
-async def _enter(subject: Manager) -> None:
+async def _enter(subject: Manager, until: asyncio.Event | None = None) -> None:
     async with subject.running():
         assert subject.elected.is_set()
+        if until is not None:
+            await until.wait()
 
 
 async def test_an_error_of_the_start_is_raised_and_not_waited_for(config: Config) -> None:
@@ -93,10 +103,11 @@ async def test_a_kind_that_does_not_sync_in_time_is_an_error_of_the_start(config
     async def reconcile(_request: Request) -> None:
         return None
 
-    options = ControllerOptions(cache_sync_timeout=0.3)
+    options = ControllerOptions(cache_sync_timeout=3600)
     Builder(subject).for_(missing).options(options).build(reconcile)
+    run = asyncio.create_task(_enter(subject, subject.stopped))
     with pytest.raises(SourceSyncTimeout, match="Missing"):
-        await _run(subject, subject.stopped.wait)
+        await fails_for_want_of(subject.cache.informer(missing), run, 3600)
 
 
 async def test_a_failure_within_the_block_cancels_the_block_and_takes_its_place(

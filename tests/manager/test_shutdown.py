@@ -48,17 +48,20 @@ LEADER = """
                 {"data": {"done": request.name}}, namespace=request.namespace)
             print("reconciled", flush=True)
         Builder(manager).for_(GroupVersionKind("", "v1", "ConfigMap")).named("t").build(reconcile)
-        await manager.start()
+        try:
+            await manager.start()
+        finally:
+            print("stopped", flush=True)
 
     run(main())
 """
 
 _START, _END = LEADER.index("        async def reconcile"), LEADER.index("        Builder(manager)")
 LEADER_OF_THREADS = (
-    LEADER[:_START].replace("import asyncio,", "import asyncio, time,")
+    LEADER[:_START]
     + """        def reconcile(request):
             print("reconciling", flush=True)
-            time.sleep(seconds)
+            sys.stdin.readline()
 """
     + LEADER[_END:]
 )
@@ -87,6 +90,7 @@ async def program(text: str, *arguments: object) -> AsyncIterator[asyncio.subpro
         "-c",
         textwrap.dedent(text),
         *map(str, arguments),
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env={**os.environ, "PYTHONPATH": str(Path.cwd())},
@@ -97,6 +101,14 @@ async def program(text: str, *arguments: object) -> AsyncIterator[asyncio.subpro
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         await process.wait()
+
+
+async def ended(process: asyncio.subprocess.Process) -> int:
+    """Let the thread of a program end, which waits for a line, once its manager has stopped. Return the status."""
+    assert await line(process) == "stopped"
+    assert process.stdin is not None
+    process.stdin.write(b"\n")
+    return await process.wait()
 
 
 async def line(process: asyncio.subprocess.Process) -> str:
@@ -139,7 +151,9 @@ async def test_lv_6_a_reconcile_in_progress_ends_before_the_process_does(config:
             assert await line(process) == "reconciling"
             process.send_signal(signal.SIGTERM)
             assert await line(process) == "reconciled"
-            assert await line(process) == "", "a second reconcile was started after the signal"
+            assert await line(process) == "stopped", (
+                "a second reconcile was started after the signal"
+            )
             assert await process.wait() == 0
             done = [
                 (await client.get(CONFIG_MAP, name, namespace="default")).get("data")
@@ -156,16 +170,14 @@ async def test_the_lease_of_a_reconcile_that_left_a_thread_runs_out(
     config: Config, grace: float
 ) -> None:
     """The await of `asyncio.to_thread` is cancelled, and the thread works on: nothing is to work beside it."""
-    text = LEADER.replace("asyncio.sleep(seconds)", "asyncio.to_thread(time.sleep, seconds)")
+    text = LEADER.replace("asyncio.sleep(seconds)", "asyncio.to_thread(sys.stdin.readline)")
     async with asyncio.timeout(LONG), Client.connect(config) as client:
         await client.create(config_map("one"))
-        async with program(
-            text.replace("import asyncio,", "import asyncio, time,"), config.host, 5, grace
-        ) as process:
+        async with program(text, config.host, 0, grace) as process:
             assert await line(process) == "reconciling"
             process.send_signal(signal.SIGTERM)
             assert await line(process) == "cancelled"
-            assert await process.wait() == 0
+            assert await ended(process) == 0
             kept = await client.get(LEASE, "tests", namespace="default")
     assert kept["spec"]["holderIdentity"]
 
@@ -178,10 +190,10 @@ async def test_the_lease_of_a_plain_reconciler_that_works_runs_out(
     """The pass lasts as long as its thread, so the grace period ends with it at work: status 1, if there was one."""
     async with asyncio.timeout(LONG), Client.connect(config) as client:
         await client.create(config_map("one"))
-        async with program(LEADER_OF_THREADS, config.host, 2, grace) as process:
+        async with program(LEADER_OF_THREADS, config.host, 0, grace) as process:
             assert await line(process) == "reconciling"
             process.send_signal(signal.SIGTERM)
-            assert await process.wait() == (1 if grace else 0)
+            assert await ended(process) == (1 if grace else 0)
             kept = await client.get(LEASE, "tests", namespace="default")
     assert kept["spec"]["holderIdentity"]
 
