@@ -84,7 +84,7 @@ async def main() -> None:
         leader_election=True,
         leader_election_id="rooms",
         leader_election_namespace=namespace,
-        election=ElectionOptions(lease_duration=6.0, renew_deadline=4.0, retry_period=0.5),
+        election=ElectionOptions(retry_period=0.5),
         sharding=ShardingOptions(group="rooms", member=os.environ.get("ROOMS_MEMBER", "")),
         metrics_bind_address="0",
         health_bind_address="0",

@@ -55,7 +55,7 @@ async def test_log_and_rules_are_reached_over_the_control_endpoint(
         await control.remove(rule)
         assert await control.rules() == []
 
-    assert await child.stop() == 0
+    assert await child.stop(grace=60) == 0
     exported = msgspec.json.decode((tmp_path / "log.json").read_bytes(), type=Mark)
     assert sum(row.count for row in exported.rows) == 2
 

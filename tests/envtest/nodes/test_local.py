@@ -234,4 +234,4 @@ async def test_the_server_can_bring_its_nodes(tmp_path: Path) -> None:
         await eventually(
             client, DEPLOYMENT, "web", {"status": {"readyReplicas": 3}}, namespace="default"
         )
-    assert await child.stop() == 0
+    assert await child.stop(grace=60) == 0
