@@ -52,8 +52,9 @@ async def idle(
     It is idle when every controller's queue is empty and no reconcile runs; no request of its clients is
     under way and no event is to be sent; each informer's store holds exactly what the server has of its
     kind and selection, so that no watch event is on its way; and no delayed request is ready within
-    `within` seconds of the call, or of what the manager sent last. So a retry or a batch is waited for, a
-    poll with a longer period is not; set `within` to wait for longer delays. Where a test loses events on
+    `within` seconds of the call, or of what the manager sent last; delays count, and not what else takes time
+    on a slow machine. So a retry or a batch is waited for, a poll with a longer period is not; set `within` to
+    wait for longer delays. Where a test loses events on
     purpose, those that have not come after `lost_after` seconds without any work are not waited for.
 
     `client` lists the informed kinds, so it must not be the manager's own: its requests would be counted.
@@ -101,7 +102,8 @@ class _Watched:
         self._within = within
         self._lost_after = lost_after
         self._time = asyncio.get_running_loop().time
-        self._since = self._time()
+        self._budget = within
+        """Seconds of delays that are waited for yet. What else takes time does not count: a machine may be slow."""
         self._sent = self._requests()
         self._lacking = ""
         """The informers that were behind when they were last looked at."""
@@ -115,12 +117,13 @@ class _Watched:
                 await self._pause(work)
             elif (delay := self._delay()) is not None:
                 self.left = f"a delayed request in {delay:.3f} s"
-                await self._sleep(delay)
+                await sleep(delay)
+                self._budget -= delay
             elif (behind := await self._behind()) and not self._is_lost(behind):
                 await self._pause(behind)
             elif not behind and self._lacking:
                 self._lacking = ""
-                self._since = self._time()  # what came by now may have delayed a request
+                self._budget = self._within  # what came by now may have delayed a request
             elif before == self._progress() and not any(self._work()):
                 return
 
@@ -133,13 +136,7 @@ class _Watched:
 
     async def _pause(self, left: str) -> None:
         self.left = left
-        await self._sleep(PAUSE)
-
-    async def _sleep(self, seconds: float) -> None:
-        """Sleep. What it takes longer does not count: on a machine that stands still nothing else goes on either."""
-        until = self._time() + seconds
-        await sleep(seconds)
-        self._since += max(0.0, self._time() - until)
+        await sleep(PAUSE)
 
     def _clusters(self) -> list[Cluster]:
         return [self._manager.cluster, *self._manager.engaged_clusters()]
@@ -171,17 +168,14 @@ class _Watched:
     def _delay(self) -> float | None:
         """Return the seconds until the next delayed request that is waited for."""
         if self._sent != (sent := self._requests()):
-            self._sent, self._since = sent, self._time()
+            self._sent, self._budget = sent, self._within
         delays = [each.ready_in() for _, each in self._controllers()]
         delays += [each.recorder.ready_in() for each in self._clusters()]
         delay = min((each for each in delays if each is not None), default=None)
-        if delay is None or self._time() + delay > self._since + self._within:
-            return None
-        return delay
+        return None if delay is None or delay > self._budget else delay
 
     async def _behind(self) -> str:
         """Return the informers that have not received all that their servers have; empty if each has."""
-        began = self._time()
         behind = [
             f"{informer.gvk} in {cluster!r}"
             for cluster in self._clusters()
@@ -189,7 +183,6 @@ class _Watched:
             for informer in cluster.cache.informers()
             if await _is_behind(informer, client)
         ]
-        self._since += self._time() - began
         return f"events on their way to informers of {', '.join(behind)}" if behind else ""
 
 
