@@ -12,14 +12,14 @@ LEAST = 60
 """Seconds. Only a test that fails waits so long."""
 LOOK = 1
 """Seconds up to which a limit is that of a look at what has not happened."""
-WORDS = re.compile(r"timeout\(\d|timeout=\d|wait_for\(")
+WORDS = re.compile(r"timeout\(\d|timeout=\d|wait_for\(|(time|monotonic|perf_counter)\(\) - ")
 """What a file has that has such a wait: few are worth a parse."""
 PLACES = {"timeout": 0, "wait_for": 1}
 """Which argument of `asyncio.timeout` and the like is the limit."""
 
 
 def hasty(source: str) -> Iterator[str]:
-    """Yield the waits of a file with a number of seconds for a limit that is too short.
+    """Yield the waits of a file, and the assertions on how long something took, with a number of seconds for a limit that is too short.
 
     Those on virtual time may have any, and those that a test expects to end in an error.
     """
@@ -30,7 +30,7 @@ def hasty(source: str) -> Iterator[str]:
 def _hasty(node: ast.AST) -> Iterator[str]:
     if _of_virtual_time(node) or _expects_an_error(node):
         return
-    if isinstance(node, ast.Call) and LOOK < _limit(node) < LEAST:
+    if (isinstance(node, ast.Call) and LOOK < _limit(node) < LEAST) or _is_race(node):
         yield f"{ast.unparse(node)[:80]} (line {node.lineno})"
     for child in ast.iter_child_nodes(node):
         yield from _hasty(child)
@@ -50,6 +50,20 @@ def _expects_an_error(node: ast.AST) -> bool:
         return False
     blocks = [ast.unparse(each.context_expr) for each in node.items]
     return any(each.startswith(("pytest.raises(", "contextlib.suppress(")) for each in blocks)
+
+
+def _is_race(node: ast.AST) -> bool:
+    """Return whether it is asserted that something took less than so many seconds, other than of the processor."""
+    match node:
+        case ast.Assert(
+            test=ast.Compare(
+                left=ast.BinOp(left=ast.Call(func=clock), op=ast.Sub()),
+                ops=[ast.Lt() | ast.LtE()],
+                comparators=[ast.Constant(value=int() | float() as most)],
+            )
+        ):
+            return "process_time" not in ast.unparse(clock) and most < LEAST
+    return False
 
 
 def _limit(call: ast.Call) -> float:
@@ -85,5 +99,9 @@ def test_a_short_wait_is_found() -> None:
         "with pytest.raises(AssertionError):\n    await eventually(look, timeout=2)\n"
         "@pytest.mark.looptime\nasync def test_a(): await asyncio.wait_for(task, 3)\n"
         "await client.get(timeout=5)\n"
+        "assert time.process_time() - began < 5\n"
+        "assert time.monotonic() - began < 60\n"
+        "assert time.monotonic() - began < 5\n"
     )
-    assert [each[-2] for each in hasty(source)] == ["1", "2", "3", "4"]
+    lines = [each.rsplit(" ", 1)[1] for each in hasty(source)]
+    assert lines == ["1)", "2)", "3)", "4)", "14)"]
