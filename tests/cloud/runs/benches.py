@@ -33,6 +33,8 @@ from internal.cloud.runs.secrets import SecretReader
 from tests.cloud.servers.cloudrun import CloudServer
 
 COMMAND = (sys.executable, "-m", "tests.cloud.runs.program")
+GRACE = 5
+"""Seconds that a cancelled run has."""
 
 
 class Bench(Protocol):
@@ -41,8 +43,8 @@ class Bench(Protocol):
     @property
     def settings(self) -> dict[str, Any]: ...
 
-    def provider(self) -> RunProvider:
-        """A new one, as a restarted manager has."""
+    def provider(self, grace: int = GRACE) -> RunProvider:
+        """A new one, as a restarted manager has. Of Cloud Run no provider gives the seconds of grace."""
         ...
 
     async def owner(self, name: str = "shop") -> RunOwner:
@@ -76,8 +78,8 @@ class LocalBench:
     def settings(self) -> dict[str, Any]:
         return {"folder": str(self._folder)}
 
-    def provider(self) -> RunProvider:
-        options = LocalOptions(folder=self._folder, command=COMMAND, grace=5)
+    def provider(self, grace: int = GRACE) -> RunProvider:
+        options = LocalOptions(folder=self._folder, command=COMMAND, grace=grace)
         return LocalRuns(options, self._read)
 
     async def _read(self, _namespace: str, name: str) -> Mapping[str, bytes] | None:
@@ -110,8 +112,9 @@ class JobBench:
     def settings(self) -> dict[str, Any]:
         return {"kubeconfig": str(self._environment.kubeconfig("manager"))}
 
-    def provider(self) -> RunProvider:
-        return JobRuns(self._environment.client("manager"), JOBS, self._cache)
+    def provider(self, grace: int = GRACE) -> RunProvider:
+        options = replace(JOBS, grace=grace)
+        return JobRuns(self._environment.client("manager"), options, self._cache)
 
     async def owner(self, name: str = "shop") -> RunOwner:
         body: dict[str, Any] = {
@@ -156,7 +159,7 @@ class CloudRunBench:
     def settings(self) -> dict[str, Any]:
         return {"url": self.server.url, "token": self.server.token}
 
-    def provider(self) -> RunProvider:
+    def provider(self, grace: int = GRACE) -> RunProvider:
         return cloud_run(self.server.url, self.server.token, self._read)
 
     async def _read(self, _namespace: str, name: str) -> Mapping[str, bytes] | None:
@@ -205,7 +208,7 @@ JOBS = JobOptions(
     arguments=(),
     environment={"PYTHONPATH": str(Path(__file__).parents[3]), **allowed_environment()},
     annotations={"ctrlruntime.dev/run-local": "true"},
-    grace=5,
+    grace=GRACE,
 )
 
 

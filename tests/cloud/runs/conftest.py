@@ -13,7 +13,7 @@ from ctrlruntime.envtest.nodes.program import SimulatedNodes
 from internal.cloud.runs import RunOwner, RunProvider
 from internal.cloud.runs.local import supervisor
 from tests.cloud.rbac import embedded
-from tests.cloud.runs.benches import Bench, CloudRunBench, JobBench, LocalBench
+from tests.cloud.runs.benches import GRACE, Bench, CloudRunBench, JobBench, LocalBench
 from tests.cloud.servers.cloudrun import CloudServer
 
 
@@ -68,8 +68,14 @@ async def _nothing_goes_on(tmp_path: Path) -> AsyncIterator[None]:
 
 
 @pytest.fixture
-async def provider(bench: Bench) -> AsyncIterator[RunProvider]:
-    made = bench.provider()
+def grace() -> int:
+    """Seconds that a cancelled run has; some tests wait until they are over."""
+    return GRACE
+
+
+@pytest.fixture
+async def provider(bench: Bench, grace: int) -> AsyncIterator[RunProvider]:
+    made = bench.provider(grace)
     yield made
     await made.aclose()
 

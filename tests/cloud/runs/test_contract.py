@@ -329,6 +329,7 @@ class TestEnd:
         run = await ended(provider, owner)
         assert run.state is RunState.CANCELLED
 
+    @pytest.mark.parametrize("grace", [60])
     async def test_cancelled_it_may_put_things_in_order(
         self, provider: RunProvider, owner: RunOwner, tmp_path: Path
     ) -> None:
