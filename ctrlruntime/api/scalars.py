@@ -56,6 +56,14 @@ def parse_time(text: str) -> datetime:
     return value
 
 
+def time_or_none(text: object) -> datetime | None:
+    """Return the moment that an RFC 3339 text with a zone names; None for anything else."""
+    try:
+        return parse_time(text) if isinstance(text, str) else None
+    except ValueError:
+        return None
+
+
 _DATE_TIME = WithJsonSchema({"type": "string", "format": "date-time"})
 
 Time = Annotated[AwareDatetime, PlainSerializer(format_time, when_used="json"), _DATE_TIME]

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 import orjson
 
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.client.certificates import CertificateFiles
 from ctrlruntime.client.certificates import ClientCertificate as ClientCertificate
 from ctrlruntime.clock import monotonic, utc_now
@@ -330,11 +331,8 @@ def _expiry(stamp: object) -> datetime | None:
     """Raise AuthError for what is no time with a zone: how long the credentials hold is unknown then."""
     if not stamp:
         return None
-    try:
-        found = datetime.fromisoformat(stamp) if isinstance(stamp, str) else None
-    except ValueError:
-        found = None
-    if found is None or found.tzinfo is None:
+    found = time_or_none(stamp)
+    if found is None:
         raise AuthError(
             "the credential plugin printed an expirationTimestamp that is no time as 2030-01-02T15:04:05Z"
         )

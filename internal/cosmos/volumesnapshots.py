@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from ctrlruntime.api import GroupVersionKind, Quantity, RESTMapping, parse_time
+from ctrlruntime.api import GroupVersionKind, Quantity, RESTMapping
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.labels import HEIGHT
 
@@ -45,12 +46,12 @@ def error_of(entry: Entry) -> str | None:
 
 def taken_at(entry: Entry) -> datetime | None:
     """Return the moment that it shows; None before it was taken."""
-    return _time(status_of(entry).get("creationTime"))
+    return time_or_none(status_of(entry).get("creationTime"))
 
 
 def made_at(entry: Entry) -> datetime | None:
     """When the object was made."""
-    return _time(entry.creation_timestamp)
+    return time_or_none(entry.creation_timestamp)
 
 
 def height_of(entry: Entry) -> int | None:
@@ -75,12 +76,3 @@ def restore_size(entry: Entry) -> Quantity | None:
     except ValueError:
         return None
     return quantity
-
-
-def _time(text: object) -> datetime | None:
-    if not isinstance(text, str) or not text:
-        return None
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Self
 
-from ctrlruntime.api import Manifest, parse_time
+from ctrlruntime.api import Manifest
+from ctrlruntime.api.scalars import time_or_none
 from internal.fleet.planes import UNRENEWED
 
 
@@ -22,12 +23,7 @@ class StackLease:
     def of(cls, lease: Manifest) -> Self:
         """Return what a Lease has; one whose time cannot be read was never renewed."""
         spec = lease.get("spec") or {}
-        text = spec.get("renewTime")
-        try:
-            renewed = parse_time(str(text)) if text else None
-        except ValueError:
-            renewed = None
-        return cls(str(spec.get("holderIdentity") or ""), renewed)
+        return cls(str(spec.get("holderIdentity") or ""), time_or_none(spec.get("renewTime")))
 
     @property
     def namespace(self) -> str:

@@ -5,12 +5,12 @@ during that run, by its holder, is that one. Of every other lock it is unknown w
 """
 
 from collections.abc import Mapping
-from datetime import datetime
 from typing import Final
 
 import msgspec
 
 from apis.cloud import StateLock, TaskOutcome, TaskRun, TaskState, TaskStatus
+from ctrlruntime.api.scalars import time_or_none
 from internal.cloud.labels import UNLOCK
 from internal.cloud.tasks.task import LOCK_HOLDER, LOCK_INFO
 
@@ -65,11 +65,8 @@ def _left(run: TaskRun, lock: LockInfo) -> bool:
         return True  # the name of a Pod of the run, which has ended
     if not run.state_lock_holder or run.state_lock_holder != lock.who:
         return False
-    try:
-        created = datetime.fromisoformat(lock.created)
-    except ValueError:
-        return False
-    if created.tzinfo is None or run.created_at is None or run.finished_at is None:
+    created = time_or_none(lock.created)
+    if created is None or run.created_at is None or run.finished_at is None:
         return False
     return run.created_at <= created <= run.finished_at
 

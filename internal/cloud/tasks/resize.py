@@ -8,7 +8,8 @@ from enum import StrEnum
 from typing import Any, Final
 
 from apis.cloud import GROUP, InstanceKubernetesPVCSpec, TaskOperation
-from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Quantity, format_time, parse_time
+from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest, Quantity, format_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.client import Client, Conflict, Invalid, NotFound
 from ctrlruntime.clock import utc_now
 from internal.cloud.subresources.pvc import FULLEST
@@ -196,7 +197,7 @@ def _claim(live: Manifest, classes: Mapping[str, Manifest], usage: Mapping[str, 
         capacity=_bytes(capacity) if capacity is not None else requested,
         used=usage.get(name),
         expandable=_expandable(live, classes),
-        resized_at=_time(annotations.get(RESIZED_AT)),
+        resized_at=time_or_none(annotations.get(RESIZED_AT)),
     )
 
 
@@ -216,13 +217,6 @@ def _default(classes: Sequence[Manifest]) -> Manifest | None:
 
 def _bytes(quantity: object) -> int:
     return int(Quantity(quantity).value)
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 async def _grow(client: Client, namespace: str, decision: Decision, now: datetime) -> None:

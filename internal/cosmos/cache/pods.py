@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache import Entry, Event, UpdateEvent
 from ctrlruntime.resources.ordinal import ordinal_of
 from internal.cosmos.comet.address import Address, address_of
@@ -63,7 +63,8 @@ def is_settled(entry: Entry, now: datetime) -> bool:
     conditions = (entry.field("status") or {}).get("conditions") or ()
     for condition in conditions:
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return _since(condition.get("lastTransitionTime"), now) >= MIN_READY
+            since = time_or_none(condition.get("lastTransitionTime"))
+            return since is not None and now - since >= MIN_READY
     return False
 
 
@@ -77,10 +78,3 @@ def matters(event: Event) -> bool:
 def _reported(entry: Entry) -> tuple[object, ...]:
     place = target_of(entry), ordinal_of(entry), is_main(entry)
     return entry.uid, entry.owners, is_terminating(entry), *place
-
-
-def _since(text: str | None, now: datetime) -> timedelta:
-    try:
-        return now - parse_time(text or "")
-    except ValueError:
-        return timedelta()

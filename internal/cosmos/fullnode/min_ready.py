@@ -12,7 +12,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any
 
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.labels import NODE
@@ -41,7 +41,7 @@ def became_ready(entry: Entry) -> datetime | None:
     """`lastTransitionTime` of the condition Ready; None unless that is True."""
     for condition in _status(entry).get("conditions") or ():
         if condition.get("type") == "Ready" and condition.get("status") == "True":
-            return _time(condition.get("lastTransitionTime"))
+            return time_or_none(condition.get("lastTransitionTime"))
     return None
 
 
@@ -49,7 +49,9 @@ def container_started(entry: Entry, name: str) -> datetime | None:
     """When a container's process began to run; None if it does not run."""
     for container in _status(entry).get("containerStatuses") or ():
         if container.get("name") == name:
-            return _time(((container.get("state") or {}).get("running") or {}).get("startedAt"))
+            return time_or_none(
+                ((container.get("state") or {}).get("running") or {}).get("startedAt")
+            )
     return None
 
 
@@ -89,10 +91,3 @@ def next_available(
 
 def _status(entry: Entry) -> dict[str, Any]:
     return entry.field("status") or {}
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None

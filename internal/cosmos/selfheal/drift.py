@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from internal.cosmos.cache.observation import Observation
 
@@ -42,11 +42,8 @@ def laggards(synced: Sequence[Observation], threshold: int) -> list[Laggard]:
 
 def is_cooling(pod: Entry, seconds: float, now: datetime) -> bool:
     """Whether a Pod is younger than `seconds`: its node is not restarted again yet."""
-    try:
-        created = parse_time(pod.creation_timestamp or "")
-    except ValueError:
-        return False
-    return (now - created).total_seconds() < seconds
+    created = time_or_none(pod.creation_timestamp)
+    return created is not None and (now - created).total_seconds() < seconds
 
 
 def _heights_before(node: Observation, synced: Sequence[Observation]) -> list[int]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final, Protocol
 
 from apis.cosmos import CosmosFullNode, Unresponsive
-from ctrlruntime.api.scalars import format_time, parse_time
+from ctrlruntime.api.scalars import format_time, time_or_none
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.resources import Owner
@@ -161,8 +161,5 @@ def _became_unready(pod: Entry) -> datetime | None:
     status: dict[str, Any] = pod.field("status") or {}
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("Ready", "False"):
-            try:
-                return parse_time(condition.get("lastTransitionTime") or "")
-            except ValueError:
-                return None
+            return time_or_none(condition.get("lastTransitionTime"))
     return None

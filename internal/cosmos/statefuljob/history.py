@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from apis.cosmos import JobOutcome, JobRecord, StatefulJobSpec, StatefulJobStatus
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.resources.readiness import assess
 from ctrlruntime.schedule import SHORTEST, BadSchedule, parse
@@ -52,7 +52,7 @@ def observe(
         outcome = _ENDS.get(condition.get("type"))
         if outcome is not None and condition.get("status") == "True":
             record.outcome, record.message = outcome, ""
-            record.finished_at = _time(condition.get("lastTransitionTime")) or now
+            record.finished_at = time_or_none(condition.get("lastTransitionTime")) or now
             if outcome is JobOutcome.FAILED:
                 record.message = str(
                     condition.get("message") or condition.get("reason") or "failed"
@@ -77,13 +77,6 @@ def _idle(job: Entry, claim: Entry | None) -> str:
 def expires(record: JobRecord, ttl: int) -> datetime | None:
     """When Job and claim are to go; None while it has not ended."""
     return None if record.finished_at is None else record.finished_at + timedelta(seconds=ttl)
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from ctrlruntime.api.scalars import parse_time
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 
 STUCK: Final = frozenset(
@@ -53,7 +53,7 @@ def is_initialising(entry: Entry) -> bool:
 
 def created(entry: Entry, now: datetime) -> datetime:
     """Return when the Pod was created; `now` if that is unknown or later, by another machine's clock."""
-    found = _time(entry.creation_timestamp)
+    found = time_or_none(entry.creation_timestamp)
     return now if found is None else min(found, now)
 
 
@@ -71,16 +71,9 @@ def _reason(container: Mapping[str, Any], state: str) -> str:
 def _ended(container: Mapping[str, Any], now: datetime) -> timedelta:
     """How long ago a container ended last; without a record, the longest time."""
     record = (container.get("lastState") or {}).get("terminated") or {}
-    found = _time(record.get("finishedAt"))
+    found = time_or_none(record.get("finishedAt"))
     return timedelta.max if found is None else now - found
 
 
 def _status(entry: Entry) -> Mapping[str, Any]:
     return entry.field("status") or {}
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        return parse_time(text) if isinstance(text, str) else None
-    except ValueError:
-        return None

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from functools import partial
 
 from apis.operations import EXEMPT
 from apis.tenancy import TenantRegistry
 from apis.waiting import changes_waiting
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache import Entry, Store
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.queue import Request
@@ -186,13 +186,13 @@ class RegistryPlanner:
             contents = self._contents(decided, item, target)
             rows = self.blueprints.stages_rows(item)
             resumed = item.annotations.get(RESUMED_AT, "")
-            if resumed and _moment(resumed) is None:
+            if resumed and time_or_none(resumed) is None:
                 unusable.append(f"template {item.name!r}: the annotation {RESUMED_AT} is no time")
             known = frozenset(contents)
             if rows:
                 tenants, there = decided.existing, known | {target}
                 known |= await beside_loop(len(tenants), _restorable, tenants, item.name, there)
-            moment = _moment(resumed)
+            moment = time_or_none(resumed)
             strategy = replace(
                 strategy, restorable=known, resumed_at=moment, hold=hold, jumps=jumps
             )
@@ -274,12 +274,3 @@ def unusable_windows(hold: Waiting | None) -> list[str]:
     """Return the sentence on maintenance windows that cannot be used; none if nothing is wrong with them."""
     unusable = hold is not None and hold.reason is Reason.WINDOW and hold.until is None
     return [hold.message] if unusable and hold is not None else []
-
-
-def _moment(text: str) -> datetime | None:
-    """Return the time of an annotation; None if it is none."""
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

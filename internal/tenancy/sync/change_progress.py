@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from apis.tenancy import ChangeProgress, TenantStatus
 from ctrlruntime.api.conditions import is_condition_true
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.lifecycle.status import PAUSED_CONDITION
@@ -84,10 +85,7 @@ def judge(entry: Entry, change: Change | None) -> Judgement:
 def _resumed(status: Mapping[str, Any]) -> datetime | None:
     for condition in status.get("conditions") or ():
         if condition.get("type") == PAUSED_CONDITION:
-            try:
-                return datetime.fromisoformat(condition.get("lastTransitionTime", ""))
-            except ValueError:
-                return None
+            return time_or_none(condition.get("lastTransitionTime"))
     return None
 
 

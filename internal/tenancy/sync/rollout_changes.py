@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import datetime
 
+from ctrlruntime.api.scalars import time_or_none
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.rollout import Change, change_record, read_change
@@ -34,8 +35,5 @@ def ready_changed_at(entry: Entry) -> datetime | None:
             condition.get("type") == "Ready"
             and condition.get("observedGeneration") == entry.generation
         ):
-            try:
-                return datetime.fromisoformat(condition.get("lastTransitionTime", ""))
-            except ValueError:
-                return None
+            return time_or_none(condition.get("lastTransitionTime"))
     return None

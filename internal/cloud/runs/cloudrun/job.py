@@ -5,9 +5,9 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 from typing import Any, Final
 
+from ctrlruntime.api.scalars import time_or_none
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import wire
 from internal.cloud.runs.cloudrun.api import INPUT, RESULT, SEAL_KEY, SECRETS, CloudRunOptions
@@ -163,12 +163,12 @@ def is_over(execution: Obj | None) -> bool:
 def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
     """Return the run. `CREATED` until its execution reports that it runs."""
     execution = seen.execution or {}
-    started = _moment(execution.get("startTime"))
+    started = time_or_none(execution.get("startTime"))
     running = started is not None or execution.get("runningCount", 0) > 0
     run = Run(
         run_id=run_id,
         state=RunState.RUNNING if running else RunState.CREATED,
-        created_at=_moment(execution.get("createTime") or seen.job.get("updateTime")),
+        created_at=time_or_none(execution.get("createTime") or seen.job.get("updateTime")),
         started_at=started,
         logs=str(execution.get("logUri", "")),
     )
@@ -177,7 +177,7 @@ def run_of(run_id: str, seen: Seen, unseal: Unseal) -> Run:
     ending = _ending(seen, execution, unseal)
     return replace(
         run,
-        finished_at=_moment(execution["completionTime"]),
+        finished_at=time_or_none(execution["completionTime"]),
         state=ending.state,
         message=ending.message,
         retryable=ending.retryable,
@@ -195,7 +195,7 @@ def _under_way(run: Run, seen: Seen) -> Run:
         return replace(
             run,
             state=RunState.FAILED,
-            finished_at=_moment(condition.get("lastTransitionTime")),
+            finished_at=time_or_none(condition.get("lastTransitionTime")),
             message=f"Cloud Run could not start it: {condition.get('message', '')}",
         )
     words = seen.last_words
@@ -243,9 +243,5 @@ def _timeout(execution: Obj) -> float:
 
 
 def _took(execution: Obj) -> float:
-    started, ended = _moment(execution.get("startTime")), _moment(execution.get("completionTime"))
+    started, ended = (time_or_none(execution.get(each)) for each in ("startTime", "completionTime"))
     return 0.0 if started is None or ended is None else (ended - started).total_seconds()
-
-
-def _moment(text: object) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) and text else None

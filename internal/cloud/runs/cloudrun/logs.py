@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from urllib.parse import parse_qs, urlsplit
 
-from ctrlruntime.api.scalars import format_time, parse_time
+from ctrlruntime.api.scalars import format_time, time_or_none
 from internal.cloud.runs.cloudrun.api import CloudAPI
 from internal.cloud.runs.cloudrun.job import execution_id
 
@@ -77,7 +77,7 @@ class LogCursor:
             key = (str(entry.get("timestamp", "")), str(entry.get("insertId", "")))
             if key in self._seen:
                 continue
-            at = _moment(key[0])
+            at = time_or_none(key[0])
             self._seen[key] = at
             if at is not None and (self._newest is None or at > self._newest):
                 self._newest = at
@@ -154,10 +154,3 @@ def _text(entry: Obj) -> str:
         return ""
     message = payload.get("message")
     return message if isinstance(message, str) else json.dumps(payload, sort_keys=True)
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        return parse_time(text)
-    except ValueError:
-        return None

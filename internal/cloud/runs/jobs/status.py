@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.api.scalars import time_or_none
 from internal.cloud import labels as label_keys
 from internal.cloud.runs.jobs.manifest import CONTAINER
 from internal.cloud.runs.provider import Run, RunState
@@ -48,7 +49,7 @@ def run_of(job: Manifest, pods: Sequence[Manifest], unseal: Unseal, refusal: str
     run = Run(
         run_id=metadata["name"],
         state=RunState.CREATED if started is None else RunState.RUNNING,
-        created_at=_moment(metadata.get("creationTimestamp")),
+        created_at=time_or_none(metadata.get("creationTimestamp")),
         started_at=started,
         logs=f"kubectl logs -n {metadata['namespace']} job/{metadata['name']} -c {CONTAINER}",
     )
@@ -227,15 +228,15 @@ def _started(pod: Manifest | None) -> datetime | None:
         return None
     state = _container(pod).get("state") or {}
     running = state.get("running") or state.get("terminated") or {}
-    return _moment(running.get("startedAt"))
+    return time_or_none(running.get("startedAt"))
 
 
 def _finished(job: Manifest, pod: Manifest | None) -> datetime | None:
     ended = None if pod is None else _terminated(pod)
     if ended is not None and ended.get("finishedAt"):
-        return _moment(ended["finishedAt"])
+        return time_or_none(ended["finishedAt"])
     over = _condition(job, "Complete") or _condition(job, "Failed") or {}
-    return _moment(over.get("lastTransitionTime"))
+    return time_or_none(over.get("lastTransitionTime"))
 
 
 def _condition(job: Manifest, type_: str) -> Mapping[str, Any] | None:
@@ -244,7 +245,3 @@ def _condition(job: Manifest, type_: str) -> Mapping[str, Any] | None:
             found: Mapping[str, Any] = condition
             return found
     return None
-
-
-def _moment(text: object) -> datetime | None:
-    return datetime.fromisoformat(text) if isinstance(text, str) and text else None

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from ctrlruntime.api.scalars import format_time, parse_time
+from ctrlruntime.api.scalars import format_time, time_or_none
 from ctrlruntime.client import Client, NotFound
 from internal.cloud.tasks.kubernetes.changes import (
     BACKUP,
@@ -180,7 +180,5 @@ def _is_other(done: Mapping[str, str], step: str, inputs: Mapping[str, str]) -> 
 
 
 def _is_older(recorded: str, now: datetime, max_age: timedelta) -> bool:
-    try:
-        return now - parse_time(recorded) > max_age
-    except ValueError:
-        return True
+    at = time_or_none(recorded)
+    return at is None or now - at > max_age
