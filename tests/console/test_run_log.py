@@ -21,7 +21,7 @@ from internal.cloud.log_tail import MOST_BYTES, MOST_LINES
 from internal.cloud.pod_logs import POD
 from internal.cloud.runs.cloudrun import CloudRunOptions
 from internal.cloud.runs.cloudrun.job import OWNER_LABEL, execution_id, job_id, job_of
-from internal.cloud.runs.local.folder import SECRETS
+from internal.cloud.runs.files import SECRETS
 from internal.cloud.runs.local.supervisor import LOG
 from internal.cloud.runs.provider import RunOwner
 from manager.console.options import ConsoleOptions

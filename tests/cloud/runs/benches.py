@@ -26,10 +26,10 @@ from internal.cloud.labels import RUN_ID
 from internal.cloud.runs import RunInput, RunOwner, RunProvider, RunRequest
 from internal.cloud.runs.cloudrun import CloudRunOptions, CloudRunRuns
 from internal.cloud.runs.cloudrun.job import execution_id, job_id
+from internal.cloud.runs.files import SecretReader
 from internal.cloud.runs.jobs import JobOptions, JobRuns
 from internal.cloud.runs.jobs.manifest import JOB, POD, SECRET
 from internal.cloud.runs.local import LocalOptions, LocalRuns
-from internal.cloud.runs.secrets import SecretReader
 from tests.cloud.servers.cloudrun import CloudServer
 
 COMMAND = (sys.executable, "-m", "tests.cloud.runs.program")

@@ -16,6 +16,7 @@ import pytest
 
 from apis.references import SecretKeyRef
 from internal.cloud.runs import RunOwner, RunRefused, RunState
+from internal.cloud.runs.files import files_of
 from internal.cloud.runs.local import LocalOptions, LocalRuns, supervisor
 from internal.cloud.runs.local.folder import RunFolder
 from internal.cloud.runs.report import LARGEST
@@ -101,7 +102,7 @@ async def test_a_folder_without_a_run_is_started_by_the_next_request(
     marks = tmp_path / "marks"
     request = request_of(owner, {"mark": str(marks)})
     made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
-    files = await provider._files(request)
+    files = await files_of(request, None)
     made.make(provider._plan(request, made), files)
     assert await provider.get(owner, RUN) is None
     [listed] = await provider.list(owner)
@@ -116,7 +117,7 @@ async def test_those_who_look_do_not_take_each_other_for_the_run(
 ) -> None:
     request = request_of(owner)
     made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
-    made.make(provider._plan(request, made), await provider._files(request))
+    made.make(provider._plan(request, made), await files_of(request, None))
     with (made.path / "lock").open() as looking:
         fcntl.flock(looking, fcntl.LOCK_SH)
         assert not made.is_alive()
@@ -129,7 +130,7 @@ async def test_one_that_never_began_is_cancelled_at_once(
 ) -> None:
     request = request_of(owner, {"mark": str(tmp_path / "marks")})
     made = RunFolder(tmp_path / "runs" / owner.uid / RUN)
-    made.make(provider._plan(request, made), await provider._files(request))
+    made.make(provider._plan(request, made), await files_of(request, None))
     await provider.cancel(owner, RUN)
     run = await provider.start(request)
     assert (run.state, run.message) == (RunState.CANCELLED, "cancelled before it began")

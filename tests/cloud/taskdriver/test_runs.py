@@ -14,6 +14,7 @@ from apis.cloud import Phase, TaskOutcome, TaskState
 from ctrlruntime.api import BUILTIN, GroupVersionKind, is_condition_true
 from internal.cloud.labels import CLOUDSQL_MODE
 from internal.cloud.runs import RunState
+from internal.cloud.runs.files import files_of
 from internal.cloud.runs.local import LocalOptions, LocalRuns
 from internal.cloud.taskdriver import inputs_of, is_ready
 from internal.cloud.taskdriver.deps import shared
@@ -354,7 +355,7 @@ async def test_a_folder_that_a_killed_manager_left_is_started(
     provider = LocalRuns(options)
     folder = provider._folder(owner, run_id)
     request = request_of(owner, run_id=run_id)
-    folder.make(provider._plan(request, folder), await provider._files(request))
+    folder.make(provider._plan(request, folder), await files_of(request, None))
     assert not folder.has_started()
     try:
         async with harness.life(open_runs=shared(provider), told=True) as life:

@@ -19,10 +19,6 @@ if TYPE_CHECKING:
     from aiohttp.connector import Connection
 
 __all__ = [
-    "INPUT",
-    "RESULT",
-    "SEAL_KEY",
-    "SECRETS",
     "BucketFiles",
     "CloudAPI",
     "CloudError",
@@ -36,10 +32,6 @@ TokenSource: TypeAlias = Callable[[], Awaitable[str]]
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=60, sock_connect=10)
 _METADATA: Final = "http://metadata.google.internal"
 _TOKEN_PATH: Final = "/computeMetadata/v1/instance/service-accounts/default/token"  # noqa: S105
-INPUT: Final = "input.json"
-SEAL_KEY: Final = "seal-key"
-SECRETS: Final = "secrets"
-RESULT: Final = "result"
 _LARGEST: Final = 64 * 1024 * 1024
 """Bytes of an answer."""
 _NOT_FOUND: Final = 404

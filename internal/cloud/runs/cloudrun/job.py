@@ -10,7 +10,8 @@ from typing import Any, Final
 from ctrlruntime.api.scalars import time_or_none
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import wire
-from internal.cloud.runs.cloudrun.api import INPUT, RESULT, SEAL_KEY, SECRETS, CloudRunOptions
+from internal.cloud.runs.cloudrun.api import CloudRunOptions
+from internal.cloud.runs.files import INPUT, RESULT, SEAL_KEY, SECRETS
 from internal.cloud.runs.provider import Run, RunOwner, RunRefused, RunRequest, RunState
 from internal.cloud.runs.report import (
     BadReport,

@@ -7,10 +7,6 @@ from typing import Any, Final
 
 from ctrlruntime.client.fence import Fence
 from internal.cloud.runs.cloudrun.api import (
-    INPUT,
-    RESULT,
-    SEAL_KEY,
-    SECRETS,
     BucketFiles,
     CloudAPI,
     CloudError,
@@ -28,11 +24,10 @@ from internal.cloud.runs.cloudrun.job import (
     run_id_of,
     run_of,
 )
+from internal.cloud.runs.files import INPUT, RESULT, SEAL_KEY, SECRETS, SecretReader, files_of
 from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest
 from internal.cloud.runs.report import LARGEST
-from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
-from internal.cloud.runs.secrets import SecretReader, read_keys
-from internal.cloud.runs.wire import BadInput, encode_input
+from internal.cloud.runs.sealing import CannotOpen, open_sealed
 
 __all__ = ["CloudRunRuns"]
 
@@ -80,7 +75,7 @@ class CloudRunRuns:
                     f"there is a Cloud Run job {job_id(owner.uid)!r} in {self._options.parent} that no run of "
                     f"{owner.kind} {owner.name!r} made: delete it, and ask for a retry"
                 )
-            await self._files.make(run_id, await self._contents(request))
+            await self._files.make(run_id, await files_of(request, self._secrets))
             seen = await self._create(request)
         return await self._reported(run_id, seen)
 
@@ -182,16 +177,6 @@ class CloudRunRuns:
         except CloudError as error:
             if error.status != _NOT_FOUND:
                 raise
-
-    async def _contents(self, request: RunRequest) -> dict[str, bytes]:
-        try:
-            files = {INPUT: encode_input(request.input), SEAL_KEY: new_key().encode()}
-        except BadInput as error:
-            raise RunRefused(str(error)) from error
-        if self._secrets is not None:
-            found = await read_keys(self._secrets, request.input.owner.namespace, request.secrets)
-            files |= {f"{SECRETS}/{name}/{key}": value for (name, key), value in found.items()}
-        return files
 
     async def _read(self, url: str) -> Obj | None:
         try:

@@ -11,14 +11,13 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.resources import Owner, RemotePlacement
 from internal.cloud import labels as label_keys
 from internal.cloud.runs import wire
+from internal.cloud.runs.files import INPUT, SEAL_KEY
 from internal.cloud.runs.provider import RunOwner, RunRequest
 
 __all__ = [
     "CONTAINER",
-    "INPUT_KEY",
     "JOB",
     "POD",
-    "SEAL_KEY",
     "SECRET",
     "JobOptions",
     "edited_input",
@@ -35,8 +34,6 @@ POD: Final = GroupVersionKind("", "v1", "Pod")
 SECRET: Final = GroupVersionKind("", "v1", "Secret")
 
 CONTAINER: Final = "task"
-INPUT_KEY: Final = "input.json"
-SEAL_KEY: Final = "seal-key"
 _LABEL_LENGTH: Final = 63
 _LABELS: Final = (
     label_keys.TASK,
@@ -111,7 +108,7 @@ def input_of(
         },
         "type": "Opaque",
         "immutable": True,
-        "stringData": {INPUT_KEY: data, SEAL_KEY: seal_key},
+        "stringData": {INPUT: data, SEAL_KEY: seal_key},
     }
 
 
@@ -280,7 +277,7 @@ def _pod(request: RunRequest, options: JobOptions) -> Manifest:
 
 def _container(request: RunRequest, options: JobOptions) -> Manifest:
     environment = {
-        wire.INPUT: f"{_PLACE}/input/{INPUT_KEY}",
+        wire.INPUT: f"{_PLACE}/input/{INPUT}",
         wire.SEAL_KEY: f"{_PLACE}/input/{SEAL_KEY}",
         wire.SECRETS: f"{_PLACE}/secrets",
         wire.FOLDER: f"{_PLACE}/work",

@@ -24,10 +24,10 @@ from ctrlruntime.gate import Permit
 from ctrlruntime.resources import RemotePlacement, delete_permitted
 from internal import scratch
 from internal.cloud import labels as label_keys
+from internal.cloud.runs.files import SEAL_KEY
 from internal.cloud.runs.jobs.manifest import (
     JOB,
     POD,
-    SEAL_KEY,
     SECRET,
     JobOptions,
     edited_input,

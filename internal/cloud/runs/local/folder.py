@@ -20,18 +20,15 @@ import msgspec
 import orjson
 
 from ctrlruntime.clock import monotonic, random_hex
+from internal.cloud.runs.files import RESULT, SEAL_KEY, SECRETS
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.provider import RunOwner
 from internal.cloud.runs.report import LARGEST
 
 __all__ = ["EndWatch", "Outcome", "Plan", "RunFolder", "is_name"]
 
-RESULT: Final = "result"
 _NO_REPORT: Final = (errno.ENOENT, errno.ELOOP, errno.ENXIO, errno.EACCES, errno.ENOTDIR)
 """What opening it fails with for as long as it is as the run left it."""
-INPUT: Final = "input.json"
-SEAL_KEY: Final = "seal-key"
-SECRETS: Final = "secrets"
 WORK: Final = "work"
 _LOCK: Final = "lock"
 _NAME: Final = re.compile(r"[A-Za-z0-9]([-.A-Za-z0-9]{0,126}[A-Za-z0-9])?")

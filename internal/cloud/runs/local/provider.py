@@ -14,12 +14,9 @@ from typing import Final
 import internal
 from ctrlruntime.clock import wall
 from internal.cloud.runs import wire
+from internal.cloud.runs.files import INPUT, RESULT, SEAL_KEY, SECRETS, SecretReader, files_of
 from internal.cloud.runs.local import supervisor
 from internal.cloud.runs.local.folder import (
-    INPUT,
-    RESULT,
-    SEAL_KEY,
-    SECRETS,
     WORK,
     EndWatch,
     Outcome,
@@ -36,9 +33,7 @@ from internal.cloud.runs.provider import (
     RunState,
 )
 from internal.cloud.runs.report import BadReport, Ending, decode_report, ending_of, kept_by
-from internal.cloud.runs.sealing import CannotOpen, new_key, open_sealed
-from internal.cloud.runs.secrets import SecretReader, read_keys
-from internal.cloud.runs.wire import BadInput, encode_input
+from internal.cloud.runs.sealing import CannotOpen, open_sealed
 
 __all__ = ["LocalOptions", "LocalRuns"]
 
@@ -94,7 +89,7 @@ class LocalRuns:
             )
         folder = self._folder(owner, request.run_id)
         if not folder.path.exists():
-            files = await self._files(request)
+            files = await files_of(request, self._secrets)
             await asyncio.to_thread(folder.make, self._plan(request, folder), files)
         await asyncio.to_thread(folder.start)
         run = await self.get(owner, request.run_id)
@@ -155,16 +150,6 @@ class LocalRuns:
         if run is not None and run.state is RunState.RUNNING:
             self._watch(folder, owner)
         return run
-
-    async def _files(self, request: RunRequest) -> dict[str, bytes]:
-        try:
-            files = {INPUT: encode_input(request.input), SEAL_KEY: new_key().encode()}
-        except BadInput as error:
-            raise RunRefused(str(error)) from error
-        if self._secrets is not None:
-            found = await read_keys(self._secrets, request.input.owner.namespace, request.secrets)
-            files |= {f"{SECRETS}/{name}/{key}": value for (name, key), value in found.items()}
-        return files
 
     def _plan(self, request: RunRequest, folder: RunFolder) -> Plan:
         path = folder.path
