@@ -34,7 +34,6 @@ class Hook:
         self.asked: list[dict[str, Any]] = []
         self.respond: Respond = lambda _: {"allowed": True}
         self.free = asyncio.Event()
-        """Answers wait for it."""
         self.free.set()
         self.probed = False
         self.client: dict[str, str] = {}

@@ -323,10 +323,12 @@ class TestJob:
 
     async def test_it_is_stopped_at_its_deadline(self, client: Client) -> None:
         hanging = template(restartPolicy="Never", annotations={"ctrlruntime.dev/simulate": "Hang"})
-        await client.create(job(pod=hanging, activeDeadlineSeconds=1))
+        await client.create(job(pod=hanging))
         await eventually(
             client, JOB, "task", {"status": {"active": 1, "ready": 1}}, namespace="default"
         )
+        deadline = {"spec": {"activeDeadlineSeconds": 1}}
+        await client.patch(JOB, "task", deadline, namespace="default")
         failed = {"type": "Failed", "reason": "DeadlineExceeded"}
         await eventually(
             client, JOB, "task", {"status": {"conditions": [failed]}}, namespace="default"
