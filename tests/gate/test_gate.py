@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -144,3 +144,14 @@ def test_the_table_of_state_is_extended_and_never_weakened_for_built_in_kinds() 
 def test_what_holds_state_is_no_scratch(kind: str) -> None:
     with pytest.raises(ValueError, match="holds state"):
         Scratch(GroupKind("", kind), "a cache")
+
+
+@pytest.mark.criterion("G-T6")
+def test_g_t6_a_used_approval_counts_once_also_after_it_was_taken_off() -> None:
+    """The newest hundred are remembered, however old, and whatever is on the object now."""
+    at = int(NOW.timestamp())
+    used = {f"{number:016x}": at - number for number in range(101)}
+    oldest = f"{100:016x}"
+    for given, left in (((), used.keys() - {oldest}), ((oldest,), used.keys())):
+        kept = Budget().current(BudgetRecord(used=used), NOW + timedelta(days=400), given)
+        assert kept.used.keys() == left

@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from pydantic import Field
 
+from apis.cosmos import CosmosFullNode
 from apis.deletions import Deletions, Removals
 from ctrlruntime.api import ApiModel, Condition, Resource
-from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.api.kinds import GroupKind, GroupVersionKind, Manifest
+from ctrlruntime.cache.entry import Entry, EntryDecoder
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.client.object_patcher import ObjectPatcher
 from ctrlruntime.envtest import Environment
@@ -26,8 +28,10 @@ from ctrlruntime.gate import (
     Victim,
     decide,
 )
+from internal.cosmos.fullnode.disk_removals import DiskRemovals
 from internal.removal_holds import (
     HELD,
+    LostRecords,
     Parent,
     StatusRecords,
     allow_delete,
@@ -38,6 +42,20 @@ from internal.removal_holds import (
 GROUP = "example.com"
 CLAIM = GroupKind("", "PersistentVolumeClaim")
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
+SPEC = {
+    "replicas": 1,
+    "chain": {
+        "chainID": "hub-1",
+        "network": "testnet",
+        "binary": "gaiad",
+        "app": {"minGasPrice": "0.1uatom"},
+    },
+    "podTemplate": {"image": "gaia:v1"},
+    "volumeClaimTemplate": {
+        "storageClassName": "standard",
+        "resources": {"requests": {"storage": "1Gi"}},
+    },
+}
 
 
 class NodesSpec(ApiModel):
@@ -170,6 +188,69 @@ async def test_a_parent_that_was_made_again_is_another(env: Environment) -> None
     await records(env)
     with pytest.raises(RecordChanged):
         await kept.load()
+
+
+def entry(manifest: Manifest) -> Entry:
+    return EntryDecoder(GroupVersionKind.of(manifest)).decode_manifest(manifest)
+
+
+@pytest.mark.criterion("G-T3")
+@pytest.mark.parametrize("made_again", [False, True])
+async def test_g_t3_the_record_of_a_parent_that_is_gone_is_read_again(
+    env: Environment, made_again: bool
+) -> None:
+    """Nothing goes by what was read of it: not of the cache, which may be behind."""
+    await records(env)
+    client = env.client("manager")
+    there = entry(await client.get(Nodes.mapping(), "hub", namespace="default"))
+    patcher = ObjectPatcher(client, "manager")
+    lost = LostRecords(patcher, Nodes.mapping(), lambda: NOW, lambda used: {"used": dict(used)})
+    assert not await lost.report_older(there)
+    await env.client("admin").delete(Nodes, "hub", namespace="default")
+    if made_again:
+        await records(env)
+    assert await lost.report_older(there)
+    if made_again:
+        found = await client.get(Nodes.mapping(), "hub", namespace="default")
+        assert "status" not in found  # it is another one, of which nothing is lost
+
+
+@pytest.mark.criterion("G-N1")
+@pytest.mark.parametrize("wiped", [False, True])
+async def test_g_n1_an_approval_that_is_taken_back_beside_a_wipe_writes_no_record(
+    env: Environment, wiped: bool
+) -> None:
+    """A record that is begun then would hide the loss of what it had counted."""
+    await env.install_crds(CosmosFullNode)
+    client, place = env.client("manager"), {"name": "hub", "namespace": "default"}
+    api_version = CosmosFullNode.gvk().api_version
+    manifest: Manifest = {
+        "apiVersion": api_version,
+        "kind": "CosmosFullNode",
+        "metadata": place,
+        "spec": SPEC,
+    }
+    made = await client.create(manifest)
+    patcher, uid = ObjectPatcher(client, "manager"), made["metadata"]["uid"]
+    removals = {"approved": {"uid-0": 1}, "members": {"hub-1": 1}, "saved": 1}
+    status: Manifest = {"observedGeneration": 1, "removals": removals}
+    await patcher.patch_status(
+        CosmosFullNode.mapping(), "hub", status, namespace="default", uid=uid
+    )
+    read = await client.get(CosmosFullNode, "hub", namespace="default")
+    if wiped:
+        gone = {"status": dict.fromkeys(status)}
+        await env.client("admin").patch_status(CosmosFullNode, "hub", gone, namespace="default")
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "pvc-hub-0", "namespace": "default", "uid": "uid-0"},
+    }
+    going = DiskRemovals(read, patcher, lambda: NOW, [entry(claim)], used=False)
+    await going.take_back(["pvc-hub-0"])
+    found = await client.get(CosmosFullNode, "hub", namespace="default")
+    after = found.status.removals
+    assert after is None if wiped else after is not None and not after.approved
 
 
 def parent(**annotations: str) -> Parent:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from functools import partial
 
 import pytest
 
 from apis.fleet import FleetConfig
+from apis.fleet.labels import DATA_PLANE, TARGET_NAMESPACE
+from ctrlruntime.cache.entry import Entry, EntryDecoder
+from internal.fleet.stack_removals import decide
 from internal.fleet.status import INVALID
+from internal.fleet.targets import TRUE, Mode
 
 from .harness import NAMESPACE, OBJECTS, SCALE, Hub, deployed, eventually, namespace, planes
 from .test_real_hub import real_hub
@@ -185,3 +190,24 @@ async def test_two_changes_of_the_mode_remove_two_stacks_with_an_approval_alone(
             assert await hub.objects(east)
             await approve(hub)
             await hub.until_torn_down(east)
+
+
+@pytest.mark.criterion("G-F1")
+def test_g_f1_a_hold_counts_the_stacks_that_went_before_among_the_members() -> None:
+    """A namespace loses its label with its stack: without it two of three would be a larger share than two of four."""
+    now = datetime(2026, 1, 2, tzinfo=UTC)
+
+    def there(name: str, **labels: str) -> Entry:
+        manifest = namespace(name, **{TARGET_NAMESPACE: TRUE}, **labels)
+        manifest["metadata"]["uid"] = f"uid-{name}"
+        return EntryDecoder(NAMESPACE.gvk).decode_manifest(manifest)
+
+    stacks = [there("east"), there("north"), there("west", **{DATA_PLANE: TRUE})]
+    before = {"members": {"Namespace south": int(now.timestamp()) - 60}, "saved": 1}
+    config = FleetConfig.model_validate(
+        {"metadata": {"name": "fleet", "uid": "u"}, "spec": {}, "status": {"removals": before}}
+    )
+    decided = decide(config, stacks, Mode(namespace="fleet"), now)
+    assert not decided.lets_go
+    message = decided.conditions[0].message
+    assert "2 of 4 members would have lost an object within 24 h; 1 may" in message
