@@ -8,6 +8,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.client.client import PatchType
+from ctrlruntime.gate import HOLDS_STATE
 from ctrlruntime.json import Json
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, mapping
@@ -195,3 +196,23 @@ async def test_g_t7_a_stateful_set_whose_claims_would_go_along_is_not_recreated(
     await fleet.until(
         TenantTemplate, "app", "Valid", "False", message="PersistentVolumeClaims would go along"
     )
+
+
+@pytest.mark.criterion("G-T7")
+@pytest.mark.parametrize("annotated", ["before", "after"])
+@pytest.mark.asyncio(loop_scope="module")
+async def test_g_t7_an_object_with_the_annotation_of_state_is_not_recreated(
+    harness: TenancyHarness, annotated: str
+) -> None:
+    """Whether the live object has it or the new content."""
+    holding: dict[str, Any] = {"annotationsTemplate": {HOLDS_STATE: "true"}}
+    first, then = (holding, {}) if annotated == "before" else ({}, holding)
+    fleet = await made(harness, jobs=[job("one:1", onImmutable="Recreate", **first)])
+    before = (await fleet.there(JOB, "a-job"))["metadata"]["uid"]
+    since = harness.mark()
+    await fleet.template(jobs=[job("two:1", onImmutable="Recreate", **then)])
+    found = await fleet.until(Tenant, "a-app", "Ready", "False", "ResourcesFailed")
+    assert f"the annotation {HOLDS_STATE} is not recreated" in found.message
+    await harness.idle()
+    assert (await fleet.get(JOB, "a-job"))["metadata"]["uid"] == before
+    assert [each for each in fleet.writes(since) if each.startswith("delete")] == []

@@ -8,6 +8,7 @@ from typing import Final
 from apis.tenancy import CreationPolicy, DeletionPolicy, OnImmutable, TResource
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.gate import HOLDS_STATE
 from ctrlruntime.resources import Desired
 
 HOW_TO_RECREATE: Final = (
@@ -44,6 +45,11 @@ def check_recreation(resource: TResource, kind: GroupKind) -> list[str]:
 def takes_along(desired: Desired, entry: Entry) -> str:
     """Return why the present object is not deleted to make it anew: data would go along. Empty: none would."""
     kind = desired.mapping.gvk.group_kind
+    if "true" in (
+        entry.annotations.get(HOLDS_STATE),
+        desired.manifest["metadata"].get("annotations", {}).get(HOLDS_STATE),
+    ):
+        return f"an object with the annotation {HOLDS_STATE} is not recreated, since what it holds would go"
     specs = (entry.field("spec"), desired.manifest.get("spec"))
     return next(filter(None, (_takes_along(kind, spec) for spec in specs)), "")
 
