@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from apis.fleet.labels import PLANE
 from apis.tenancy import Tenant, TenantRegistry
 from ctrlruntime.client.errors import AlreadyExists
 from tests.tenancy.fleet import Fleet
@@ -51,11 +52,19 @@ PRO: dict[str, Any] = {"when": '{{ eq .planId "pro" }}'}
         ),
         (config_map("extra", "{{ .uid }}-{{ .planId }}"), "plan = 'other'"),
         (
+            config_map("extra", "{{ .uid }}-{{ toJson . | sha256sum | trunc 8 }}"),
+            "plan = 'other'",
+        ),
+        (
+            config_map("extra", "{{ .uid }}-extra", annotationsTemplate={PLANE: "{{ .planId }}"}),
+            "plan = 'other'",
+        ),
+        (
             config_map("extra", "{{ .uid }}-extra", targetNamespace="{{ .planId }}"),
             "plan = 'other'",
         ),
     ],
-    ids=["when", "forEach", "nameTemplate", "targetNamespace"],
+    ids=["when", "forEach", "nameTemplate", "all variables", "plane", "targetNamespace"],
 )
 async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_that_vanish_are(
     harness: TenancyHarness, entry: dict[str, Any], change: str
@@ -172,3 +181,50 @@ async def test_g_t3_objects_count_also_where_the_status_does_not_list_them(
     await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="6 of 6 tenants")
     await harness.idle()
     assert await names(fleet) == before
+
+
+async def test_g_t3_rows_that_go_and_rows_that_lose_objects_of_several_entries_share_a_budget(
+    harness: TenancyHarness,
+) -> None:
+    """One UPDATE does all three: no entry, and neither list of removals, is over the budget by itself."""
+    fleet = await made(
+        harness,
+        config_map("extra", "{{ .uid }}-extra", **PRO),
+        config_map("more", "{{ .uid }}-more", when='{{ eq .image "eu,us" }}'),
+    )
+    before = await names(fleet)
+    fleet.sql(
+        "UPDATE tenants SET active = uid <> 't0', plan = CASE uid WHEN 't1' THEN 'basic' ELSE plan END, "
+        "image = CASE uid WHEN 't2' THEN 'eu' ELSE image END"
+    )
+    held = (
+        "Changed values of 2 of 6 rows would remove objects of 2 resources and 1 were removed before, "
+        "1 may go within the window of the guard; 2 of 5 tenants would lose objects"
+    )
+    gone = {"t0-base", "t0-extra", "t0-more"}
+    for name in gone:
+        await fleet.gone(CONFIG_MAP, name)
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=held)
+    await harness.idle()
+    assert await names(fleet) == before - gone
+    await fleet.approve("t1-app (extra), t2-app (more)")
+    await fleet.gone(CONFIG_MAP, "t1-extra")
+    await fleet.gone(CONFIG_MAP, "t2-more")
+    fleet.delete_row("t3")
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message="t3-app")
+
+
+async def test_g_t3_a_row_that_lost_objects_counts_for_rows_that_go(
+    harness: TenancyHarness,
+) -> None:
+    fleet = await made(harness, config_map("extra", "{{ .uid }}-extra", **PRO))
+    fleet.row(UIDS[0], plan="basic", image="eu,us")
+    await fleet.gone(CONFIG_MAP, f"{UIDS[0]}-extra")
+    fleet.delete_row(UIDS[1])
+    held = "1 of 6 rows are gone or inactive and 1 were removed before, 1 may go"
+    await fleet.until(TenantRegistry, "registry", "DeletionsHeld", "True", message=held)
+    await harness.idle()
+    assert await fleet.tenants() == [f"{uid}-app" for uid in UIDS]
+    fleet.row(UIDS[1], plan="pro", image="eu,us")
+    fleet.delete_row(UIDS[0])  # the row that is counted already
+    await fleet.gone(Tenant, f"{UIDS[0]}-app")

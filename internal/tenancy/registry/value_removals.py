@@ -7,13 +7,15 @@ content that their tenants have, so that a change of the template does not count
 from __future__ import annotations
 
 import asyncio
+import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from pydantic import ValidationError
 
+from apis.fleet.labels import PLANE
 from apis.tenancy import DeletionPolicy, Tenant, TResource, resource_lists
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import Cause
@@ -23,10 +25,13 @@ from internal.tenancy.rendering import Renderer, RenderError
 from internal.tenancy.shared.naming import ResourceKey, entry_id
 from internal.tenancy.sync.deletion_guard import Guard, GuardReason, Held, removal
 from internal.tenancy.sync.plan import Plan, Update, UpdateReason, ValueRemoval
+from internal.tenancy.sync.removal_window import RecentRemovals
 from internal.tenancy.tenant.removal_view import applied_keys
 
 YIELD_EVERY: Final = 20
 """Tenants rendered before other tasks get a turn."""
+_ALL: Final = re.compile(r"""(?<![\w)\]"'`$])\.(?!\w)|\$(?![\w.])""")
+"""A dot or `$` that stands for all variables, as in `toJson .`: then no name shows what is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,11 @@ class ValueRemovals:
                 await asyncio.sleep(0)
         if not found:
             return made
-        held, kept, approved = _held(found, guard, tenants, await _having(tenants.values()))
+        going = {item.uid for item in made.deletes} | {item.uid for item in made.replaced}
+        uids, having = await _having(tenants.values())
+        before = guard.recent | guard.recent_values | RecentRemovals(frozenset(going - {""}))
+        budget = _Budget(guard, having, before, uids)
+        held, kept, approved = _held(found, budget, tenants)
         return replace(
             made,
             updates=tuple(item for item in made.updates if item.tenant.name not in kept),
@@ -108,66 +117,100 @@ async def _loses(
     wanted = await _places(item, after, renderer)
     if wanted is None:
         return False
+    names = {place[:2] for place in wanted}
     listed = any(
-        (key.namespace, key.name) not in wanted and ("", key.name) not in wanted for key in there
+        (key.namespace, key.name) not in names and ("", key.name) not in names for key in there
     )
     return listed or bool((await _places(item, before, renderer) or set()) - wanted)
 
 
 async def _places(
     item: TResource, variables: Variables, renderer: Renderer
-) -> set[tuple[str, str]] | None:
-    """Return namespaces and names of an entry's objects; None if they cannot be rendered."""
-    places: set[tuple[str, str]] = set()
+) -> set[tuple[str, str, str]] | None:
+    """Return namespaces, names and servers of an entry's objects; None if they cannot be rendered."""
+    places: set[tuple[str, str, str]] = set()
     try:
         for each in await expand(item, variables, renderer):
             shown = await render_exactly(_place(each.resource), each.variables, renderer)
             metadata = shown["metadata"]
-            places.add((str(metadata.get("namespace") or ""), str(metadata.get("name"))))
+            namespace, plane = (str(metadata.get(key) or "") for key in ("namespace", PLANE))
+            places.add((namespace, str(metadata.get("name")), plane))
     except RenderError:
         return None
     return places
 
 
+@dataclass(frozen=True, slots=True)
+class _Budget:
+    """How many rows may lose objects: of those that have objects of an entry, and of all.
+
+    `before`: the rows that lost objects within the window by any cause, and those whose tenants go by the same plan;
+    `uids`: those that have tenants now.
+    """
+
+    guard: Guard
+    having: Mapping[tuple[str, str], int]
+    before: RecentRemovals
+    uids: Set[str]
+
+    def of_entry(self, entry: tuple[str, str], rows: int) -> Held | None:
+        """Return what is held if so many rows lose objects of an entry of a template; None if they may."""
+        recent, (template, name) = self.guard.recent_values, entry
+        of_tenants = max(self.having[entry], rows)
+        of_rows, resource = of_tenants + recent.rows, f"{name!r} of template {template!r}"
+        return self._held(rows, of_rows, of_tenants, recent, resource)
+
+    def of_all(self, uids: Set[str], resource: str) -> Held | None:
+        """Return what is held if the rows lose objects; None if they may."""
+        rows, of_rows = len(uids - self.before.uids), self.guard.members(self.uids)
+        return self._held(rows, of_rows, len(self.uids), self.before, resource)
+
+    def _held(
+        self, rows: int, of_rows: int, of_tenants: int, before: RecentRemovals, resource: str
+    ) -> Held | None:
+        allowed = self.guard.allowed(of_rows)
+        if not rows or before.leaves_room(rows, allowed=allowed, of_rows=of_rows):
+            return None
+        return Held(
+            reason=GuardReason.TOO_MANY_DELETIONS,
+            tenants=0,
+            of_tenants=of_tenants,
+            rows=rows,
+            of_rows=of_rows,
+            allowed_rows=allowed,
+            recent_rows=before.rows,
+            unknown=before.unknown,
+            again=None if before.since is None else before.since + self.guard.window,
+            resource=resource,
+        )
+
+
 def _held(
-    found: Sequence[ValueRemoval],
-    guard: Guard,
-    tenants: Mapping[str, Entry],
-    having: Mapping[tuple[str, str], int],
+    found: Sequence[ValueRemoval], budget: _Budget, tenants: Mapping[str, Entry]
 ) -> tuple[Held | None, frozenset[str], frozenset[str]]:
     """Return what the guard holds, the names of those tenants, and the names that an approval lets go.
 
     Each entry of a template is judged by itself: the rows that would lose objects of it against the rows that have some.
+    Then all are judged with the rows that went: a bad UPDATE may take rows, and objects of several entries.
     """
-    recent = guard.recent_values
+    guard = budget.guard
     asked = [item for item in found if item.name not in guard.released]
-    fresh = [item for item in asked if item.uid not in recent.uids]
+    fresh = [item for item in asked if item.uid not in guard.recent_values.uids]
     worst: Held | None = None
     over: set[tuple[str, str]] = set()
     losing = Counter((item.template, each) for item in fresh for each in item.entries)
-    for (template, name), rows in sorted(losing.items()):
-        of_tenants = max(having[template, name], rows)
-        of_rows = of_tenants + recent.rows
-        allowed = max(guard.rows, of_rows * guard.percent // 100)
-        if recent.leaves_room(rows, allowed=allowed, of_rows=of_rows):
-            continue
-        over.add((template, name))
-        if worst is None or rows > worst.rows:
-            worst = Held(
-                reason=GuardReason.TOO_MANY_DELETIONS,
-                tenants=0,
-                of_tenants=of_tenants,
-                rows=rows,
-                of_rows=of_rows,
-                allowed_rows=allowed,
-                recent_rows=recent.rows,
-                unknown=recent.unknown,
-                again=None if recent.since is None else recent.since + guard.window,
-                resource=f"{name!r} of template {template!r}",
-            )
+    for entry, rows in sorted(losing.items()):
+        held = budget.of_entry(entry, rows)
+        if held is not None:
+            over.add(entry)
+            worst = held if worst is None or rows > worst.rows else worst
     kept = frozenset(
         item.name for item in fresh if over & {(item.template, each) for each in item.entries}
     )
+    passing = {item.uid for item in fresh if item.name not in kept}
+    if (held := budget.of_all(passing, f"objects of {len(losing)} resources")) is not None:
+        kept = frozenset(item.name for item in fresh)
+        worst = worst or held
     if worst is None:
         return None, frozenset(), frozenset()
     losers = [item for item in fresh if item.name in kept]
@@ -183,17 +226,19 @@ def _held(
     return held, kept, frozenset()
 
 
-async def _having(tenants: Iterable[Entry]) -> Counter[tuple[str, str]]:
-    """Return how many tenants have objects of each entry of each template."""
+async def _having(tenants: Iterable[Entry]) -> tuple[set[str], Counter[tuple[str, str]]]:
+    """Return the uids of the tenants, and how many have objects of each entry of each template."""
+    uids: set[str] = set()
     found: Counter[tuple[str, str]] = Counter()
     for count, entry in enumerate(tenants, 1):
         if count % YIELD_EVERY == 0:
             await asyncio.sleep(0)
         spec, status = entry.field("spec") or {}, entry.field("status") or {}
+        uids.add(str(spec.get("uid", "")))
         template = str(spec.get("templateRef", ""))
         ids = {text.partition("@")[2] for text in status.get("appliedResources") or ()}
         found.update({(template, entry_id(each)) for each in ids})
-    return found
+    return uids, found
 
 
 def _by_entry(keys: Iterable[ResourceKey]) -> dict[str, list[ResourceKey]]:
@@ -217,11 +262,13 @@ def _variables(tenant: Tenant, values: Mapping[str, str]) -> Variables:
 
 
 def _place(item: TResource) -> dict[str, Any]:
-    """Return the key of the object that a resource stands for."""
+    """Return the key of the object that a resource stands for, and the server that it goes to."""
     metadata = dict(item.spec.get("metadata") or {})
+    annotations = {**(metadata.get("annotations") or {}), **item.annotations_template}
     place = {
         "name": item.name_template or metadata.get("name"),
         "namespace": item.target_namespace or metadata.get("namespace"),
+        PLANE: annotations.get(PLANE),
     }
     return {"metadata": {key: text for key, text in place.items() if text}}
 
@@ -231,4 +278,4 @@ def _reads(item: TResource, changed: Iterable[str]) -> bool:
     parts = [item.when, *_place(item)["metadata"].values()]
     parts += [] if item.for_each is None else [item.for_each.items]
     text = " ".join(str(part) for part in parts if part)
-    return "{{ . " in text or any(name in text for name in changed)
+    return bool(_ALL.search(text)) or any(name in text for name in changed)

@@ -46,6 +46,14 @@ class Guard:
     used: Mapping[str, int] = field(default_factory=dict)
     """When each approval was used, by digest: it counts once."""
 
+    def members(self, uids: Iterable[str]) -> int:
+        """Return how many rows the registry had when the window began; `uids`: of those that have tenants now."""
+        return len({*uids} | self.recent.uids) + self.recent.unnamed
+
+    def allowed(self, of_rows: int) -> int:
+        """Return how many of the rows may lose objects within the window."""
+        return max(self.rows, of_rows * self.percent // 100)
+
 
 class GuardReason(StrEnum):
     """What the guard stopped."""
@@ -197,9 +205,9 @@ def guarded(
     """
     if not asked:
         return None, frozenset()
-    before = guard.recent
-    of_rows = len({tenant.uid for tenant in tenants} | before.uids) + before.unnamed
-    allowed = max(guard.rows, of_rows * guard.percent // 100)
+    before = guard.recent | guard.recent_values
+    of_rows = guard.members(tenant.uid for tenant in tenants)
+    allowed = guard.allowed(of_rows)
 
     def held(reason: GuardReason, found: Sequence[ExistingTenant]) -> tuple[Held, frozenset[str]]:
         numbers = Held(
@@ -221,8 +229,8 @@ def guarded(
     if empty:
         return held(GuardReason.EMPTY_RESULT, asked)
     asked = [tenant for tenant in asked if tenant.name not in decided]
-    fresh = [tenant for tenant in asked if tenant.uid not in before.uids]
-    rows = len({tenant.uid for tenant in fresh})
+    fresh = [tenant for tenant in asked if tenant.uid not in guard.recent.uids]
+    rows = len({tenant.uid for tenant in fresh} - before.uids)
     if fresh and not before.leaves_room(rows, allowed=allowed, of_rows=of_rows):
         return held(GuardReason.TOO_MANY_DELETIONS, fresh)
     absent = [tenant for tenant in asked if tenant.uid not in reading.inactive]

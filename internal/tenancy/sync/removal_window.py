@@ -40,6 +40,16 @@ class RecentRemovals:
         """How many rows."""
         return len(self.uids) + self.unnamed
 
+    def __or__(self, other: RecentRemovals) -> RecentRemovals:
+        """Return the rows of both: a row is one member, whatever it lost."""
+        times = [each for each in (self.since, other.since) if each is not None]
+        return RecentRemovals(
+            self.uids | other.uids,
+            self.unnamed + other.unnamed,
+            min(times, default=None),
+            self.unknown or other.unknown,
+        )
+
     def leaves_room(self, rows: int, *, allowed: int, of_rows: int) -> bool:
         """Whether so many more rows may be removed, of which `allowed` may within the window."""
         return rows + self.rows <= allowed and (not self.unknown or allowed >= of_rows)
