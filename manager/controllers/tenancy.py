@@ -50,6 +50,7 @@ from internal.tenancy.template.reconciler import TemplateReconciler
 from internal.tenancy.template.reports import TemplateReports
 from internal.tenancy.template.revisions import TemplateRevisions
 from internal.tenancy.tenant.applier import Applier
+from internal.tenancy.tenant.awaited_namespaces import AwaitedNamespaces
 from internal.tenancy.tenant.builds import TenantBuilds
 from internal.tenancy.tenant.deletion_intents import DeletionIntents
 from internal.tenancy.tenant.hooks import Hooks
@@ -220,6 +221,7 @@ def _tenant_reconciler(
             claims=parts.objects.claims,
             grants=parts.records.grants,
             debounce=Debounce(monotonic, STATUS_DEBOUNCE),
+            namespaces=AwaitedNamespaces(parts.manager.cache, parts.objects.events.deliver),
         ),
         reports=TenantReports(
             parts.writers.statuses, parts.manager.recorder, parts.metrics, parts.options.clock

@@ -565,6 +565,26 @@ async def second_after(condition: Condition) -> None:
     await asyncio.sleep(max(left.total_seconds(), 0.0))
 
 
+async def test_a_namespace_that_is_made_later_wakes_the_tenants_that_wait_for_it(
+    harness: TenancyHarness,
+) -> None:
+    """The tenant's own retries are minutes apart by then."""
+    fleet = await Fleet.make(harness)
+    late = f"{fleet.namespace}-late"
+    fleet.row("a")
+    await fleet.registry()
+    await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", targetNamespace=late)])
+    await fleet.until(Tenant, "a-app", "Ready", "False", message="make that namespace")
+    for number in range(6):
+        await fleet.annotate(Tenant, "a-app", reconcile_now=str(number))
+        await harness.eventually(
+            lambda: fleet.read(Tenant, "a-app"),
+            lambda tenant, wanted=str(number): tenant.status.last_handled_reconcile == wanted,
+        )
+    await harness.make_namespace(late)
+    await fleet.until(Tenant, "a-app", "Ready", "True", "Reconciled")
+
+
 async def test_a_lossy_conversion_is_a_warning_of_the_tenant(harness: TenancyHarness) -> None:
     fleet = await Fleet.make(harness)
     fleet.row("a", image="three")

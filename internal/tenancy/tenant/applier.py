@@ -57,6 +57,7 @@ from internal.tenancy.shared.outcome import (
 from internal.tenancy.shared.policies import adoption_patch, is_orphaned
 from internal.tenancy.shared.pools import Job, WorkerPools
 from internal.tenancy.shared.privileges import Privileges
+from internal.tenancy.tenant.awaited_namespaces import NAMESPACE, lacks_namespace
 from internal.tenancy.tenant.own_events import OwnEvents, PassEvents
 from internal.tenancy.tenant.readiness import ReadinessTimers
 
@@ -79,7 +80,7 @@ class ApplyResult:
     retry: bool = False
     """Whether a resource was refused in a way that another attempt may mend."""
     conflicts: list[tuple[RESTMapping, str, str]] = field(default_factory=list)
-    """Objects that are in the way: mapping, namespace, name."""
+    """Objects that are in the way, and Namespaces that are not there: mapping, namespace, name."""
     missing: set[Grant] = field(default_factory=set)
     """Rights that were denied."""
     unseen: set[Grant] = field(default_factory=set)
@@ -468,6 +469,8 @@ class _Pass:
         elif isinstance(error, Invalid) and "immutable" in error.message:
             message = f"{message}; {HOW_TO_RECREATE}"
         self._found.retry = True
+        if item.desired is not None and lacks_namespace(error):
+            self._found.conflicts.append((NAMESPACE, "", item.desired.namespace))
         self._logger.warning(
             "Resource refused", resource=item.resource.id, reason=error.reason, message=message
         )
@@ -491,9 +494,7 @@ class _Pass:
         """Return the right that another tenant found missing and tries for again."""
         if not self._walker.grants.denies_any:
             return None
-        wanted = [
-            needed(desired.mapping, account=self._account, namespace=desired.namespace),
-        ]
+        wanted = [needed(desired.mapping, account=self._account, namespace=desired.namespace)]
         if self._account:
             wanted.append(impersonation(self._account))
         return self._walker.grants.denied(self._request, *wanted)

@@ -39,6 +39,7 @@ from internal.tenancy.shared.policies import OrphanReason
 from internal.tenancy.shared.pools import TypeIsSlow
 from internal.tenancy.shared.privileges import Privileges
 from internal.tenancy.tenant.applier import Applier, ApplyResult
+from internal.tenancy.tenant.awaited_namespaces import AwaitedNamespaces
 from internal.tenancy.tenant.builds import TenantBuilds
 from internal.tenancy.tenant.conflict_waiters import Claims
 from internal.tenancy.tenant.deletion_intents import DeletionIntents
@@ -105,6 +106,7 @@ class TenantWaits:
     claims: Claims
     grants: Grants
     debounce: Debounce
+    namespaces: AwaitedNamespaces
     retries: ItemExponential = field(
         default_factory=lambda: ItemExponential(FIRST_RETRY, LAST_RETRY)
     )
@@ -359,6 +361,8 @@ class TenantReconciler:
         self, tenant: Tenant, request: Request, walked: ApplyResult, wait: float, *, lags: bool
     ) -> Result | None:
         self.waits.claims.set(request, walked.conflicts)
+        # After the claims: the first list may answer them.
+        self.waits.namespaces.watch(walked.conflicts)
         delays = [wait] if wait > 0 else []
         again = self.waits.grants.report(
             request, template_of(tenant), walked.missing, unseen=walked.unseen
