@@ -127,6 +127,9 @@ def state_of(manifest: Mapping[str, Any]) -> State:
     found = [] if phase is None else [phase]
     if answer is not None:
         found.append(_of_answer(rules, answer, words, phase))
+    elif phase is not None and phase.health is Health.GOOD:
+        # Every status that a controller wrote has the answer: this one lost it.
+        found.append(State(NOT_OBSERVED, Health.UNKNOWN, *words))
     found += _of_others(rules, conditions)
     return min(found, key=lambda state: state.health.rank)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from apis.cloud import GROUP as CLOUD
 from apis.cosmos import GROUP as COSMOS
-from apis.health import PAUSED, Expected, Health, expected_conditions
+from apis.health import PAUSED, RULES, Expected, Health, expected_conditions
 from apis.tenancy import GROUP as TENANCY
 from ctrlruntime.generate import to_yaml
 from ctrlruntime.generate.layout import kustomization
@@ -19,7 +19,11 @@ from ctrlruntime.generate.layout import kustomization
 NAME = "argocd-cm"
 _CONDITIONS = """local hs = judged()
 local good = hs.status == "Healthy"
+local answer = {}
 for _, condition in ipairs((obj.status or {}).conditions or {}) do
+  if condition.type == "Ready" or (answers[condition.type] and answer.type == nil) then
+    answer = condition
+  end
   local rule = expected[condition.type]
   if good and rule ~= nil and condition.status ~= rule[1] then
     local word = rule[3][condition.reason] or rule[2]
@@ -28,9 +32,15 @@ for _, condition in ipairs((obj.status or {}).conditions or {}) do
     end
   end
 end
+local old = (obj.status or {}).observedGeneration ~= (obj.metadata or {}).generation
+local answered = answer.status == "True" or (answer.reason ~= nil and answer.reason == obj.status.phase)
+if hs.status == "Healthy" and (old or not answered) then
+  hs = { status = "Progressing", message = answer.message or "Waiting for the manager" }
+end
 return hs
 """
-"""Lua that follows the table `expected`: of each condition its status, the health of any other, and that by reason."""
+"""Lua that follows the tables `expected`, of each condition its status, the health of any other, and that by reason,
+and `answers`, the conditions of which a status that is good has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +116,9 @@ def _health(kind: str, script: str) -> str:
     ]
     body = "".join(f"  {line}\n" if line else "\n" for line in script.splitlines())
     expected = "\n".join(rows)
-    return f"local function judged()\n{body}end\nlocal expected = {{\n{expected}\n}}\n{_CONDITIONS}"
+    answers = ", ".join(f"{name} = true" for name in RULES[kind].answers)
+    tables = f"local expected = {{\n{expected}\n}}\nlocal answers = {{ {answers} }}\n"
+    return f"local function judged()\n{body}end\n{tables}{_CONDITIONS}"
 
 
 def _reasons(name: str, each: Expected) -> str:

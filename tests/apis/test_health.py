@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from apis.health import RULES, Health, state_of
+from apis.health import NOT_OBSERVED, RULES, Health, state_of
 from manager.kinds import KINDS
 from tests.docs.blocks import table, words
 
@@ -83,6 +83,9 @@ def test_what_was_not_observed_is_not_good(kind: str) -> None:
         assert state_of(each).health is Health.UNKNOWN, each
     if RULES[kind].phases is not None:
         assert state_of(word).health is Health.UNKNOWN
+        wiped = good(kind)
+        del wiped["status"]["conditions"]
+        assert state_of(wiped).word == NOT_OBSERVED
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -107,7 +107,14 @@ CASES: Final = [
     ),
     (
         "superseded",
-        {"status": {"observedGeneration": 3, "phase": "Superseded", "message": "Replaced."}},
+        {
+            "status": {
+                "observedGeneration": 3,
+                "phase": "Superseded",
+                "message": "Replaced.",
+                "conditions": [{"type": "Ready", "status": "False", "reason": "Superseded"}],
+            }
+        },
         ("Healthy", "Replaced."),
     ),
     (
@@ -193,7 +200,8 @@ def test_every_phase_has_a_health(config_map: dict[str, str], phase: cloud.Phase
 def test_every_phase_of_a_rollout_has_a_health(
     config_map: dict[str, str], phase: cloud.FleetRolloutPhase
 ) -> None:
-    status = {"observedGeneration": 3, "phase": phase.value, "updated": 2, "total": 5}
+    seen = {"observedGeneration": 3, "conditions": READY}
+    status = {**seen, "phase": phase.value, "updated": 2, "total": 5}
     word, message = health(config_map, cloud.GROUP, obj("FleetRollout", status=status))
     degraded = {"Halted", "RollingBack", "RolledBack", "Invalid"}
     assert (word == "Degraded") is (phase.value in degraded)
@@ -212,7 +220,7 @@ def condition(kind: str, status: str, message: str = "Because.") -> dict[str, st
         ("Tenant", [condition("Ready", "False"), condition("Degraded", "True")], "Degraded"),
         ("Tenant", [condition("Ready", "True"), condition("Conflicted", "True")], "Degraded"),
         ("Tenant", [condition("Degraded", "False"), condition("Ready", "True")], "Healthy"),
-        ("TenantTemplate", [condition("Applied", "True")], "Healthy"),
+        ("TenantTemplate", [condition("Valid", "True"), condition("Applied", "True")], "Healthy"),
         ("TenantTemplate", [condition("Applied", "False")], "Progressing"),
         (
             "TenantTemplate",
@@ -328,12 +336,18 @@ def test_nothing_is_healthy_that_the_summary_does_not_show_as_good(
     phase = RULES[gvk.kind].phases
     good = {"phase": max(phase.good)} if phase else {}
     answers = [condition(each, "True") for each in (*RULES[gvk.kind].answers, "Ready", "Applied")]
+    seen = {"observedGeneration": 3, **good}
+    restored = {**seen, "observedGeneration": 4, "conditions": answers}
+    for unseen in (seen, {**seen, "conditions": []}, restored):
+        manifest = obj(gvk.kind, status=unseen)
+        assert state_of(manifest).health is Health.UNKNOWN
+        assert health(config_map, gvk.group, manifest)[0] != "Healthy"
     expected = expected_conditions(gvk.kind)
     assert {"SlotsOwned", "DisksFull"} <= set(expected) or gvk.kind != "CosmosFullNode"
     for name, each in expected.items():
         bad = condition(name, "False" if each.status == "True" else "True", "Look here.")
         others = [item for item in answers if item["type"] != name]
-        status = {"observedGeneration": 3, **good, "conditions": [*others, bad]}
+        status = {**seen, "conditions": [*others, bad]}
         manifest = obj(gvk.kind, status=status)
         assert state_of(manifest).health is not Health.GOOD, name
         word, _ = health(config_map, gvk.group, manifest)
@@ -362,7 +376,7 @@ def test_health_of_a_set_of_nodes_by_phase(
     config_map: dict[str, str], phase: cosmos.FullNodePhase
 ) -> None:
     words = {"Complete": "Healthy", "Error": "Degraded"}
-    status = {**SEEN, "phase": phase.value, "status": "Says so."}
+    status = {**SEEN, "conditions": READY, "phase": phase.value, "status": "Says so."}
     said = health(config_map, cosmos.GROUP, obj("CosmosFullNode", status=status))
     assert said == (words.get(phase.value, "Progressing"), "Says so.")
 
@@ -418,7 +432,7 @@ def test_health_of_what_runs_regularly(
     status: dict[str, Any],
     expected: tuple[str, str],
 ) -> None:
-    manifest = obj(kind, status={**SEEN, **status}) | {"spec": spec}
+    manifest = obj(kind, status={**SEEN, "conditions": READY, **status}) | {"spec": spec}
     assert health(config_map, cosmos.GROUP, manifest) == expected
 
 
