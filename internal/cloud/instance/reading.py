@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from apis.cloud import Instance
 from ctrlruntime.api.conditions import shorten
 from ctrlruntime.cache.entry import Entry
+from ctrlruntime.controller.error_status import unreadable
 from ctrlruntime.rollout import BadWindow, ChangeKind
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.bundles import BundleMissing, Bundles
@@ -36,19 +37,15 @@ def read_written(entry: Entry) -> tuple[Instance, Hindrance | None]:
     try:
         return entry.typed(Instance), None
     except ValidationError as error:
-        flaw = Hindrance(reason="InvalidSpec", message=_describe(error))
+        flaw = Hindrance(
+            reason="InvalidSpec",
+            message=shorten(f"The instance cannot be read: {unreadable(error)}"),
+        )
     bare = {**entry.readable(), "spec": {"version": "unknown"}}
     try:
         return Instance.from_manifest(bare), flaw
     except ValidationError:
         return Instance.from_manifest({**bare, "status": {}}), flaw
-
-
-def _describe(error: ValidationError) -> str:
-    """Return what is wrong, by place, without any value."""
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    places = [f"{'.'.join(map(str, item['loc']))}: {item['msg']}" for item in found[:5]]
-    return shorten(f"The instance cannot be read: {'; '.join(places)}")
 
 
 def _unknown_version(instance: Instance) -> str:
