@@ -19,7 +19,6 @@ from internal.tenancy.rows.row import Reading, RowReader, columns
 from internal.tenancy.shared.metrics import TenancyMetrics
 from internal.tenancy.shared.slices import in_turns
 from internal.tenancy.sources import (
-    Settings,
     SourceContext,
     SourceError,
     Sources,
@@ -28,7 +27,7 @@ from internal.tenancy.sources import (
     secret_refs,
 )
 from internal.tenancy.sources.secrets import SecretUnavailable, WatchedSecrets
-from internal.tenancy.sources.source import ListsColumns
+from internal.tenancy.sources.source import ListsColumns, Source
 from internal.tenancy.sources.state_writer import InvalidWriteBack, StateWriter, WriteTarget
 
 MOST_COLUMNS = 100
@@ -72,13 +71,7 @@ class Queries:
             raise InvalidSource(f"spec.source.syncInterval: {problem}")
         started, result = self.clock(), "error"
         try:
-            settings = await self._settings(request, registry)
-            source = await self.sources.get(
-                request,
-                settings,
-                partial(self.on_change, request),
-                registry.status.source_position,
-            )
+            source = await self._source(request, registry)
             reader = RowReader(registry.spec)
             async with aclosing(source.pages(columns(registry.spec))) as pages:
                 async for page in pages:
@@ -100,13 +93,7 @@ class Queries:
     async def column_names(self, request: Request, registry: TenantRegistry) -> tuple[str, ...]:
         """Return the columns of the registry's table, in order of names; empty if they are unknown, or too many."""
         try:
-            settings = await self._settings(request, registry)
-            source = await self.sources.get(
-                request,
-                settings,
-                partial(self.on_change, request),
-                registry.status.source_position,
-            )
+            source = await self._source(request, registry)
             found = set(await source.column_names()) if isinstance(source, ListsColumns) else set()
         except SourceError:
             return ()
@@ -130,7 +117,7 @@ class Queries:
         await self.sources.release(request)
         await self.secrets.keep_only(request, frozenset())
 
-    async def _settings(self, request: Request, registry: TenantRegistry) -> Settings:
+    async def _source(self, request: Request, registry: TenantRegistry) -> Source:
         source = registry.spec.source
         source_type, fields = self._described(source)
         context = SourceContext(lambda ref: self._value(request, ref), self.sqlite_root)
@@ -138,7 +125,8 @@ class Queries:
         refs = [*secret_refs(fields), *_of_writer(source)]
         places = frozenset((request.namespace, ref.name) for ref in refs)
         await self.secrets.keep_only(request, places)
-        return settings
+        changed = partial(self.on_change, request)
+        return await self.sources.get(request, settings, changed, registry.status.source_position)
 
     def _described(self, source: TenantRegistrySource) -> tuple[SourceType[Any], ApiModel]:
         """Return the type of a source, and the fields that describe it. Raises InvalidSource."""
