@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
-from internal.tenancy.objects.ignore_fields import check, drift_paths, preserve
+from internal.tenancy.objects.ignore_fields import MOST_PATHS, check, drift_paths, preserve
+from internal.tenancy.objects.json_paths import compiled, compiled_check
 from internal.tenancy.objects.path_errors import IgnoreFieldError
+from tests.support.counted_lines import lines
 
 
 def workload(replicas: int, **cpu: str) -> dict[str, Any]:
@@ -99,6 +103,30 @@ def test_what_is_not_supported_is_refused_by_name(path: str, words: str) -> None
     problems = check([path])
     assert len(problems) == 1
     assert words in problems[0]
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize("examine", [compiled, compiled_check])
+def test_a_filter_in_a_filter_is_looked_at_once(examine: Callable[[str], object]) -> None:
+    """Each level doubled it: 30 of them, in 120 characters of a template, took an hour of the loop."""
+    few, many = (
+        lines(partial(examine, "$" + "[?@" * count + ".s" + "]" * count)) for count in (9, 18)
+    )
+    assert many <= 5 * few
+
+
+@pytest.mark.criterion("S-F3")
+def test_paths_that_multiply_how_often_a_value_is_looked_at_are_refused() -> None:
+    assert check(["$..a..b"]) == []
+    [problem] = check(["$..a[?@..b]..c"])
+    assert "has '..' more than 2 times" in problem
+    many = ["$.a"] * 10_000
+    assert check(many[:MOST_PATHS]) == []
+    assert check(many) == [
+        "ignoreFields: there are 10000 paths; write at most 100, with [*] or a filter for several fields"
+    ]
+    with pytest.raises(IgnoreFieldError):
+        preserve({}, {}, many)
 
 
 @pytest.mark.criterion("IGNORE-DRIFT")

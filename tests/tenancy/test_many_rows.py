@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,8 +11,6 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
-from types import FrameType
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -38,11 +35,9 @@ from internal.tenancy.sync.departures import DeleteReason, Replacement
 from internal.tenancy.sync.plan import plan
 from internal.tenancy.sync.plan_inputs import ExistingTenant, Template
 from internal.tenancy.sync.replacements import Awaited
+from tests.support.counted_lines import lines
 from tests.tenancy.test_plan import row, spec
 from tests.tenancy.test_replacements import EARLY, OLD, OPEN, fleet, hosted, reading, step
-
-if TYPE_CHECKING:
-    from _typeshed import TraceFunction
 
 pytestmark = pytest.mark.criterion("S-F3")
 ROWS = 10_000
@@ -144,23 +139,6 @@ def plans(kind: str, count: int) -> Iterator[tuple[Reading, list[Template], list
         for tenant, later in pairwise(existing)
     ]
     yield rows, [Template("other", "1", EARLY)], [*chained, existing[-1]]
-
-
-def lines(work: Callable[[], object]) -> int:
-    """Return how many lines of Python some work takes; each round of a loop is one at least."""
-    count, before = 0, sys.gettrace()
-
-    def trace(_frame: FrameType, event: str, _value: object) -> TraceFunction:
-        nonlocal count
-        count += event == "line"
-        return trace
-
-    sys.settrace(trace)
-    try:
-        work()
-    finally:
-        sys.settrace(before)
-    return count
 
 
 @pytest.mark.parametrize("kind", RENAMED)

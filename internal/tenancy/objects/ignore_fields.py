@@ -6,8 +6,8 @@ Resources with `creationPolicy: Once` are never written again, so nothing is lef
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from ctrlruntime.json import Json
 from internal.tenancy.objects.path_errors import IgnoreFieldError
@@ -30,13 +30,17 @@ MATCH_KEYS = (
 )
 """Fields by which the items of a list are distinguished; without one, items are matched by place."""
 
+MOST_PATHS: Final = 100
+"""Paths of one resource."""
 _FORBIDDEN = frozenset({("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")})
 _ABSENT: Any = object()
 
 
-def check(paths: Iterable[str]) -> list[str]:
+def check(paths: Sequence[str]) -> list[str]:
     """Return what is wrong with the paths, one sentence each."""
     problems: list[str] = []
+    if len(paths) > MOST_PATHS:
+        return [_too_many(paths)]
     for path in paths:
         try:
             _compiled(path)
@@ -48,7 +52,7 @@ def check(paths: Iterable[str]) -> list[str]:
 def preserve(
     desired: Mapping[str, Any],
     live: Mapping[str, Any],
-    paths: Iterable[str],
+    paths: Sequence[str],
     *,
     add_missing: bool = False,
 ) -> Manifest:
@@ -59,7 +63,7 @@ def preserve(
     as a full update needs it. A field that the live object does not have keeps its desired value.
     """
     made: Manifest = copy.deepcopy(dict(desired))
-    for path in paths:
+    for path in _allowed(paths):
         for match in _compiled(path).finditer(live):
             source = tuple(match.parts)
             if source and source not in _FORBIDDEN:
@@ -67,12 +71,24 @@ def preserve(
     return made
 
 
-def drift_paths(desired: Mapping[str, Any], paths: Iterable[str]) -> tuple[str, ...]:
+def drift_paths(desired: Mapping[str, Any], paths: Sequence[str]) -> tuple[str, ...]:
     """Where the paths match in the desired object, as drift names leaves: `spec.containers[0].image`."""
     found = {
-        _dotted(tuple(match.parts)) for path in paths for match in _compiled(path).finditer(desired)
+        _dotted(tuple(match.parts))
+        for path in _allowed(paths)
+        for match in _compiled(path).finditer(desired)
     }
     return tuple(sorted(found - {""}))
+
+
+def _allowed(paths: Sequence[str]) -> Sequence[str]:
+    if len(paths) > MOST_PATHS:
+        raise IgnoreFieldError(_too_many(paths))
+    return paths
+
+
+def _too_many(paths: Sequence[str]) -> str:
+    return f"ignoreFields: there are {len(paths)} paths; write at most {MOST_PATHS}, with [*] or a filter for several fields"
 
 
 def _dotted(location: Location) -> str:

@@ -28,6 +28,8 @@ __all__ = ["LONGEST_PATH", "JSONPathError", "compiled", "compiled_check"]
 
 LONGEST_PATH: Final = 512
 """Characters of one path."""
+MOST_DESCENTS: Final = 2
+"""Recursive descents of one path: each multiplies how often a value is looked at by the depth of an object."""
 _EXAMPLE: Final = (
     "write for example $.spec.replicas or $.spec.template.spec.containers[?(@.name=='app')].image"
 )
@@ -65,19 +67,16 @@ def compiled_check(path: str) -> JSONPath:
 
 def _is_linear(path: JSONPath) -> bool:
     """Whether no step of the path, or of a query in its filters, visits a value twice."""
-    for segment in path.segments:
-        selectors = list(segment.selectors)
-        if isinstance(segment, JSONPathRecursiveDescentSegment) or len(selectors) != 1:
-            return False
-        for selector in selectors:
-            if not isinstance(selector, Filter):
-                continue
-            for part in _parts(selector.expression):
-                if isinstance(part, RootFilterQuery | FilterContextPath):
-                    return False
-                if isinstance(part, FilterQuery) and not _is_linear(part.path):
-                    return False
-    return True
+    filters = [each for each in _selectors(path) if isinstance(each, Filter)]
+    parts = [part for each in filters for part in _parts(each.expression)]
+    if any(isinstance(part, RootFilterQuery | FilterContextPath) for part in parts):
+        return False
+    queries = [path, *(part.path for part in parts if isinstance(part, FilterQuery))]
+    return all(
+        not isinstance(segment, JSONPathRecursiveDescentSegment) and len([*segment.selectors]) == 1
+        for query in queries
+        for segment in query.segments
+    )
 
 
 @lru_cache(maxsize=512)
@@ -106,6 +105,10 @@ def compiled(path: str) -> JSONPath | CompoundJSONPath:
 
 def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
     """Raise IgnoreFieldError for what has no place of its own to keep, or an unbounded cost."""
+    if text.count("..") > MOST_DESCENTS:
+        raise IgnoreFieldError(
+            f"ignoreFields: {text!r} has '..' more than {MOST_DESCENTS} times; write out the steps between"
+        )
     for selector in _selectors(path):
         if isinstance(selector, KeySelector | KeysSelector | KeysFilter):
             raise IgnoreFieldError(
@@ -155,10 +158,7 @@ def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
 
 
 def _parts(expression: BaseExpression) -> Iterator[BaseExpression]:
+    """Yield an expression and all within it, once each: the filters of a query are its children."""
     yield expression
     for child in expression.children():
         yield from _parts(child)
-    if isinstance(expression, FilterQuery):
-        for selector in _selectors(expression.path):
-            if isinstance(selector, Filter):
-                yield from _parts(selector.expression)
