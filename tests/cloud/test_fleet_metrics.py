@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from apis.cloud import Instance
+from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.manager import Manager
+from internal.cloud.instance.metrics import InstanceMetrics
 from manager.controllers.cloud import add_cloud
 from manager.controllers.cloud_options import CloudOptions, RunsOptions
 from manager.demo.embedded import EmbeddedCluster
@@ -74,6 +81,32 @@ async def test_instances_are_counted_by_version_phase_and_type(tmp_path: Path) -
         await harness.gone("Instance", "src-2")
         await eventually(lambda: sum(instances(harness.manager).values()) == 1)
         assert instances(harness.manager) == {ready: 1}
+
+
+@pytest.mark.parametrize(
+    ("status", "phase"),
+    [
+        ({"phase": "Ready", "observedGeneration": 3}, "Ready"),
+        ({"phase": "Ready", "observedGeneration": 2}, "Pending"),
+        ({"phase": "Ready", "observedGeneration": 4}, "Pending"),
+        ({"phase": "Ready"}, "Pending"),
+        ({"phase": "Failed", "observedGeneration": 2}, "Failed"),
+        ({"phase": ""}, "Pending"),
+        ({}, "Pending"),
+    ],
+)
+async def test_a_phase_of_another_generation_does_not_count_as_ready(
+    status: dict[str, Any], phase: str
+) -> None:
+    metadata = {"name": "a", "namespace": "b", "uid": "c", "generation": 3}
+    entry = EntryDecoder(Instance.gvk()).decode(
+        json.dumps({"metadata": metadata, "status": status}).encode()
+    )
+    metrics = InstanceMetrics(CollectorRegistry(), [entry])
+    counting = asyncio.create_task(metrics.start())
+    await asyncio.sleep(0)
+    assert [each.labels["phase"] for each in metrics.instances.collect()[0].samples] == [phase]
+    counting.cancel()
 
 
 async def test_every_query_of_rollouts_is_served_by_a_manager(tmp_path: Path) -> None:
