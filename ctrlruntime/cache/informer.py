@@ -262,7 +262,8 @@ class Informer:
         if track and self.track_manager is not None:
             raise ValueError(
                 f"{self.gvk} is already declared with track_manager={self.track_manager!r}; "
-                f"{track_manager!r} cannot be tracked as well"
+                f"{track_manager!r} cannot be tracked as well: write the kind by one Control, or declare each with a "
+                "selection of its own, such as labels= of what its Control makes"
             )
         if not full and not track:
             return False
