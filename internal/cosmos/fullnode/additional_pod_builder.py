@@ -1,6 +1,7 @@
 """The Pods beside the nodes, such as an indexer for each of them. Pure."""
 
 import copy
+from collections.abc import Iterator
 from typing import Any, Final
 
 from apis.cosmos import AdditionalPod, CosmosFullNode
@@ -19,8 +20,8 @@ _PER_NODE: Final = 100
 """Additional Pods of one node are ordered within so many numbers."""
 
 
-def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
-    """Those of each node that is to run.
+def build_additional_pods(node_set: CosmosFullNode) -> Iterator[Desired]:
+    """Return those of each node that is to run, each built when it is taken: 200 nodes may have 100 each, of up to 1.5 MB.
 
     While a node is away nothing stands beside it: it could be writing to its disk.
 
@@ -39,12 +40,12 @@ def build_additional_pods(node_set: CosmosFullNode) -> list[Desired]:
                 f"spec.additionalVersionedPods[{place}]",
                 "it has no containers, in spec or beside its name",
             )
-    return [
+    return (
         _pod(node_set, template, ordinal, place)
         for ordinal in node_ordinals(node_set)
         if is_built(node_set, ordinal)
         for place, template in enumerate(templates)
-    ]
+    )
 
 
 def _pod(node_set: CosmosFullNode, template: AdditionalPod, ordinal: int, place: int) -> Desired:

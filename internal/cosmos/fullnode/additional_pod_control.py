@@ -1,5 +1,6 @@
 """The Pods beside the nodes."""
 
+import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,7 +39,10 @@ class AdditionalPodControl:
         record_fixes: RecordFixes | None = None,
     ) -> Progress:
         """One pass. Raises UnrecoverableError for names that are taken."""
-        desired = build_additional_pods(node_set)
+        desired = []
+        for item in build_additional_pods(node_set):
+            desired.append(item)
+            await asyncio.sleep(0)
         found = self.pods.known(owner, [item.name for item in desired])
         current = [entry for entry in found.values() if not is_node(node_set, entry)]
         if not desired and not current:
