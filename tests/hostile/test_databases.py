@@ -116,8 +116,8 @@ async def test_a_row_of_mysql_that_is_too_large_is_unreadable_and_the_next_one_i
 
 
 def hasty(kind: str, port: int) -> MySQLSettings | PostgreSQLSettings:
-    """Return settings that wait 5 s for the next of what a server sends."""
-    return replace(settings_of(kind, port), read_timeout=5.0)
+    """Return settings that wait 3 s for the next of what a server sends, and as long to end a query."""
+    return replace(settings_of(kind, port), read_timeout=3.0, connect_timeout=3.0)
 
 
 def flood(start: bytes) -> Callable[[socket.socket], None]:

@@ -566,8 +566,7 @@ class MySQLFleet(Fleet):
             "passwordRef": {"name": "database", "key": "password"},
             "database": self.schema,
             "table": "tenants",
-            "connectTimeoutSeconds": 2,
-            "readTimeoutSeconds": 1,
+            "connectTimeoutSeconds": 60,
             **fields,
         }
         return {"type": "mysql", "mysql": mysql, "syncInterval": "1h"}
@@ -658,6 +657,8 @@ async def test_a_database_that_is_slow_or_plain_is_named_as_such(
     assert "TLS" in said.message
     await fleet.patch(TenantRegistry, "registry", {"spec": {"source": {"mysql": {"tls": None}}}})
     await fleet.ready("a-app", "b-app")
+    hasty = {"spec": {"source": {"mysql": {"readTimeoutSeconds": 1}}}}
+    await fleet.patch(TenantRegistry, "registry", hasty)
     with contextlib.closing(database._administrator(fleet.schema)) as connection:
         with connection.cursor() as cursor:
             cursor.execute("LOCK TABLES tenants WRITE")

@@ -55,7 +55,6 @@ _LONGEST_BITS = 64
 IDLE_SECONDS = 300
 BREATH = 50
 """Rows decoded before other tasks get a turn: 5 to 25 ms."""
-KILL_SECONDS = 1.0
 NO_LIMIT = 2**64 - 1
 """A server's own `sql_select_limit` would end a result early and without an error."""
 _SESSION = (
@@ -225,7 +224,7 @@ class MySQLSource:
         """
         killer = GuardedConnection(**self._connection_options())
         try:
-            async with asyncio.timeout(KILL_SECONDS):
+            async with asyncio.timeout(self._settings.connect_timeout):
                 await killer._connect()
                 self._check_encryption(killer)
                 await killer.query(f"KILL QUERY {int(connection.thread_id())}")
