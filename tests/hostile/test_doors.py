@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ctrlruntime.webhook import application
 from tests.docs import reference
 from tests.docs.blocks import ROOT
 from tests.hostile.__main__ import LARGEST_PEAK, summary
@@ -24,7 +25,11 @@ ATTACKS = [
 
 
 @pytest.mark.parametrize(("door", "shape"), ATTACKS, ids=[f"{d.name}-{s}" for d, s in ATTACKS])
-async def test_a_hostile_input_costs_itself_alone(door: Door, shape: str) -> None:
+async def test_a_hostile_input_costs_itself_alone(
+    door: Door, shape: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A busy machine takes longer for the largest than an API server waits; their processor time is measured."""
+    monkeypatch.setattr(application, "LONGEST", 600.0)
     found = await measured(door, shape)
     assert (found.error, found.neighbour) == ("", "")
     assert found.peak_mib < LARGEST_PEAK

@@ -309,6 +309,8 @@ async def connect(
         connection = Connection(made, transport, loop, (host, port), without_caches, parameters)
     except (AttributeError, ValueError):  # what the server reports as its version, or does not
         transport.abort()
+        while made.is_connected():  # noqa: ASYNC110 - for turns: the driver fails to free what it has half made before
+            await asyncio.sleep(0)
         raise InternalClientError("the server reports no version") from None
     made.set_connection(connection)
     return connection
