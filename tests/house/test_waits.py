@@ -30,7 +30,7 @@ def hasty(source: str) -> Iterator[str]:
 def _hasty(node: ast.AST) -> Iterator[str]:
     if _of_virtual_time(node) or _expects_an_error(node):
         return
-    if (isinstance(node, ast.Call) and LOOK < _limit(node) < LEAST) or _is_race(node):
+    if isinstance(node, ast.Call | ast.Assert) and _is_hasty(node):
         yield f"{ast.unparse(node)[:80]} (line {node.lineno})"
     for child in ast.iter_child_nodes(node):
         yield from _hasty(child)
@@ -52,9 +52,11 @@ def _expects_an_error(node: ast.AST) -> bool:
     return any(each.startswith(("pytest.raises(", "contextlib.suppress(")) for each in blocks)
 
 
-def _is_race(node: ast.AST) -> bool:
-    """Return whether it is asserted that something took less than so many seconds, other than of the processor."""
+def _is_hasty(node: ast.Call | ast.Assert) -> bool:
+    """Return whether a call waits, or an assertion allows, so few seconds. Those of the processor do not count."""
     match node:
+        case ast.Call():
+            return LOOK < _limit(node) < LEAST
         case ast.Assert(
             test=ast.Compare(
                 left=ast.BinOp(left=ast.Call(func=clock), op=ast.Sub()),
