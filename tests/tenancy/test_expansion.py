@@ -292,6 +292,29 @@ async def test_g_t4_a_conversion_that_loses_something_decides_nothing(
 
 
 @pytest.mark.criterion("G-T4")
+@pytest.mark.parametrize("value", ["null", "3", "5.5", '"eu"', "true"])
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"when": '{{ has "eu" (fromJson .plan) }}'},
+        {"when": '{{ mustHas "eu" (fromJson .plan) }}'},
+        *(
+            {"forEach": {"items": f"{{{{ fromJson .plan | {function} }}}}"}}
+            for function in ("compact", "uniq", "unique", "sortAlpha", "concat (list)", 'join ","')
+        ),
+        {"forEach": {"items": '{{ without (fromJson .plan) "us" }}'}},
+    ],
+    ids=str,
+)
+async def test_g_t4_what_is_no_list_stands_for_none_in_a_function_of_lists(
+    renderer: Renderer, fields: dict[str, Json], value: str
+) -> None:
+    assert await expanded(renderer, entry(**fields), plan='["eu"]')
+    with pytest.raises(RenderError):
+        await expanded(renderer, entry(**fields), plan=value)
+
+
+@pytest.mark.criterion("G-T4")
 @pytest.mark.asyncio(loop_scope="module")
 async def test_g_t4_nothing_goes_for_a_value_that_could_not_be_read(
     harness: TenancyHarness,

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from internal.tenancy.rendering.functions.collections import COLLECTIONS
+from internal.tenancy.rendering.functions.collections import COLLECTIONS, LOSSY_LISTS
 from internal.tenancy.rendering.functions.dates import DATES
 from internal.tenancy.rendering.functions.durations import DURATIONS
 from internal.tenancy.rendering.functions.encodings import ENCODINGS
 from internal.tenancy.rendering.functions.kinds import KINDS
 from internal.tenancy.rendering.functions.mappings import MAPPINGS, MUTATING
-from internal.tenancy.rendering.functions.numbers import LOSSY, NUMBERS
+from internal.tenancy.rendering.functions.numbers import LOSSY_NUMBERS, NUMBERS
 from internal.tenancy.rendering.functions.paths import PATHS
 from internal.tenancy.rendering.functions.patterns import PATTERNS
 from internal.tenancy.rendering.functions.semantic_versions import VERSIONS, compare_method
@@ -76,6 +76,13 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **_OWN,
     **{alias: _OWN[name] for alias, name in ALIASES.items()},
 }
+
+_LOSSY = {**LOSSY_NUMBERS, **LOSSY_LISTS}
+LOSSY: Mapping[str, Callable[..., str]] = {
+    **_LOSSY,
+    **{alias: _LOSSY[name] for alias, name in ALIASES.items() if name in _LOSSY},
+}
+"""Functions that yield something for any value, and what each lost of those that it was given."""
 
 _FIRST = (
     "round sub div mod index get hasKey append concat coalesce printf add mul max min list cat "

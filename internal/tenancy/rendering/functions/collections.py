@@ -300,3 +300,29 @@ COLLECTIONS: dict[str, Callable[..., Any]] = {
     "ge": ordered("ge", lambda left, right: left >= right),
     "fail": fail,
 }
+
+
+def loses_list(items: object) -> str:
+    """Return what is lost where something else stands for a list; empty if nothing."""
+    if items is None:
+        return "null became an empty list"
+    return "a number became a list" if isinstance(items, int) else ""
+
+
+def loses_texts(items: object) -> str:
+    """Return what `join` loses where something else stands for a list; empty if nothing."""
+    is_list = isinstance(items, list | tuple | Mapping)
+    return "" if is_list else loses_list(items) or "a single value became a list of one"
+
+
+LOSSY_LISTS: dict[str, Callable[..., str]] = {
+    **dict.fromkeys(
+        "append prepend first rest last initial reverse uniq without slice compact sortAlpha".split(),  # noqa: SIM905
+        lambda items, *_: loses_list(items),
+    ),
+    **dict.fromkeys(("has", "chunk"), lambda _, items: loses_list(items)),
+    "concat": lambda *lists: next(filter(None, map(loses_list, lists)), ""),
+    "join": lambda _, items: loses_texts(items),
+    "toStrings": loses_texts,
+}
+"""Functions of lists, and what each lost of what stood for its list. A loop is none: `range 3` is meant."""

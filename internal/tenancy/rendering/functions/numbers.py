@@ -181,7 +181,7 @@ def loses_octal(text: object) -> str:
     return "" if OCTAL.fullmatch(to_text(text)) else "a value that is not octal became 0"
 
 
-LOSSY: dict[str, Callable[[Any], str]] = {
+LOSSY_NUMBERS: dict[str, Callable[[Any], str]] = {
     **dict.fromkeys(("int", "int64", "atoi"), loses_whole),
     **dict.fromkeys(("float", "float64"), loses_number),
     "bool": loses_bool,
