@@ -105,7 +105,8 @@ async def test_a_phase_of_another_generation_does_not_count_as_ready(
     metrics = InstanceMetrics(CollectorRegistry(), [entry])
     counting = asyncio.create_task(metrics.start())
     await asyncio.sleep(0)
-    assert [each.labels["phase"] for each in metrics.instances.collect()[0].samples] == [phase]
+    (family,) = metrics.instances.collect()
+    assert [each.labels["phase"] for each in family.samples] == [phase]
     counting.cancel()
 
 

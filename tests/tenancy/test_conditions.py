@@ -575,14 +575,16 @@ async def test_a_namespace_that_is_made_later_wakes_the_tenants_that_wait_for_it
     await fleet.registry()
     await fleet.template(configMaps=[config_map("cm", "{{ .uid }}-cm", targetNamespace=late)])
     await fleet.until(Tenant, "a-app", "Ready", "False", message="make that namespace")
-    for number in range(6):
-        await fleet.annotate(Tenant, "a-app", reconcile_now=str(number))
-        await harness.eventually(
-            lambda: fleet.read(Tenant, "a-app"),
-            lambda tenant, wanted=str(number): tenant.status.last_handled_reconcile == wanted,
-        )
+
+    async def handled() -> str:
+        return (await fleet.read(Tenant, "a-app")).status.last_handled_reconcile
+
+    for wanted in "abcdef":
+        await fleet.annotate(Tenant, "a-app", reconcile_now=wanted)
+        await harness.eventually(handled, wanted.__eq__)
     await harness.make_namespace(late)
     await fleet.until(Tenant, "a-app", "Ready", "True", "Reconciled")
+    assert await harness.get(CONFIG_MAP, "a-cm", late) is not None
 
 
 async def test_a_lossy_conversion_is_a_warning_of_the_tenant(harness: TenancyHarness) -> None:
