@@ -585,7 +585,9 @@ class TestDeclarations:
         assert entry is not None
         assert entry.field("data") == {"k": "1"}
         assert entry.owned is not None
-        with pytest.raises(ValueError, match=r"'me'.*one Control, or declare each with a selection"):
+        with pytest.raises(
+            ValueError, match=r"'me'.*one Control, or declare each with a selection"
+        ):
             cache.declare(CONFIG_MAP, track_manager="another")
 
     @pytest.mark.parametrize("api_server", ["embedded"], indirect=True)  # its definition is new

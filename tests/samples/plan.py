@@ -15,8 +15,6 @@ from tests.samples.commit import FIFTHS, Commit
 
 PLAN = Path(__file__).parent / "plan.toml"
 REAL_SERVER = Path(__file__).parent / "real_server.toml"
-REAL = "kube-apiserver"
-"""The parameter of tests that run on a real server as well."""
 
 
 class Collected(NamedTuple):
@@ -33,8 +31,7 @@ class Proof:
     `tests` are prefixes of test IDs; with `on_server` only those on a real API server. Every `one_in`-th test
     is in the sample, the first one included (0: none); with `each_file` the count starts again in each file. `ci`: what
     TESTS=ci runs of it, a `fifth` in rotation, `all`, or with `chosen` the scenarios of real_server.toml, which
-    the sample is taken of as well; of those that CI runs on the embedded server each time, a fifth. Every
-    `ci_one_in`-th runs there too (0: none). With `of_systems` it runs besides those whose ID names a system that
+    the sample is taken of as well. Every `ci_one_in`-th runs there too (0: none). With `of_systems` it runs besides those whose ID names a system that
     changed. It runs all where the path of a file that changed begins like one of `changed`.
     """
 
@@ -71,8 +68,8 @@ class Choice:
     wanted: frozenset[str] = frozenset()
     """Tests that run whatever the plan says."""
 
-    def takes(self, proof: Proof, test: Collected, place: int, *, held: bool = False) -> bool:
-        """Return whether a test runs, the `place`-th of its proof. `held`: CI always runs it on another server."""
+    def takes(self, proof: Proof, test: Collected, place: int) -> bool:
+        """Return whether a test runs, the `place`-th of its proof."""
         if test.id in self.wanted:
             return True
         if proof.ci == "chosen" and not test.id.startswith(self.chosen):
@@ -83,9 +80,7 @@ class Choice:
             return False
         if proof.ci_one_in and place % proof.ci_one_in == 0:
             return True
-        if proof.ci == "all" or (proof.ci == "chosen" and not held):
-            return True
-        if test.id.partition("::")[0] in self.commit.changed:
+        if proof.ci != "fifth" or test.id.partition("::")[0] in self.commit.changed:
             return True
         if any(path.startswith(proof.changed) for path in self.commit.changed):
             return True
@@ -125,30 +120,21 @@ def fifth_of(test: str) -> int:
     return int.from_bytes(blake2b(test.encode(), digest_size=4).digest()) % FIFTHS
 
 
-def on_embedded_server(test: str) -> tuple[str, str]:
-    """Return the IDs that a test of a real server may have on the embedded one: with that name, or with none."""
-    without = f"-{REAL}", f"{REAL}-", f"[{REAL}]", REAL
-    part = next((each for each in without if each in test), REAL)
-    return test.replace(REAL, "embedded"), test.replace(part, "", 1)
-
-
 def select(tests: Iterable[Collected], plan: Iterable[Proof], choice: Choice) -> Selection:
     """Choose from tests, which are in the order of collection. What is in no proof always runs."""
     plan = tuple(plan)
-    of = {test: next((each for each in plan if each.includes(test)), None) for test in tests}
-    always = {test.id for test, proof in of.items() if proof is None or proof.ci == "all"}
     kept: set[str] = set()
     seen: Counter[tuple[str, str]] = Counter()
     left_out: Counter[str] = Counter()
     totals: Counter[str] = Counter()
-    for test, proof in of.items():
+    for test in tests:
+        proof = next((each for each in plan if each.includes(test)), None)
         if proof is None:
             kept.add(test.id)
             continue
         place = proof.name, test.id.partition("::")[0] if proof.each_file else ""
         totals[proof.name] += 1
-        held = test.on_server and not always.isdisjoint(on_embedded_server(test.id))
-        if choice.takes(proof, test, seen[place], held=held):
+        if choice.takes(proof, test, seen[place]):
             kept.add(test.id)
         else:
             left_out[proof.name] += 1

@@ -16,7 +16,6 @@ from tests.samples.plan import (
     Collected,
     Proof,
     fifth_of,
-    on_embedded_server,
     proofs,
     report,
     scenarios,
@@ -115,41 +114,6 @@ def test_of_the_systems_on_a_real_server_only_chosen_scenarios_run_before_everyt
     sample = select(tests, [SYSTEMS], Choice(chosen=chosen)).kept
     assert sample == {"tests/sx.py::test_b", "tests/sy.py::test_a", "tests/sy.py::test_c"}
     assert len(select(tests, [SYSTEMS], in_ci(0, "tests/sx.py", chosen=chosen)).kept) == 6
-
-
-def test_ci_runs_a_fifth_of_the_scenarios_that_it_always_runs_on_the_embedded_server() -> None:
-    tests = [
-        Collected(f"tests/s.py::test[{server}{n}]", on_server=bool(server))
-        for n in range(40)
-        for server in ("", "kube-apiserver-")
-    ]
-    real = {test.id for test in tests if test.on_server}
-    proof, chosen = replace(SYSTEMS, one_in=0, of_systems=True), ("tests/s.py",)
-    runs = [select(tests, [proof], in_ci(n, chosen=chosen)).kept & real for n in range(FIFTHS)]
-    assert set().union(*runs) == real
-    assert sum(map(len, runs)) == len(real), "each has its turn once"
-    alone = [test for test in tests if test.on_server]
-    assert select(alone, [proof], in_ci(0, chosen=chosen)).kept == real
-    embedded = Proof(name="embedded", tests=("tests/",), one_in=2)
-    both = select(tests, [proof, embedded], in_ci(0, chosen=chosen))
-    assert real <= both.kept, "what has its turn on the embedded server too holds nothing"
-    changed = in_ci(0, "internal/s.py/x.py", chosen=chosen)
-    assert real <= select(tests, [proof], changed).kept
-
-
-@pytest.mark.parametrize(
-    ("real", "embedded"),
-    [
-        ("t[kube-apiserver]", {"t", "t[embedded]"}),
-        ("t[kube-apiserver-a]", {"t[a]", "t[embedded-a]"}),
-        ("t[a-kube-apiserver]", {"t[a]", "t[a-embedded]"}),
-        ("t", {"t"}),
-    ],
-)
-def test_a_test_on_a_real_server_has_one_of_two_names_on_the_embedded_one(
-    real: str, embedded: set[str]
-) -> None:
-    assert {*on_embedded_server(real)} == embedded
 
 
 def test_ci_runs_more_of_a_proof_than_the_sample_whose_turn_it_may_be() -> None:

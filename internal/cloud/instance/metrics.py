@@ -10,7 +10,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Gauge
 
 from apis.cloud.common import Phase
-from apis.health import CLOUD_PHASES, Health
 from ctrlruntime.cache import CreateEvent, DeleteEvent, Entry, Event, UpdateEvent
 from internal.cloud.labels import INSTANCE_TYPE
 
@@ -68,8 +67,6 @@ class InstanceMetrics:
 def _key(entry: Entry) -> Key:
     status = entry.field("status") or {}
     version, phase = str(status.get("version", "")), str(status.get("phase") or Phase.PENDING)
-    if CLOUD_PHASES.health(phase) is Health.GOOD and (
-        status.get("observedGeneration") != entry.generation
-    ):
+    if phase == Phase.READY and status.get("observedGeneration") != entry.generation:
         phase = Phase.PENDING.value  # of the spec as it is now nothing was observed
     return version, phase, entry.labels.get(INSTANCE_TYPE, "")
