@@ -106,7 +106,7 @@ class Hotel:
         killed = self.members.pop(name)
         killed.kill()
         await killed.wait()
-        for lease in ("rooms", f"rooms-shard-{name}"):
+        for lease in ("rooms-shards", f"rooms-shard-{name}"):
             patch = {"spec": {"leaseDurationSeconds": 1}}
             await self.client.patch(LEASE, lease, patch, namespace=self.namespace)
 
