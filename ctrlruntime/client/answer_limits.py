@@ -13,6 +13,8 @@ from ctrlruntime.client.errors import TransportError
 MIB: Final = 2**20
 LARGEST_HEAD: Final = 256 * 1024
 """Bytes of an answer that bring no body: its head, framing of chunks, trailers, informational answers."""
+SMALL_PIECE: Final = 64
+"""Bytes that a piece of a body counts for at least: 16 MiB in chunks of a byte are 20 seconds of the processor."""
 EMPTY_PAGE: Final = 64 * 1024
 """Bytes that a page of a list counts for at least, so that a list of empty pages ends as well."""
 _SHRINK: Final = 8

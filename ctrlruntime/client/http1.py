@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from ctrlruntime.client.answer_limits import LARGEST_HEAD, AnswerSize, AnswerTooLarge
+from ctrlruntime.client.answer_limits import LARGEST_HEAD, SMALL_PIECE, AnswerSize, AnswerTooLarge
 from ctrlruntime.client.response_headers import RawHeader, ResponseHeaders
 
 _PAUSE_ABOVE: Final = 2**19
@@ -321,7 +321,7 @@ class Connection(asyncio.BufferedProtocol):
         self._without_progress = 0
         if not self._streamed:
             if self._size is not None:
-                self._size.add(len(body))
+                self._size.add(max(len(body), SMALL_PIECE))
             self._body.append(body)
             return
         self._chunks.append(body)

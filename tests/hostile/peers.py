@@ -66,7 +66,10 @@ PROTOCOLS: dict[str, tuple[str, Talk]] = {
     "postgresql, slow": ("postgresql", slow),
 }
 SLOW = frozenset(
-    {"mysql, slow", "postgresql, slow", "mysql, nothing", "postgresql, nothing", "a slow answer"}
+    {
+        *("mysql, slow", "postgresql, slow", "mysql, nothing", "postgresql, nothing"),
+        *("a slow answer", "a size of a chunk without an end", "an endless extension of a chunk"),
+    }
 )
 """What ends at a deadline of seconds."""
 

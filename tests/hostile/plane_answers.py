@@ -59,6 +59,7 @@ def many_keys() -> bytes:
     ).encode()
 
 
+CHUNKED = "Transfer-Encoding: chunked\r\n"
 SHAPES: dict[str, tuple[str, Body]] = {
     "a gzip bomb": ("Content-Encoding: gzip\r\n", bomb),
     "gzip in gzip": ("Content-Encoding: gzip\r\n", lambda: [gzip.compress(gzip.compress(b"{}"))]),
@@ -81,6 +82,21 @@ SHAPES: dict[str, tuple[str, Body]] = {
     "null": ("", lambda: [b"null"]),
     "other types": ("", lambda: [b'{"metadata":{"uid":{"a":1}}}']),
     "no UTF-8": ("", lambda: [b'{"metadata":{"uid":"\xff\xfe"}}']),
+    "a chunk that is longer than it says": (CHUNKED, lambda: [b"2\r\n%b\r\n0\r\n\r\n" % HEALTHY]),
+    "a chunk of 2^60": (CHUNKED, lambda: endless(bytes(65536), b"1000000000000000\r\n")),
+    "a chunk below nothing": (CHUNKED, lambda: [b"-1\r\nx\r\n0\r\n\r\n"]),
+    "a size of a chunk without an end": (CHUNKED, lambda: endless(b"0" * 65536)),
+    "endless small chunks": (CHUNKED, lambda: endless(b"1\r\n \r\n" * 10_000)),
+    "endless trailers": (CHUNKED, lambda: endless(b"A: b\r\n" * 10_000, b"0\r\n")),
+    "an endless extension of a chunk": (CHUNKED, lambda: endless(b"a" * 65536, b"1;x=")),
+    "a length and chunks": (f"{CHUNKED}Content-Length: 3\r\n", lambda: [b"0\r\n\r\n"]),
+    "two lengths": ("Content-Length: 3\r\nContent-Length: 45\r\n", lambda: [HEALTHY]),
+    "a length below nothing": ("Content-Length: -1\r\n", lambda: [HEALTHY]),
+    "another encoding": ("Content-Encoding: br\r\n", lambda: [b"\0"]),
+    "a bomb of zlib": ("Content-Encoding: deflate\r\n", bomb),
+    "a header of 1 MB": (f"A: {'b' * MIB}\r\n", lambda: [b"{}"]),
+    "a header without a name": (": b\r\n", lambda: [b"{}"]),
+    "a header of no UTF-8": ("A: \xff\0\x1b\r\n", lambda: [b"{}"]),
 }
 """Fields of the head, and the body, of an answer to `get`."""
 NOT_UNREADABLE = frozenset({"depth 100", "depth 1,000"})
