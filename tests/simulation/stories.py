@@ -126,6 +126,13 @@ async def polls(manager: Manager, found: Shop) -> Result:
     return Result(requeue_after=300)
 
 
+async def watches_anew(manager: Manager, found: Shop) -> Result:
+    """Watch for a second, again and again."""
+    async for _ in manager.client.watch(Shop, found.metadata.namespace, timeout=1):
+        pass
+    return Result(requeue_after=9)
+
+
 async def remembers(manager: Manager, found: Shop) -> None:
     """Write what only this process has seen: the first generation."""
     firsts = manager.__dict__.setdefault("firsts", {})

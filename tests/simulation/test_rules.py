@@ -26,6 +26,7 @@ async def test_a_controller_ends_where_it_does_without_faults(sim: Simulation) -
         (stories.writes_always, CHANGES_NOTHING),
         (stories.flaps, ROLLED_BACK),
         (stories.polls, IDLE),
+        (stories.watches_anew, IDLE),
         (stories.remembers, "fresh manager"),
         (stories.gives_up, "settles"),
         (stories.ends, ENDS),

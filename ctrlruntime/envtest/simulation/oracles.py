@@ -34,6 +34,8 @@ RULES: Final = {
 """What `Simulation.allow` takes."""
 _WATCH: Final = 240.0
 """Seconds that a watch lasts at least, on average."""
+_LOOK: Final = 5.0
+"""The same between two looks for a kind that the server does not serve."""
 _ON_THE_WAY: Final = 1.0
 """Seconds after which a manager has learnt at the latest what a user changed: until then it may want the same itself."""
 _REVERSED: Final = 3.0
@@ -75,7 +77,8 @@ class Oracles:
         self._by_users: dict[str, float] = {}
         """When users last wrote to an object."""
         self._idle = False
-        self._watches: Counter[str] = Counter()
+        self._watches: Counter[tuple[str, str, str, float]] = Counter()
+        """Of each process, by what is watched, its labels, as what, and for how long: each is an informer of its own."""
 
     def _broken(self, rule: str, message: str) -> None:
         if rule not in self.allowed:
@@ -193,8 +196,11 @@ class Oracles:
     def _answered_while_idle(self, call: Call) -> None:
         if call.is_write:
             self._broken(IDLE, f"{call.who}: {call.request.verb} {call.path}")
-        elif call.request.verb in ("watch", "list"):
-            self._watches[f"{call.who}: {call.request.verb} {call.path}"] += 1
+        elif call.request.verb in ("watch", "list") and call.process is not None:
+            what = call.request.query.get("labelSelector", "")
+            of = call.request.headers.get("Accept", "")
+            lasts = _LOOK if call.status == 404 else _WATCH
+            self._watches[f"{call.who}: {call.request.verb} {call.path}", what, of, lasts] += 1
 
     @contextlib.contextmanager
     def idle(self, seconds: float) -> Iterator[None]:
@@ -205,8 +211,8 @@ class Oracles:
             yield
         finally:
             self._idle = False
-        for what, count in self._watches.items():
-            if count > 2 + seconds / _WATCH:
+        for (what, _, _, lasts), count in self._watches.items():
+            if count > 2 + seconds / lasts:
                 self._broken(IDLE, f"{what}: {count} times in {seconds:g} s")
 
 

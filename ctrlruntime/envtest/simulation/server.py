@@ -73,7 +73,7 @@ class Witness(Protocol):
         """Take a change of an object, while it is made."""
 
     def answered(self, call: Call) -> None:
-        """Take a request that has been answered, or whose answer is lost."""
+        """Take a request that has been answered, or whose answer is lost; a watch when it begins."""
 
 
 class SimulatedServer(APIServer):
@@ -121,6 +121,9 @@ class SimulatedServer(APIServer):
         if not isinstance(transport, Transport):
             return await super()._stream(raw, request, watch)
         self._watches[transport] = watch
+        if (call := CALL.get()) is not None:
+            call.status = 200
+            self._show(call)
         try:
             return await super()._stream(raw, request, watch)
         finally:
@@ -160,7 +163,11 @@ class SimulatedServer(APIServer):
             return _refused(*refusal)
         if call.request.verb == "watch":
             self._trace.note(call.at, call.who, _line(call))
-            return await super()._handle(raw)
+            response = await super()._handle(raw)
+            if not call.status:  # there was no stream
+                call.status = response.status
+                self._show(call)
+            return response
         response = await super()._handle(raw)
         call.status = response.status
         other = await self._meddler.after(call, transport)
@@ -170,6 +177,9 @@ class SimulatedServer(APIServer):
 
     def _answered(self, call: Call) -> None:
         self._trace.note(self._now(), call.who, _line(call))
+        self._show(call)
+
+    def _show(self, call: Call) -> None:
         for witness in self.witnesses:
             witness.answered(call)
 
