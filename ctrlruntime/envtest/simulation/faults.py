@@ -15,6 +15,7 @@ from typing import Final
 
 from ctrlruntime.envtest.simulation.hands import Hands
 from ctrlruntime.envtest.simulation.network import Transport
+from ctrlruntime.envtest.simulation.process import Process
 from ctrlruntime.envtest.simulation.replica import Replica
 from ctrlruntime.envtest.simulation.server import Call
 from ctrlruntime.envtest.simulation.sources import World
@@ -111,6 +112,8 @@ class Faults:
         self._tape = tape
         self._armed: list[_Armed] = []
         self._watches: dict[Transport, Call] = {}
+        self._expired: dict[tuple[Process, str], int] = {}
+        """By process and what it watches: a version that the server has no longer, nor older ones."""
         self._until: list[Callable[[], None]] = []
         """What ends the faults that last."""
         self._next = 0
@@ -302,6 +305,8 @@ class Faults:
         """Meet a request before it is handled."""
         if call.request.verb == "watch":
             self._watches[transport] = call
+            if self._has_expired(call):
+                return _REASONS["410"]
         if (aimed := self._firing(call, PROCESS)) is not None:
             draw = self._tape.stream(f"action/{aimed.action}")
             self._meet_process(aimed.action, aimed.kind, aimed.replica, draw, aimed.seconds)
@@ -324,7 +329,19 @@ class Faults:
             case "slow":
                 await asyncio.sleep(min(armed.seconds, _SLOWEST))
                 return None
+            case "410" if call.process is not None:
+                self._expired[call.process.root, call.path] = _version(call)
         return _REASONS[armed.kind]
+
+    def _has_expired(self, call: Call) -> bool:
+        """Whether a watch begins at what was refused before: until the process lists anew it always is.
+
+        The newest version of all is never gone: a list may have returned it again.
+        """
+        if not self._expired or call.process is None:
+            return False
+        last = self._expired.get((call.process.root, call.path), 0)
+        return 0 < _version(call) <= last < call.server.state.storage.revision
 
     async def after(self, call: Call, transport: Transport) -> tuple[int, str] | None:
         """Meet a request that has been handled, before it is answered."""
@@ -352,6 +369,10 @@ class Faults:
             self._armed.remove(armed)
             return armed
         return None
+
+
+def _version(call: Call) -> int:
+    return int(call.request.query.get("resourceVersion") or 0)
 
 
 def _met(call: Call) -> str:
