@@ -27,7 +27,7 @@ from manager.systems import load_systems
 from tests.cosmos.servers.comet import CometNodes
 from tests.simulation.systems.cosmos_copies import RESOURCE as COPIES_OF
 from tests.simulation.systems.cosmos_copies import Copies
-from tests.simulation.systems.cosmos_heal import Healing
+from tests.simulation.systems.cosmos_heal import SEEN, Healing
 from tests.simulation.systems.machines import (
     CLASS_OF_DISKS,
     POD,
@@ -359,7 +359,7 @@ async def story(sim: Simulation, members: int = 0) -> None:
             await nodes.change()
             await sim.sleep(nodes.draw.choice((2, 20, 90)))
     nodes.machines.heal()
-    await sim.sleep(60, exactly=True)
+    await sim.sleep(SEEN, exactly=True)
     if nodes.copies is not None:
         await nodes.copies.end()
     if nodes.healing is not None:

@@ -23,7 +23,7 @@ _AFTER: Final = 30
 _ANSWERED: Final = 90.0
 """Seconds after its start in which a node that does not answer counts as one that starts."""
 _WITHIN: Final = 1800.0
-_SEEN: Final = 150.0
+SEEN: Final = 150.0
 """Seconds until a status shows what a disk has: usages are polled once a minute, and written once in another."""
 _STORAGE_CLASS: Final = BUILTIN[GroupVersionKind("storage.k8s.io", "v1", "StorageClass")]
 Manifest = dict[str, Any]
@@ -94,7 +94,7 @@ class Healing:
             if self._time() > end:
                 self._sim.breaks(HEALS, f"after {_WITHIN:g} s this is left: {', '.join(left)}")
             await self._sim.sleep(5.0, exactly=True)
-        await self._sim.sleep(_SEEN if self._full else 0.0, exactly=True)
+        await self._sim.sleep(SEEN if self._full else 0.0, exactly=True)
 
     def _left(self, nodes: frozenset[str]) -> list[str]:
         few = len(nodes) < 3
