@@ -38,6 +38,7 @@ from ctrlruntime.resources import reconcile_set
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 NAMESPACE: Final = "default"
 FINALIZER: Final = "example.com/register"
+ROOMS_FINALIZER: Final = "example.com/rooms"
 FIELD_MANAGER: Final = "halls"
 HALL: Final = "example.com/hall"
 """Label of a room: its hall."""
@@ -136,6 +137,7 @@ class Halls:
         self._control = Control(manager.cache, field_manager=FIELD_MANAGER)
         self._outside = outside
         self._finalizers = Finalizers[Hall]()
+        self._finalizers.register(ROOMS_FINALIZER, self._clear)
         self._finalizers.register(FINALIZER, self._leave)
         self._wrote: dict[str, tuple[str, int]] = {}
         """UID and version of rooms as they were written last, by name."""
@@ -182,15 +184,18 @@ class Halls:
         # No event leads back from an object of others: it is looked at again.
         return Result(requeue_after=60) if hall.status.taken else None
 
-    async def _leave(self, hall: Hall) -> None:
-        """Clear the rooms of a hall that goes, and take it out of the register."""
+    async def _clear(self, hall: Hall) -> None:
+        """Clear the rooms of a hall that goes."""
         owner = Owner.of(hall)
         rooms = self._rooms(owner.name, owner.uid)
         self._outside.meant |= {each.uid for each in rooms}
         result = await reconcile_set(self._control, rooms, (), owner)
         result.raise_first()
         await self._put_up_sign(owner.name, "")
-        self._outside.leave(owner.uid)
+
+    async def _leave(self, hall: Hall) -> None:
+        """Take a hall that goes out of the register."""
+        self._outside.leave(hall.metadata.uid or "")
 
     # -- rooms -------------------------------------------------------------------------------------------
 

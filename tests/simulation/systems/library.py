@@ -80,7 +80,7 @@ class Script:
         """Change this and that."""
         steps: tuple[Callable[[], Awaitable[None]], ...] = (
             self._change, self._change, self._change, self._move_guest, self._remove_hall,
-            self._edit_room, self._let_room_go, self._stand_in_the_way, self._make_way,
+            self._edit_room, self._let_room_go, self._swap_room, self._stand_in_the_way, self._make_way,
         )  # fmt: skip
         for _ in range(self.draws.randint(4, 12)):
             await self._sim.sleep(self.draws.choice((0.1, 2, 10, 30)))
@@ -135,6 +135,24 @@ class Script:
         """Take a room away from its hall: it is in its way from now on."""
         await self._patch_room({"metadata": {"ownerReferences": None}})
 
+    async def _swap_room(self) -> None:
+        """Edit a room that its hall is about to give up, and put something else in its place at once."""
+        name = self.draws.choice(NAMES)
+        spec, edits, swaps = self._halls.get(name), *(self.draws.random() < 0.5 for _ in "12")
+        if spec is None or not spec.rooms:
+            return
+        self._halls[name] = spec.model_copy(update={"rooms": 0})
+        room = f"{name}-{spec.rooms - 1}"
+        client = self._sim.client
+        if edits:
+            with contextlib.suppress(NotFound):
+                await client.patch(CONFIG_MAP, room, {"data": {"tag": "x"}}, namespace=NAMESPACE)
+        await client.patch(Hall, name, {"spec": {"rooms": 0}}, namespace=NAMESPACE)
+        if swaps:
+            with contextlib.suppress(NotFound, AlreadyExists):
+                await client.delete(CONFIG_MAP, room, namespace=NAMESPACE)
+                await client.create(_foreign(room))
+
     async def _patch_room(self, patch: dict[str, Any]) -> None:
         if rooms := [each for each in self._sim.objects("configmaps") if _owner(each)]:
             name = self.draws.choice(rooms)["metadata"]["name"]
@@ -143,10 +161,8 @@ class Script:
 
     async def _stand_in_the_way(self) -> None:
         name = f"{self.draws.choice(NAMES)}-{self.draws.randint(0, 2)}"
-        head = {"apiVersion": "v1", "kind": "ConfigMap"}
         with contextlib.suppress(AlreadyExists):
-            metadata = {"name": name, "namespace": NAMESPACE}
-            await self._sim.client.create({**head, "metadata": metadata, "data": {"of": "a user"}})
+            await self._sim.client.create(_foreign(name))
 
     async def _make_way(self) -> None:
         others = [each for each in self._sim.objects("configmaps") if _in_the_way(each)]
@@ -255,6 +271,12 @@ class Script:
         """See whether managers know what they wrote, and do not try too often."""
         if self._outside.faults:
             self._sim.breaks(*self._outside.faults[0])
+
+
+def _foreign(name: str) -> dict[str, Any]:
+    """Return an object of a user that has the name of a room."""
+    metadata = {"name": name, "namespace": NAMESPACE}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"of": "a user"}}
 
 
 def _owner(obj: dict[str, Any]) -> str:
