@@ -73,6 +73,8 @@ async def fill(console: Harness) -> None:
         version, phase = ("5.2.0", "Ready") if number < 4 else ("5.1.3", "Ready")
         phase = {5: "Running", 7: "Failed", 8: "Waiting"}.get(number, phase)
         status: dict[str, Any] = {"phase": phase, "version": version}
+        if phase == "Ready":
+            status |= ready(True)
         if phase == "Failed":
             status["message"] = "terraform: quota of addresses is used up"
         await console.put(Instance, f"customer-{number:02}", INSTANCE, status)

@@ -101,7 +101,8 @@ def status_of(kind: type[Resource[Any, Any]]) -> dict[str, Any]:
             silent = {"gaia-2": {"error": "does not answer"}}
             heights = {f"gaia-{each}": 1200 + each for each in range(3)}
             return {"phase": "Progressing", "sync": {**sync, **silent}, "height": heights}
-    return {"phase": "Active", "message": ""} if kind.gvk().kind == "ChangeFreeze" else ready(True)
+    phase = {"phase": "Active", "message": ""} if kind.gvk().kind == "ChangeFreeze" else {}
+    return {**ready(True), **phase}
 
 
 def filled_status(kind: type[Resource[Any, Any]], text: str) -> dict[str, Any]:

@@ -52,7 +52,9 @@ async def test_the_first_page_counts_by_kind_version_and_template_failures_first
     console: Harness,
 ) -> None:
     for number in range(3):
-        await console.put(Instance, f"i-{number}", INSTANCE, {"phase": "Ready", "version": "5.1.0"})
+        await console.put(
+            Instance, f"i-{number}", INSTANCE, {**ready(True), "phase": "Ready", "version": "5.1.0"}
+        )
     failed = {"phase": "Failed", "version": "5.2.0", "message": "terraform failed"}
     await console.put(Instance, "i-bad", INSTANCE, failed)
     await console.put(Tenant, "slow", TENANT, ready(False, "NotAllResourcesReady"))
@@ -64,9 +66,11 @@ async def test_the_first_page_counts_by_kind_version_and_template_failures_first
 
 
 async def test_a_list_is_filtered_and_counted(console: Harness) -> None:
-    await console.put(Instance, "one", INSTANCE, {"phase": "Ready", "version": "1"})
+    await console.put(Instance, "one", INSTANCE, {**ready(True), "phase": "Ready", "version": "1"})
     await console.put(Instance, "two", INSTANCE, {"phase": "Failed", "version": "1"})
-    await console.put(Instance, "three", INSTANCE, {"phase": "Ready", "version": "2"})
+    await console.put(
+        Instance, "three", INSTANCE, {**ready(True), "phase": "Ready", "version": "2"}
+    )
     for query, names in (
         ("", "one two three"),
         ("?state=Ready", "one three"),
