@@ -87,6 +87,11 @@ class AppServer(ListeningServer):
         @web.middleware
         async def register(request: web.Request, handler: Handler) -> web.StreamResponse:
             self._requests[id(request)] = request
-            return await handler(request)
+            try:
+                return await handler(request)
+            except ConnectionResetError as error:
+                if request.transport is None or request.transport.is_closing():
+                    raise  # the peer is gone
+                raise RuntimeError("a connection of the handler's own was reset") from error
 
         return register

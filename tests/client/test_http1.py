@@ -429,7 +429,7 @@ async def test_connections_of_a_client_share_the_buffer_that_tls_reads_into(
     async with server, Transport(config(server.url, authority, tls_server_name=name)) as client:
         requests = (client.request("GET", f"/{number}") for number in range(len(bodies)))
         assert [each.body for each in await asyncio.gather(*requests)] == bodies
-        found = [each for each in gc.get_objects() if isinstance(each, SSLProtocol)]
+        found = [each for each in gc.get_objects() if type(each) is SSLProtocol]
         of_client = [vars(each) for each in found if vars(each)["_server_hostname"] == name]
         assert len(of_client) == len(bodies)
         assert len({id(each["_ssl_buffer"]) for each in of_client}) == 1

@@ -256,7 +256,7 @@ async def test_the_sync_timeout_bounds_the_wait_for_a_kind(config: Config) -> No
         with pytest.raises(
             SourceSyncTimeout, match=r"waiting for kind source example.com/v1, Kind=Wid"
         ):
-            await fails_for_want_of(subject.cache.informer(WIDGET), start, 3600)
+            await fails_for_want_of(subject, subject.cache.informer(WIDGET), start, 3600)
 
 
 @pytest.mark.criterion("SH-01")

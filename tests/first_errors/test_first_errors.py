@@ -187,7 +187,7 @@ async def test_a_controller_of_a_kind_without_a_crd_ends_with_how_to_install_it(
         Builder(manager).for_(Site).build(reconcile)
         async with starting(manager) as start:
             with pytest.raises(Exception, match="kubectl apply -f config/crd/bases"):
-                await fails_for_want_of(manager.cache.informer(Site), start, 3600)
+                await fails_for_want_of(manager, manager.cache.informer(Site), start, 3600)
 
 
 def test_a_client_of_another_loop_is_refused_with_how_to_make_one() -> None:

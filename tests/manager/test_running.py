@@ -107,7 +107,7 @@ async def test_a_kind_that_does_not_sync_in_time_is_an_error_of_the_start(config
     Builder(subject).for_(missing).options(options).build(reconcile)
     run = asyncio.create_task(_enter(subject, subject.stopped))
     with pytest.raises(SourceSyncTimeout, match="Missing"):
-        await fails_for_want_of(subject.cache.informer(missing), run, 3600)
+        await fails_for_want_of(subject, subject.cache.informer(missing), run, 3600)
 
 
 async def test_a_failure_within_the_block_cancels_the_block_and_takes_its_place(

@@ -6,9 +6,9 @@ fault of what is tested. A failure counts that comes while all runs, or every ti
 
 from __future__ import annotations
 
-import time
 from collections.abc import Generator
 from threading import Thread
+from time import monotonic, sleep  # as they are: tests patch those of the module
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -27,16 +27,16 @@ class Standstills:
 
     def __init__(self) -> None:
         self._longest = 0.0
-        self._looked = time.monotonic()
+        self._looked = monotonic()
         Thread(target=self._look_always, name="standstills", daemon=True).start()
 
     def _look_always(self) -> None:
         while True:
-            time.sleep(PERIOD)
+            sleep(PERIOD)
             self._look()
 
     def _look(self) -> None:
-        now = time.monotonic()
+        now = monotonic()
         self._longest = max(self._longest, now - self._looked)
         self._looked = now
 

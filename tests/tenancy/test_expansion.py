@@ -298,6 +298,7 @@ async def test_g_t4_a_conversion_that_loses_something_decides_nothing(
     [
         {"when": '{{ has "eu" (fromJson .plan) }}'},
         {"when": '{{ mustHas "eu" (fromJson .plan) }}'},
+        {"when": '{{ "eu" | has(items=fromJson(plan)) }}'},
         *(
             {"forEach": {"items": f"{{{{ fromJson .plan | {function} }}}}"}}
             for function in ("compact", "uniq", "unique", "sortAlpha", "concat (list)", 'join ","')

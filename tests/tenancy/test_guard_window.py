@@ -370,3 +370,11 @@ def test_g_t3_a_lost_record_counts_as_a_spent_window_and_its_approval_as_used() 
     assert held.again == START + DAY
     free = plan(rows, [WEB], existing, Guard(window=DAY, percent=100, recent=unknown))
     assert [item.uid for item in free.deletes] == ["u9"]
+
+
+@pytest.mark.criterion("G-T3")
+def test_g_t3_a_limit_of_all_rows_is_none() -> None:
+    """A row may count twice: of a thousand that lost an object and go then, two hundred are remembered by uid."""
+    before = RecentRemovals(unnamed=800, unknown="lost")
+    assert before.leaves_room(1000, allowed=1000, of_rows=1000)
+    assert not before.leaves_room(1, allowed=999, of_rows=1000)

@@ -7,9 +7,12 @@ from typing import Any
 import pytest
 
 from apis.tenancy import Tenant, TenantTemplate
+from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.gate import HOLDS_STATE
 from ctrlruntime.json import Json
+from ctrlruntime.resources import Desired
+from internal.tenancy.objects.recreation import takes_along
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, mapping
 
@@ -216,3 +219,11 @@ async def test_g_t7_an_object_with_the_annotation_of_state_is_not_recreated(
     await harness.idle()
     assert (await fleet.get(JOB, "a-job"))["metadata"]["uid"] == before
     assert [each for each in fleet.writes(since) if each.startswith("delete")] == []
+
+
+@pytest.mark.criterion("G-T7")
+@pytest.mark.parametrize("annotations", [{}, {"annotations": None}], ids=["none", "empty"])
+def test_g_t7_content_without_annotations_is_recreated(annotations: dict[str, None]) -> None:
+    manifest = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j", **annotations}}
+    entry = EntryDecoder(JOB.gvk).decode_manifest(manifest)
+    assert takes_along(Desired(mapping=JOB, manifest=manifest), entry) == ""

@@ -21,7 +21,7 @@ from ctrlruntime.api.conditions import conditions_of
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client.client import PatchType
 from ctrlruntime.intake.shallow import split_members
-from internal.tenancy.rendering import Renderer, RendererOptions, RenderError
+from internal.tenancy.rendering import Renderer, RendererOptions, RenderError, worker
 from internal.tenancy.rendering.errors import LimitExceeded, TemplateError
 from internal.tenancy.rendering.functions import FUNCTIONS
 from internal.tenancy.rendering.golang import GO_PREFIX
@@ -181,7 +181,10 @@ async def test_others_are_rendered_on_the_loop_while_one_overruns() -> None:
 
 
 @pytest.mark.criterion("RENDER-WORKER")
-async def test_a_machine_that_stands_still_overruns_nothing() -> None:
+async def test_a_machine_that_stands_still_overruns_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(worker, "PATIENCE", 6000.0)
     renderer = Renderer(RendererOptions(deadline=0.1))
     loops = manifest("{% for i in [1, 2] %}{{ uid }}{% endfor %}")
     await renderer.render(loops, {"uid": "a"})

@@ -60,11 +60,27 @@ PRO: dict[str, Any] = {"when": '{{ eq .planId "pro" }}'}
             "plan = 'other'",
         ),
         (
+            config_map(
+                "extra",
+                "{{ .uid }}-{{ .planId }}",
+                annotationsTemplate={PLANE: "{{ int .planId }}"},
+            ),
+            "plan = 'other'",
+        ),
+        (
             config_map("extra", "{{ .uid }}-extra", targetNamespace="{{ .planId }}"),
             "plan = 'other'",
         ),
     ],
-    ids=["when", "forEach", "nameTemplate", "all variables", "plane", "targetNamespace"],
+    ids=[
+        "when",
+        "forEach",
+        "nameTemplate",
+        "all variables",
+        "plane",
+        "a lossy plane",
+        "targetNamespace",
+    ],
 )
 async def test_g_t3_values_that_remove_objects_of_many_tenants_are_held_as_rows_that_vanish_are(
     harness: TenancyHarness, entry: dict[str, Any], change: str

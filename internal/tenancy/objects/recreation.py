@@ -47,7 +47,7 @@ def takes_along(desired: Desired, entry: Entry) -> str:
     kind = desired.mapping.gvk.group_kind
     if "true" in (
         entry.annotations.get(HOLDS_STATE),
-        desired.manifest["metadata"].get("annotations", {}).get(HOLDS_STATE),
+        (desired.manifest["metadata"].get("annotations") or {}).get(HOLDS_STATE),
     ):
         return f"an object with the annotation {HOLDS_STATE} is not recreated, since what it holds would go"
     specs = (entry.field("spec"), desired.manifest.get("spec"))

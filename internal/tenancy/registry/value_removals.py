@@ -19,7 +19,7 @@ from apis.fleet.labels import PLANE
 from apis.tenancy import DeletionPolicy, Tenant, TResource, resource_lists
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.gate import Cause
-from internal.tenancy.objects.expansion import expand, render_exactly
+from internal.tenancy.objects.expansion import expand, render_exactly, render_shown
 from internal.tenancy.objects.variables import Variables
 from internal.tenancy.rendering import Renderer, RenderError
 from internal.tenancy.shared.naming import ResourceKey, entry_id
@@ -131,13 +131,22 @@ async def _places(
     places: set[tuple[str, str, str]] = set()
     try:
         for each in await expand(item, variables, renderer):
-            shown = await render_exactly(_place(each.resource), each.variables, renderer)
-            metadata = shown["metadata"]
-            namespace, plane = (str(metadata.get(key) or "") for key in ("namespace", PLANE))
-            places.add((namespace, str(metadata.get("name")), plane))
+            place = _place(each.resource)
+            plane = await _plane(place["metadata"].pop(PLANE, ""), each.variables, renderer)
+            metadata = (await render_exactly(place, each.variables, renderer))["metadata"]
+            places.add((str(metadata.get("namespace") or ""), str(metadata.get("name")), plane))
     except RenderError:
         return None
     return places
+
+
+async def _plane(template: object, variables: Variables, renderer: Renderer) -> str:
+    """Return the server that an annotation names. It is content: what cannot be shown of it decides on no object."""
+    try:
+        shown = await render_shown({"metadata": {PLANE: template}}, variables, renderer, [])
+    except RenderError:
+        return ""
+    return str(shown["metadata"][PLANE] or "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,14 +272,19 @@ def _variables(tenant: Tenant, values: Mapping[str, str]) -> Variables:
 
 def _place(item: TResource) -> dict[str, Any]:
     """Return the key of the object that a resource stands for, and the server that it goes to."""
-    metadata = dict(item.spec.get("metadata") or {})
-    annotations = {**(metadata.get("annotations") or {}), **item.annotations_template}
+    metadata = _mapping(item.spec.get("metadata"))
+    annotations = {**_mapping(metadata.get("annotations")), **item.annotations_template}
     place = {
         "name": item.name_template or metadata.get("name"),
         "namespace": item.target_namespace or metadata.get("namespace"),
         PLANE: annotations.get(PLANE),
     }
     return {"metadata": {key: text for key, text in place.items() if text}}
+
+
+def _mapping(part: object) -> Mapping[str, Any]:
+    """Return a part of a manifest that people may have edited to anything."""
+    return part if isinstance(part, Mapping) else {}
 
 
 def _reads(item: TResource, changed: Iterable[str]) -> bool:

@@ -186,7 +186,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             except (TypeError, ValueError, ArithmeticError, AttributeError, LookupError):
                 message = f"{name}: the number or the kind of its arguments is wrong"
                 raise TemplateError(message) from None
-            if lost_of is not None and (lost := lost_of(*args)):
+            if lost_of is not None and (lost := lost_of(*args, **kwargs)):
                 meter.lose(f"{name}: {lost}")
             if isinstance(result, str):
                 meter.work(len(result))

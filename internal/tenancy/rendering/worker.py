@@ -129,8 +129,8 @@ class Quarantine:
     """Keeps jobs that overran from taking the worker's time again at once.
 
     A job is refused for a minute after it overran; a manifest of a namespace, whatever the row, after three of its
-    jobs did. So a bad template costs its own namespace a few seconds in a minute, and a job of another waits
-    behind one overrun at most for each namespace that has some.
+    jobs did. So a bad template costs its own namespace a few seconds of the processor in a minute, and a job of another
+    waits behind one overrun at most for each namespace that has some.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:

@@ -53,6 +53,7 @@ _WIDE = re.compile(r"(?:medium|long)(?:text|blob)|json|geometry", re.IGNORECASE)
 """Types whose values may be larger than what is kept; a VARCHAR has at most 64 KiB."""
 _LONGEST_BITS = 64
 IDLE_SECONDS = 300
+MOST_KILL_SECONDS = 10.0
 BREATH = 50
 """Rows decoded before other tasks get a turn: 5 to 25 ms."""
 NO_LIMIT = 2**64 - 1
@@ -224,7 +225,7 @@ class MySQLSource:
         """
         killer = GuardedConnection(**self._connection_options())
         try:
-            async with asyncio.timeout(self._settings.connect_timeout):
+            async with asyncio.timeout(min(self._settings.connect_timeout, MOST_KILL_SECONDS)):
                 await killer._connect()
                 self._check_encryption(killer)
                 await killer.query(f"KILL QUERY {int(connection.thread_id())}")

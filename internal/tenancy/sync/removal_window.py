@@ -52,7 +52,7 @@ class RecentRemovals:
 
     def leaves_room(self, rows: int, *, allowed: int, of_rows: int) -> bool:
         """Whether so many more rows may be removed, of which `allowed` may within the window."""
-        return rows + self.rows <= allowed and (not self.unknown or allowed >= of_rows)
+        return allowed >= of_rows or (rows + self.rows <= allowed and not self.unknown)
 
 
 def recent(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> RecentRemovals:

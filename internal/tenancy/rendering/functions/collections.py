@@ -318,9 +318,9 @@ def loses_texts(items: object) -> str:
 LOSSY_LISTS: dict[str, Callable[..., str]] = {
     **dict.fromkeys(
         "append prepend first rest last initial reverse uniq without slice compact sortAlpha".split(),  # noqa: SIM905
-        lambda items, *_: loses_list(items),
+        lambda items, *_, **__: loses_list(items),
     ),
-    **dict.fromkeys(("has", "chunk"), lambda _, items: loses_list(items)),
+    **dict.fromkeys(("has", "chunk"), lambda _, items, **__: loses_list(items)),
     "concat": lambda *lists: next(filter(None, map(loses_list, lists)), ""),
     "join": lambda _, items: loses_texts(items),
     "toStrings": loses_texts,
