@@ -56,6 +56,8 @@ class Reason(StrEnum):
     """The StorageClass of a claim does not let it grow."""
     RESIZE_FAILED = "ResizeFailed"
     """The storage refuses a larger size."""
+    STORAGE_CLASS_MISSING = "StorageClassMissing"
+    """A claim names a StorageClass that is not there."""
     FILE_SYSTEM_RESIZE_PENDING = "FileSystemResizePending"
     """A file system grows when its Pod starts anew."""
 
