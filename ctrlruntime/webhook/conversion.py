@@ -148,14 +148,16 @@ class Conversion:
 def _metadata(sent: Manifest, made: Manifest) -> Manifest:
     """Return what the server allows: nothing but labels and annotations may change.
 
-    Metadata that names the object was copied by the class, so what is not in it was taken out. Else the class has
-    set what it adds, and all others stay.
+    Metadata with the name and the UID of the object was copied by the class, so what is not in it was taken out. Else
+    the class has set what it adds, and all others stay.
     """
     if not made:
         return sent
+    identity = [key for key in ("name", "uid") if sent.get(key)]
+    copied = bool(identity) and all(made.get(key) for key in identity)
     metadata = {key: sent[key] for key in sent if key not in ("labels", "annotations")}
     for key in ("labels", "annotations"):
-        before = {} if made.get("name") else sent.get(key) or {}
+        before = {} if copied else sent.get(key) or {}
         if merged := {**before, **(made.get(key) or {})}:
             metadata[key] = merged
     return metadata

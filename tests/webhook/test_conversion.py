@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import ClassVar, Self
 
 import pytest
 
@@ -153,7 +153,9 @@ class BriefNote(
     kind="Note",
     storage=False,
 ):
-    """Sets the one annotation that it needs, and copies no metadata."""
+    """Sets the one annotation that it needs, perhaps with the name, and copies no metadata."""
+
+    named: ClassVar[bool] = False
 
     def to_hub(self) -> Note:
         return Note(spec=WebsiteSpec(title=self.spec.headline))
@@ -161,12 +163,23 @@ class BriefNote(
     @classmethod
     def from_hub(cls, hub: Note) -> Self:
         metadata = ObjectMeta(annotations={"tier": hub.spec.tier or ""})
+        if cls.named:
+            metadata.name, metadata.namespace = hub.metadata.name, hub.metadata.namespace
         return cls(metadata=metadata, spec=OldSpec(headline=hub.spec.title))
 
 
-def test_g_r3_a_spoke_that_sets_one_annotation_keeps_labels_and_other_annotations() -> None:
+@pytest.mark.parametrize("named", [False, True])
+def test_g_r3_a_spoke_that_sets_one_annotation_keeps_labels_and_other_annotations(
+    monkeypatch: pytest.MonkeyPatch, named: bool
+) -> None:
+    monkeypatch.setattr(BriefNote, "named", named)
     conversion = Conversion(Note, BriefNote)
-    metadata = {"name": "n", "labels": {"app": "web"}, "annotations": {"a": "1", "tier": "old"}}
+    metadata = {
+        "name": "n",
+        "uid": "u",
+        "labels": {"app": "web"},
+        "annotations": {"a": "1", "tier": "old"},
+    }
     hub = {"apiVersion": "notes.example.com/v1", "kind": "Note", "metadata": metadata}
     there = conversion.convert({**hub, "spec": {"tier": "large"}}, "notes.example.com/v1beta1")
     assert there["metadata"] == {**metadata, "annotations": {"a": "1", "tier": "large"}}
