@@ -100,7 +100,7 @@ def heirs(
     """Return which of its pairs each leaver's objects and drawn values pass to, by name, sorted.
 
     That takes an identity: the same uid, or a record, a `formerUid` or a host that leads from one former uid to one new
-    uid. A resemblance of values passes nothing.
+    uid. A resemblance of values passes nothing, and nothing passes to a tenant that was there before the leaver was made.
     """
     return _Heirs(leavers, candidates, paired).made()
 
@@ -271,9 +271,12 @@ class _Heirs:
     leavers: Sequence[Leaver]
     candidates: Sequence[Candidate]
     paired: Mapping[str, Sequence[str]]
+    _present: dict[str, ExistingTenant] = field(default_factory=dict)
+    """The candidates that exist, by name."""
 
     def made(self) -> dict[str, tuple[str, ...]]:
         uids = {item.name: item.uid for item in self.candidates}
+        self._present.update((item.name, item.tenant) for item in self.candidates if item.tenant)
         claims = _Claims(self.leavers, self.candidates, uids)
         chained, leaving = self._chained(), {item.tenant.name for item in self.leavers}
         found: dict[str, tuple[str, ...]] = {}
@@ -285,10 +288,24 @@ class _Heirs:
             ):
                 certain = set()
             names = {name for name in self.paired.get(tenant.name, ()) if uids.get(name) in certain}
+            if leaver.row_gone:
+                names -= self._others(tenant)
             if names and leaver.row_gone:
                 names |= tenant.inherited_by & leaving
             found[tenant.name] = tuple(sorted(names - {tenant.name}))
         return found
+
+    def _others(self, tenant: ExistingTenant) -> set[str]:
+        """Return the pairs that are tenants of other rows: those made before it, unless one of the two records the other."""
+        pairs = (self._present.get(name) for name in self.paired.get(tenant.name, ()))
+        return {
+            other.name
+            for other in pairs
+            if other is not None
+            and other.created < tenant.created
+            and other.name not in tenant.inherited_by
+            and tenant.name not in other.inherited_by
+        }
 
     def _chained(self) -> Mapping[str, set[str]]:
         """Return the uids of leavers that others record as their heirs, by the uid of the former."""
