@@ -106,6 +106,16 @@ class SQLiteDatabase(Database):
                 connection.execute(each)
             yield
 
+    def is_being_read(self) -> bool:
+        """Return whether a query of another connection is under way."""
+        opened = sqlite3.connect(self.file, timeout=0, isolation_level=None)
+        with contextlib.closing(opened) as connection:
+            try:
+                connection.execute("BEGIN EXCLUSIVE")
+            except sqlite3.OperationalError:
+                return True
+        return False
+
 
 class ServerDatabase(Database):
     """A database of a server."""

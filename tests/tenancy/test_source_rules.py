@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -19,6 +20,7 @@ from tests.tenancy.databases import (
     Database,
     MySQLDatabase,
     ServerDatabase,
+    SQLiteDatabase,
     failure,
     make,
     make_on_server,
@@ -91,6 +93,20 @@ async def test_t_7_a_query_that_is_not_waited_for_ends_in_the_server(
         await reading
     await source.close()
     await eventually(lambda: server.running_queries() == [])
+
+
+async def test_t_7_a_query_of_a_file_ends_when_its_reading_is_cancelled(tmp_path: Path) -> None:
+    database = SQLiteDatabase(tmp_path)
+    database.insert(("a", "1", ""))
+    database.execute(f"CREATE VIEW slow AS SELECT id, {database.slow} AS on_ FROM rows_")
+    source = database.source(table="slow", read_timeout=900.0)
+    reading = asyncio.create_task(read(source, "id", "on_"))
+    await eventually(database.is_being_read)
+    reading.cancel()
+    done, _ = await asyncio.wait([reading], timeout=60)
+    assert done
+    assert reading.cancelled()
+    assert not database.is_being_read()
 
 
 async def test_t_7_a_value_that_is_too_large_is_cut_before_it_is_sent(database: Database) -> None:

@@ -34,6 +34,8 @@ from internal.tenancy.sources.source import LARGEST_PAGE, Page, Source, size, te
 from internal.tenancy.sources.source_type import SourceContext
 
 BUSY_SECONDS = 5.0
+_STEPS = 100_000
+"""Steps of SQLite's machine, some milliseconds, after which it looks whether a query is still waited for."""
 _TOO_BIG = "string or blob too big"
 """The message of SQLite for a value beyond the limit."""
 Values = tuple[object, ...]
@@ -97,9 +99,19 @@ class SQLiteSource:
                     connection._conn.setlimit, sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_PAGE
                 )
                 connection.text_factory = bytes  # text that is not UTF-8 is one row's trouble
-                await connection.execute("PRAGMA query_only = ON")
-                await connection.execute("PRAGMA trusted_schema = OFF")
-                yield connection
+                stopped = asyncio.Event()
+                try:
+                    await connection.set_progress_handler(stopped.is_set, _STEPS)
+                    await connection.execute("PRAGMA query_only = ON")
+                    await connection.execute("PRAGMA trusted_schema = OFF")
+                    yield connection
+                except (TimeoutError, asyncio.CancelledError, GeneratorExit):
+                    # Closing it waits for what it runs, also for what its thread begins only now.
+                    stopped.set()
+                    raise
+        except TimeoutError:
+            seconds = self._settings.read_timeout
+            raise TimedOut(f"the database did not answer within {seconds:g} s") from None
         except sqlite3.Error as error:
             raise self.translated(error) from None
 
@@ -111,29 +123,23 @@ class SQLiteSource:
     ) -> AsyncGenerator[Page, None]:
         settings = self._settings
         make: Callable[[sqlite3.Connection], Iterator[Values]] = partial(_together, statement)
-        begun = False
-        try:
-            rows = make(connection._conn)
-            while True:
-                try:
-                    async with asyncio.timeout(settings.read_timeout):
-                        # In the thread of the connection: a call for each row would take ten times as long.
-                        found = await connection._execute(  # type: ignore[no-untyped-call]
-                            _page, rows, settings.page_size
-                        )
-                except sqlite3.DataError:
-                    if begun:
-                        raise
-                    rows, begun = _apart(settings.table, columns, connection._conn), True
-                    continue
-                if not found:
-                    return
-                begun = True
-                yield [Row(dict(zip(columns, values, strict=True))) for values in found]
-        except TimeoutError:
-            await connection.interrupt()
-            seconds = self._settings.read_timeout
-            raise TimedOut(f"the database did not answer within {seconds:g} s") from None
+        rows, begun = make(connection._conn), False
+        while True:
+            try:
+                async with asyncio.timeout(settings.read_timeout):
+                    # In the thread of the connection: a call for each row would take ten times as long.
+                    found = await connection._execute(  # type: ignore[no-untyped-call]
+                        _page, rows, settings.page_size
+                    )
+            except sqlite3.DataError:
+                if begun:
+                    raise
+                rows, begun = _apart(settings.table, columns, connection._conn), True
+                continue
+            if not found:
+                return
+            begun = True
+            yield [Row(dict(zip(columns, values, strict=True))) for values in found]
 
     def checked_path(self) -> Path:
         """Return the file itself, links followed, inside the allowed directory."""
