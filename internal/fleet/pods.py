@@ -91,19 +91,13 @@ def references(kind: GroupKind, manifest: Manifest) -> Iterator[tuple[GroupKind,
         yield from _of_pod(path(pod_template(kind, manifest), "spec"))
         yield from _named((GroupKind("", "Service"), text(spec, "serviceName")))
         for claim in mappings(spec.get("volumeClaimTemplates")):
-            yield from _named((_STORAGE_CLASS, text(path(claim, "spec"), "storageClassName")))
+            yield from _of_claim(path(claim, "spec"))
     elif kind == GroupKind("", "ServiceAccount"):
         for field in ("secrets", "imagePullSecrets"):
             for each in mappings(manifest.get(field)):
                 yield from _named((_SECRET, text(each, "name")))
     elif kind == _CLAIM:
-        source = path(spec, "dataSource")
-        copied = text(source, "name") if text(source, "kind") == _CLAIM.kind else ""
-        yield from _named(
-            (_STORAGE_CLASS, text(spec, "storageClassName")),
-            (GroupKind("", "PersistentVolume"), text(spec, "volumeName")),
-            (_CLAIM, copied),
-        )
+        yield from _of_claim(spec)
     elif kind == GroupKind("networking.k8s.io", "Ingress"):
         for each in mappings(spec.get("tls")):
             yield from _named((_SECRET, text(each, "secretName")))
@@ -133,15 +127,22 @@ def _of_volume(volume: Mapping[str, Any]) -> Iterator[tuple[GroupKind, str]]:
             yield from _named((kind, text(named, "name") or text(named, "secretName")))
     yield from _named(
         (_CLAIM, text(path(volume, "persistentVolumeClaim"), "claimName")),
-        (
-            _STORAGE_CLASS,
-            text(path(volume, "ephemeral", "volumeClaimTemplate", "spec"), "storageClassName"),
-        ),
         (_SECRET, text(path(volume, "azureFile"), "secretName")),
     )
+    yield from _of_claim(path(volume, "ephemeral", "volumeClaimTemplate", "spec"))
     for driver in volume.values():  # cephfs, csi, flexVolume, iscsi, rbd, scaleIO, storageos
         for field in ("secretRef", "nodePublishSecretRef"):
             yield from _named((_SECRET, text(path(driver, field), "name")))
+
+
+def _of_claim(spec: Mapping[str, Any]) -> Iterator[tuple[GroupKind, str]]:
+    yield from _named(
+        (_STORAGE_CLASS, text(spec, "storageClassName")),
+        (GroupKind("", "PersistentVolume"), text(spec, "volumeName")),
+    )
+    for source in (path(spec, field) for field in ("dataSource", "dataSourceRef")):
+        if text(source, "kind") == _CLAIM.kind and not text(source, "namespace"):
+            yield from _named((_CLAIM, text(source, "name")))
 
 
 def _of_container(container: Mapping[str, Any]) -> Iterator[tuple[GroupKind, str]]:

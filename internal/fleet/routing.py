@@ -166,15 +166,26 @@ def route(rendered: Iterable[Manifest]) -> dict[ObjectKey, Plane]:
 
 def doubts(rendered: Iterable[Manifest], planes: Mapping[ObjectKey, Plane]) -> dict[ObjectKey, str]:
     """Return in one sentence, by object, why its place may be the wrong one. `planes`: as `route` returns them."""
+    objects = {key_of(each): each for each in rendered}
+    bound = {
+        _role(key, manifest)
+        for key, manifest in objects.items()
+        if key.kind in BINDINGS and planes[key] is Plane.HUB
+    }
     found = {}
-    for manifest in rendered:
-        key = key_of(manifest)
-        if doubt := _doubt(key, manifest, planes):
+    for key, manifest in objects.items():
+        if doubt := _doubt(key, manifest, planes, bound):
             found[key] = f"{key.kind.kind} {key.name} {doubt}"
     return found
 
 
-def _doubt(key: ObjectKey, manifest: Manifest, planes: Mapping[ObjectKey, Plane]) -> str:
+def _doubt(
+    key: ObjectKey,
+    manifest: Manifest,
+    planes: Mapping[ObjectKey, Plane],
+    bound: Collection[ObjectKey],
+) -> str:
+    """Return what is in doubt of a place. `bound`: roles that bindings on the hub name."""
     annotated = _annotation(manifest)
     fixed = {**dict.fromkeys(WORKLOADS, Plane.HUB), NAMESPACE: Plane.BOTH}.get(key.kind)
     if annotated and (fixed or annotated not in _CHOICES):
@@ -182,6 +193,8 @@ def _doubt(key: ObjectKey, manifest: Manifest, planes: Mapping[ObjectKey, Plane]
         return f"goes to {goes} whatever its annotation {PLANE}={annotated}: {_REMEDY if not fixed else 'remove that'}"
     if annotated or planes[key] is not Plane.DATA:
         return ""
+    if key in bound:
+        return f"stays on the data plane, and a binding on the hub gives its rights: {_REMEDY}"
     if key.kind in BINDINGS:
         accounts = _subjects(key, manifest)
         if any(planes.get(each) is Plane.HUB for each in accounts):
@@ -202,6 +215,14 @@ def _subjects(key: ObjectKey, manifest: Manifest) -> list[ObjectKey]:
         for each in mappings(manifest.get("subjects"))
         if text(each, "kind") == SERVICE_ACCOUNT.kind
     ]
+
+
+def _role(key: ObjectKey, manifest: Manifest) -> ObjectKey:
+    """Return the role whose rights a binding gives."""
+    role = path(manifest, "roleRef")
+    kind = GroupKind(key.kind.group, text(role, "kind"))
+    namespace = key.namespace if kind.kind == "Role" else ""
+    return ObjectKey(kind, text(role, "name"), namespace=namespace)
 
 
 def _annotation(manifest: Manifest) -> str:

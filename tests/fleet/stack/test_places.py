@@ -128,6 +128,20 @@ def test_rights_of_an_account_whose_pods_run_on_the_hub_are_reported() -> None:
     assert places(bound, account)[1] == set()
 
 
+@pytest.mark.parametrize("kind", ["Role", "ClusterRole"])
+def test_a_role_that_a_binding_on_the_hub_names_is_reported_where_it_is_not(kind: str) -> None:
+    group = "rbac.authorization.k8s.io"
+    role = {
+        **obj(kind, "r", "a" if kind == "Role" else ""),
+        "apiVersion": f"{group}/v1",
+    }
+    binding = {**custom(f"{group}/v1", "RoleBinding"), "roleRef": {"kind": kind, "name": "r"}}
+    on_hub = annotated(binding, "hub")
+    assert places(role, on_hub) == ({kind: "data", "RoleBinding": "hub"}, {kind})
+    assert places(annotated(role, "hub"), on_hub)[1] == set()
+    assert places(role, binding)[1] == set()
+
+
 async def test_a_tenant_reports_places_and_follows_the_annotation_both_ways(tmp_path: Path) -> None:
     def made(place: str) -> dict[str, Any]:
         metadata = {"annotations": {PLANE: place}} if place else {}

@@ -115,19 +115,24 @@ def test_references_are_followed_to_their_end() -> None:
     assert {name for name, plane in found.items() if plane == "data"} == {"Secret/other"}
 
 
-def test_a_claim_brings_its_storage_class_and_the_claim_that_it_is_a_copy_of() -> None:
-    claim = {
-        "storageClassName": "fast",
-        "dataSource": {"kind": "PersistentVolumeClaim", "name": "old"},
-    }
+@pytest.mark.parametrize("field", ["dataSource", "dataSourceRef"])
+@pytest.mark.parametrize("ephemeral", [False, True])
+def test_a_claim_brings_its_storage_class_and_the_claim_that_it_is_a_copy_of(
+    field: str, ephemeral: bool
+) -> None:
+    claim = {"storageClassName": "fast", field: {"kind": "PersistentVolumeClaim", "name": "old"}}
+    named = {"persistentVolumeClaim": {"claimName": "new"}}
+    made = {"ephemeral": {"volumeClaimTemplate": {"spec": claim}}}
     found = routed(
-        workload("Pod", volumes=[{"persistentVolumeClaim": {"claimName": "new"}}]),
+        workload("Pod", volumes=[made if ephemeral else named]),
         obj("PersistentVolumeClaim", "new", spec=claim),
         obj("PersistentVolumeClaim", "old"),
         obj("StorageClass", "fast", ""),
         obj("StorageClass", "slow", ""),
     )
-    assert {name for name, plane in found.items() if plane == "data"} == {"StorageClass/slow"}
+    lonely = {"PersistentVolumeClaim/new"} if ephemeral else set()
+    on_data = {name for name, plane in found.items() if plane == "data"}
+    assert on_data - lonely == {"StorageClass/slow"}
 
 
 @pytest.mark.parametrize(
