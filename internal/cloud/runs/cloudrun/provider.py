@@ -140,6 +140,8 @@ class CloudRunRuns:
             await self._api.json("PATCH", url, params={"allowMissing": "true"}, body=body)
         except CloudError as error:
             if error.status == _BAD_REQUEST:
+                # Here, while it is tried again: no list shows a run without a job once its end is on record.
+                await self._files.remove(f"{run_id}/")
                 raise RunRefused(
                     f"Cloud Run refuses run {run_id}; look at the options of runs: {error}"
                 ) from error
