@@ -96,6 +96,8 @@ class HealthRules:
     """Conditions that are to be False or absent, and what True means."""
     neutral: frozenset[str] = frozenset()
     """Conditions that say nothing about health."""
+    always: frozenset[str] = frozenset()
+    """Conditions beside the answer that every pass which ends well writes: of a status that lost one nothing is known."""
     answers: tuple[str, ...] = (READY,)
     """The condition that every status has, if it has no phase; the first that is there counts."""
 
@@ -131,6 +133,10 @@ def state_of(manifest: Mapping[str, Any]) -> State:
         # Every status that a controller wrote has the answer: this one lost it.
         found.append(State(NOT_OBSERVED, Health.UNKNOWN, *words))
     found += _of_others(rules, conditions)
+    lost = sorted(rules.always - conditions.keys())
+    if lost and all(state.health is Health.GOOD for state in found):
+        message = f"The status has no {', no '.join(lost)}."
+        found.append(State(NOT_OBSERVED, Health.UNKNOWN, words[0], message))
     return min(found, key=lambda state: state.health.rank)
 
 
@@ -143,18 +149,20 @@ class Expected:
     """What any other status means."""
     reasons: Mapping[str, Health] = field(default_factory=dict)
     """What it means with one of these reasons."""
+    always: bool = False
+    """Whether a status without it is not good."""
 
 
 def expected_conditions(kind: str) -> dict[str, Expected]:
     """Return what further conditions of a kind have to be, by type; those that say nothing of health are left out."""
     rules = RULES.get(kind, HealthRules())
     found = {
-        name: Expected("True", Health.FAILING, rules.needed.get(name, {}))
+        name: Expected("True", Health.FAILING, rules.needed.get(name, {}), name in rules.always)
         for name in (*_NEEDED, *rules.needed)
     }
     unwanted = {**_UNWANTED, **rules.unwanted}
     return found | {
-        name: Expected("False", means)
+        name: Expected("False", means, always=name in rules.always)
         for name, means in unwanted.items()
         if means is not Health.GOOD and name not in found
     }
@@ -266,9 +274,11 @@ RULES: Final[Mapping[str, HealthRules]] = {
             "TenantsSynced": _HELD,
         },
         unwanted={"MovePending": _W},
+        always=frozenset({"RowsValid", "TenantsSynced", "DeletionsHeld"}),
     ),
     "TenantTemplate": HealthRules(
         answers=(READY, "Valid"),
+        always=frozenset({"Valid", "VariablesKnown", "Applied"}),
         needed={
             "Valid": {},
             "VariablesKnown": {"UnknownVariables": _W},
@@ -282,6 +292,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
         reasons=dict.fromkeys(("NotAllResourcesReady", "RemovalPending", "HookRunning"), _W),
         needed={"ValuesConverted": {}, PLACES_KNOWN: {"PlaceUnknown": _W}},
         unwanted={"Progressing": _W, "Conflicted": _F, "Degraded": _F},
+        always=frozenset({"Progressing", "Conflicted", "Degraded"}),
     ),
     "Instance": HealthRules(
         phases=CLOUD_PHASES,
@@ -303,6 +314,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
     ),
     "FleetRollout": HealthRules(
         phases=FLEET_ROLLOUT_PHASES,
+        always=frozenset({"Complete", "RolloutHalted"}),
         needed={
             "Complete": {word: FLEET_ROLLOUT_PHASES.health(word) for word in FleetRolloutPhase}
             | {"Complete": _F}
@@ -313,6 +325,7 @@ RULES: Final[Mapping[str, HealthRules]] = {
             FullNodePhase, good=(FullNodePhase.COMPLETE,), failing=(FullNodePhase.ERROR,)
         ),
         reasons=dict.fromkeys(("TransientError", "RolloutInProgress", "NodesBehind"), _W),
+        always=frozenset({"Progressing", "ClaimsAsSpecified"}),
         needed={
             "ClaimsAsSpecified": dict.fromkeys(("FileSystemResizePending", "Resizing"), _W),
             "SlotsOwned": {},
@@ -331,12 +344,14 @@ RULES: Final[Mapping[str, HealthRules]] = {
             failing=(SnapshotPhase.MISSING_CRDS,),
         ),
         unwanted={"DeprecatedFields": _W},
+        always=frozenset({"CRDsAvailable"}),
     ),
-    "StatefulJob": HealthRules(reasons={"Waiting": _W}),
+    "StatefulJob": HealthRules(reasons={"Waiting": _W}, always=frozenset({"CRDsAvailable"})),
     "FleetConfig": HealthRules(
         reasons={"Deploying": _W},
         needed={"TeardownComplete": {"TearingDown": _W}},
         unwanted={"OrphansHeld": _W},
+        always=frozenset({"TeardownComplete"}),
     ),
     "ChangeFreeze": HealthRules(
         phases=Phases.of(

@@ -19,8 +19,9 @@ from ctrlruntime.generate.layout import kustomization
 NAME = "argocd-cm"
 _CONDITIONS = """local hs = judged()
 local good = hs.status == "Healthy"
-local answer = {}
+local answer, seen = {}, {}
 for _, condition in ipairs((obj.status or {}).conditions or {}) do
+  seen[condition.type] = true
   if condition.type == "Ready" or (answers[condition.type] and answer.type == nil) then
     answer = condition
   end
@@ -34,13 +35,16 @@ for _, condition in ipairs((obj.status or {}).conditions or {}) do
 end
 local old = (obj.status or {}).observedGeneration ~= (obj.metadata or {}).generation
 local answered = answer.status == "True" or (answer.reason ~= nil and answer.reason == obj.status.phase)
+for name, rule in pairs(expected) do
+  answered = answered and (seen[name] or not rule[4])
+end
 if hs.status == "Healthy" and (old or not answered) then
   hs = { status = "Progressing", message = answer.message or "Waiting for the manager" }
 end
 return hs
 """
-"""Lua that follows the tables `expected`, of each condition its status, the health of any other, and that by reason,
-and `answers`, the conditions of which a status that is good has one."""
+"""Lua that follows the tables `expected`, of each condition its status, the health of any other, that by reason, and
+whether a status without it is not good, and `answers`, the conditions of which a status that is good has one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,7 +115,7 @@ def _health(kind: str, script: str) -> str:
     So nothing is Healthy here that `manager top` does not show as good.
     """
     rows = [
-        f"  {name} = {{ {_lua(each.status)}, {_lua(_word(name, each.otherwise))}, {{ {_reasons(name, each)} }} }},"
+        f"  {name} = {{ {_lua(each.status)}, {_lua(_word(name, each.otherwise))}, {{ {_reasons(name, each)} }}{', true' * each.always} }},"
         for name, each in sorted(expected_conditions(kind).items())
     ]
     body = "".join(f"  {line}\n" if line else "\n" for line in script.splitlines())

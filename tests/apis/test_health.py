@@ -9,6 +9,7 @@ import pytest
 from apis.health import NOT_OBSERVED, RULES, Health, state_of
 from manager.kinds import KINDS
 from tests.docs.blocks import table, words
+from tests.support.statuses import whole
 
 pytestmark = pytest.mark.criterion("U-1")
 
@@ -45,7 +46,8 @@ def condition(name: str, status: str, reason: str = "Any", **more: object) -> di
 def good(kind: str) -> dict[str, Any]:
     phases = RULES[kind].phases
     phase = {} if phases is None else {"phase": min(phases.good)}
-    return made(kind, [condition("Ready", "True")], **phase)
+    conditions = whole(kind, {"conditions": [condition("Ready", "True")]})["conditions"]
+    return made(kind, conditions, **phase)
 
 
 def documented() -> list[tuple[str, str, frozenset[str], frozenset[str]]]:
@@ -86,6 +88,20 @@ def test_what_was_not_observed_is_not_good(kind: str) -> None:
         wiped = good(kind)
         del wiped["status"]["conditions"]
         assert state_of(wiped).word == NOT_OBSERVED
+
+
+@pytest.mark.parametrize("kind", NAMES)
+def test_a_status_that_lost_a_condition_of_every_pass_is_not_good(kind: str) -> None:
+    """Wiped by hand, say, beside Ready that is True. What is known to be bad stays what is shown."""
+    for name in RULES[kind].always:
+        wiped = good(kind)
+        conditions = wiped["status"]["conditions"]
+        conditions[:] = [each for each in conditions if each["type"] != name]
+        found = state_of(wiped)
+        assert (found.word, found.health) == (NOT_OBSERVED, Health.UNKNOWN), name
+        assert found.message == f"The status has no {name}."
+        conditions[0]["status"] = "False"
+        assert state_of(wiped).health is Health.FAILING, name
 
 
 @pytest.mark.parametrize("kind", NAMES)

@@ -12,6 +12,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.json import Json
 from tests.argocd.lua import evaluate
+from tests.support.statuses import whole
 
 ROOT: Final = Path(__file__).parents[2]
 KINDS: Final = [
@@ -200,7 +201,7 @@ def test_every_phase_has_a_health(config_map: dict[str, str], phase: cloud.Phase
 def test_every_phase_of_a_rollout_has_a_health(
     config_map: dict[str, str], phase: cloud.FleetRolloutPhase
 ) -> None:
-    seen = {"observedGeneration": 3, "conditions": READY}
+    seen = whole("FleetRollout", {"observedGeneration": 3, "conditions": READY})
     status = {**seen, "phase": phase.value, "updated": 2, "total": 5}
     word, message = health(config_map, cloud.GROUP, obj("FleetRollout", status=status))
     degraded = {"Halted", "RollingBack", "RolledBack", "Invalid"}
@@ -244,7 +245,7 @@ def condition(kind: str, status: str, message: str = "Because.") -> dict[str, st
 def test_health_of_the_tenancy_kinds(
     config_map: dict[str, str], kind: str, conditions: list[dict[str, str]], expected: str
 ) -> None:
-    status = {"observedGeneration": 3, "conditions": conditions}
+    status = whole(kind, {"observedGeneration": 3, "conditions": conditions})
     word, message = health(config_map, tenancy.GROUP, obj(kind, status=status))
     assert (word, message) == (expected, "Because.")
 
@@ -335,10 +336,17 @@ def test_nothing_is_healthy_that_the_summary_does_not_show_as_good(
     """Each condition that is not as it should be, beside a status that is good in all else."""
     phase = RULES[gvk.kind].phases
     good = {"phase": max(phase.good)} if phase else {}
-    answers = [condition(each, "True") for each in (*RULES[gvk.kind].answers, "Ready", "Applied")]
+    answers = [condition(each, "True") for each in (*RULES[gvk.kind].answers, "Ready")]
+    answers = whole(gvk.kind, {"conditions": answers})["conditions"]
     seen = {"observedGeneration": 3, **good}
     restored = {**seen, "observedGeneration": 4, "conditions": answers}
-    for unseen in (seen, {**seen, "conditions": []}, restored):
+    wiped = [
+        {**seen, "conditions": [each for each in answers if each["type"] != name]}
+        for name in RULES[gvk.kind].always
+    ]
+    complete = obj(gvk.kind, status={**seen, "conditions": answers})
+    assert health(config_map, gvk.group, complete)[0] in {"Healthy", "Suspended"}
+    for unseen in (seen, {**seen, "conditions": []}, restored, *wiped):
         manifest = obj(gvk.kind, status=unseen)
         assert state_of(manifest).health is Health.UNKNOWN
         assert health(config_map, gvk.group, manifest)[0] != "Healthy"
@@ -376,7 +384,8 @@ def test_health_of_a_set_of_nodes_by_phase(
     config_map: dict[str, str], phase: cosmos.FullNodePhase
 ) -> None:
     words = {"Complete": "Healthy", "Error": "Degraded"}
-    status = {**SEEN, "conditions": READY, "phase": phase.value, "status": "Says so."}
+    seen = whole("CosmosFullNode", {**SEEN, "conditions": READY})
+    status = {**seen, "phase": phase.value, "status": "Says so."}
     said = health(config_map, cosmos.GROUP, obj("CosmosFullNode", status=status))
     assert said == (words.get(phase.value, "Progressing"), "Says so.")
 
@@ -432,7 +441,8 @@ def test_health_of_what_runs_regularly(
     status: dict[str, Any],
     expected: tuple[str, str],
 ) -> None:
-    manifest = obj(kind, status={**SEEN, "conditions": READY, **status}) | {"spec": spec}
+    status = whole(kind, {**SEEN, "conditions": READY, **status})
+    manifest = obj(kind, status=status) | {"spec": spec}
     assert health(config_map, cosmos.GROUP, manifest) == expected
 
 

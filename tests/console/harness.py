@@ -23,6 +23,7 @@ from manager.console.options import ConsoleOptions
 from manager.console.server import Console
 from tests.backends import SharedServer
 from tests.support.manager_harness import make_manager
+from tests.support.statuses import whole
 from tests.support.waiting import eventually
 
 SHOWN = (TenantRegistry, TenantTemplate, Tenant, Instance, FleetRollout, InstanceTerraform)
@@ -89,7 +90,10 @@ class Harness:
         status: Mapping[str, Any],
         namespace: str = "default",
     ) -> None:
-        """Write a status, and wait until the cache has it."""
+        """Write a status, whole where Ready is True, and wait until the cache has it."""
+        first: Mapping[str, str] = next(iter(status.get("conditions") or ()), {})
+        if (first.get("type"), first.get("status")) == ("Ready", "True"):
+            status = whole(kind.gvk().kind, status)
         written = await self.client.patch_status(
             kind.gvk(), name, {"status": dict(status)}, namespace=namespace
         )

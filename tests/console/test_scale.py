@@ -9,6 +9,7 @@ import orjson
 from apis.tenancy import Tenant
 from tests.console.harness import ADMIN, Harness, ready, running
 from tests.console.test_stream import followed
+from tests.support.statuses import whole
 
 TENANTS = 10_000
 LONG = "<&\"'" * 100
@@ -18,6 +19,7 @@ LONG = "<&\"'" * 100
 def fill(console: Harness) -> None:
     """Put tenants into the cache as the answers to writes come in: without a request."""
     informer = console.manager.cache.informer(Tenant)
+    good = whole("Tenant", ready(True))
     for number in range(TENANTS):
         failing = number % 3 == 0
         manifest = {
@@ -32,7 +34,7 @@ def fill(console: Harness) -> None:
                 "labels": {"tenancy.ctrlruntime.dev/template": f"template-{number % 40}"},
             },
             "spec": {"uid": f"u{number}", "templateRef": "web"},
-            "status": ready(not failing, f"Reason{number % 7}", LONG if failing else ""),
+            "status": ready(False, f"Reason{number % 7}", LONG) if failing else good,
         }
         entry = informer.decode(orjson.dumps(manifest))
         assert entry is not None

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from apis.fleet.fleetconfig import NAME
-from apis.health import Health, state_of
+from apis.health import RULES, Health, state_of
 from apis.tenancy import Tenant
 from ctrlruntime.envtest.idle import idle
 from ctrlruntime.lifecycle import PerUID
@@ -208,6 +208,9 @@ async def test_an_object_is_reconciled_on_request_once(scene: Scene, kind: str) 
         await scene.idle()
         writes = scene.harness.writes(since)
         assert len(writes) == ROWS[kind].writers or not ROWS[kind].writers, writes
+        status = (await scene.live(kind, name))["status"]
+        shown = {each["type"]: each["status"] for each in status["conditions"]}
+        assert shown["Ready"] == "False" or RULES[kind].always <= shown.keys(), status
 
 
 @pytest.mark.criterion("L-1")
