@@ -29,6 +29,7 @@ from internal.cosmos.fullnode.validator_key import has_own_disk
 from internal.cosmos.labels import NODE, NODE_KEY_ID, claim_name, is_beside_node, pod_name
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM, combined
 from internal.cosmos.workload.halting import PROGRESS_DEADLINE, HaltRules
+from internal.cosmos.workload.lost_disks import LosingDisk, losing_disks
 from internal.cosmos.workload.pod_trouble import pod_trouble
 from internal.cosmos.workload.workload import Progress, RecordFixes, WorkloadControl
 
@@ -73,7 +74,8 @@ class PodControl:
         """One pass. `keys`: of the nodes, by Pod. Raises UnrecoverableError for a template that makes no Pod: none is touched then."""
         check_strategy(node_set)
         check_pods(node_set)
-        await remove_ended(self.pods, self.ended, owner, findings)
+        losing = losing_disks(self.pods.of(owner).values(), self.claims.of(owner).values())
+        await remove_ended(self.pods, self.ended, owner, findings, losing)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
         found = self.pods.known(owner, names).values()
         current = [entry for entry in found if is_node(node_set, entry)]
@@ -208,24 +210,35 @@ def with_key(desired: Desired, entry: Entry | None, key: NodeKey | None) -> Desi
     )
 
 
-async def remove_ended(pods: Objects, ended: EndedPods, owner: Owner, findings: Findings) -> None:
+async def remove_ended(
+    pods: Objects,
+    ended: EndedPods,
+    owner: Owner,
+    findings: Findings,
+    losing: Mapping[str, LosingDisk],
+) -> None:
     """Delete Pods that have ended, as one does whose machine had no room for it any more: such never start again by themselves, and nothing runs in them.
 
-    Where they end again and again each stays for a while, with its reason. Raises the client's errors.
+    Where they end again and again each stays for a while, with its reason; one of `losing` stays, since its disk would
+    go with it. Raises the client's errors.
     """
     for entry in pods.of(owner).values():
         phase = (entry.field("status") or {}).get("phase")
         if phase not in _ENDED or entry.deletion_timestamp is not None:
             continue
         wait, is_new = ended.wait(owner.uid, entry)
-        if wait:
+        kept = losing.get(entry.name)
+        if kept is not None:
+            wait = 0.0
+        elif wait:
             findings.waits.append(wait)
         else:
             await pods.control.remove(pods.mapping, entry, owner, Cause.REPLACED)
         if is_new:
             why = pod_trouble(entry) or "has ended"
             when = f" in {wait:.0f} s: those before it ended too" if wait else ""
-            text = f"{shorten(f'Pod {entry.name} {why}')}. It is made anew{when}."
+            then = f"is made anew{when}" if kept is None else f"stays: {kept.words}"
+            text = f"{shorten(f'Pod {entry.name} {why}')}. It {then}."
             findings.notes.append(Note(Reason.POD_ENDED, text))
 
 

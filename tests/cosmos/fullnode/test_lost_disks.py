@@ -101,9 +101,18 @@ async def test_a_node_whose_claim_is_being_deleted_is_named_and_keeps_its_pod(
     assert renewed["metadata"]["uid"] != claim["metadata"]["uid"]
 
 
-async def test_a_node_that_would_lose_its_disk_is_not_stopped_for_a_copy(place: Place) -> None:
+async def test_a_node_that_would_lose_its_disk_is_not_stopped_for_a_copy_or_made_anew(
+    place: Place,
+) -> None:
     pods = await place.uids()
     await delete_claim(place)
     await place.set_status(scheduledSnapshotStatus={"own.daily.v1": {"podCandidate": "hub-1"}})
     await place.polled()
+    assert (await place.uids())["hub-1"] == pods["hub-1"]
+
+    ended = {"phase": "Failed", "reason": "Evicted", "message": "The node was low on memory"}
+    await place.client.patch_status(POD, "hub-1", {"status": ended}, namespace=place.namespace)
+    await place.until_event("PodEnded")
+    notes = [each.get("note", "") for each in await place.client.list(EVENT, place.namespace)]
+    assert any(f"It stays: claim {LOST} is being deleted" in note for note in notes)
     assert (await place.uids())["hub-1"] == pods["hub-1"]
