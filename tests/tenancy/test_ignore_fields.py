@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
+from threading import current_thread, main_thread
 from typing import Any
 
 import pytest
 
-from internal.tenancy.objects.ignore_fields import MOST_PATHS, check, drift_paths, preserve
+from internal.tenancy.objects import path_matches
+from internal.tenancy.objects.ignore_fields import (
+    MOST_PATHS,
+    check,
+    drift_paths,
+    drift_paths_beside,
+    preserve,
+    preserve_beside,
+)
 from internal.tenancy.objects.json_paths import compiled, compiled_check
 from internal.tenancy.objects.path_errors import IgnoreFieldError
 from tests.support.counted_lines import lines
@@ -138,3 +148,89 @@ def test_drift_is_reported_the_paths_as_it_names_them() -> None:
         "spec.containers[1].resources",
         "spec.replicas",
     )
+
+
+def items(count: int, key: str = "name") -> dict[str, Any]:
+    return {
+        "spec": {"items": [{key: {"of": n} if key == "key" else n, "x": n} for n in range(count)]}
+    }
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize("key", ["name", "key", "unlike"])
+@pytest.mark.parametrize("path", ["$.spec.items[*].x", "$.spec.items[*]"])
+def test_items_of_a_list_are_paired_in_one_pass(path: str, key: str) -> None:
+    """Each was looked for among all: 2,000 took a third of a second."""
+    few, many = (lines(partial(preserve, items(n, key), items(n, key), [path])) for n in (50, 200))
+    assert many <= 5 * few
+
+
+def nested(depth: int) -> dict[str, Any]:
+    return {"spec": nested(depth - 1)} if depth else {"x": 1}
+
+
+@pytest.mark.criterion("S-F3")
+def test_what_is_within_a_kept_value_is_not_written_once_more() -> None:
+    """Each level was copied with all that is in it."""
+    few, many = (lines(partial(preserve, nested(n), nested(n), ["$..*"])) for n in (20, 80))
+    assert many <= 5 * few
+    assert drift_paths(nested(20), ["$..*"]) == ("spec",)
+    assert preserve(nested(3), {**nested(2), "kind": "B"}, ["$..*"])["spec"] == nested(1)
+
+
+WIDE = {"spec": {f"k{n}": {f"j{m}": m for m in range(10)} for n in range(10)}}
+LONG_KEY = {"spec": {"k" * 100_000: {f"j{n}": n for n in range(100)}}}
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize(
+    ("value", "paths"),
+    [
+        (WIDE, ["$..*"] * MOST_PATHS),
+        (WIDE, ["$.spec.*.*"] * MOST_PATHS),
+        (WIDE, ["$.spec[?@.j1==7]"] * MOST_PATHS),
+        (WIDE, ["$..* & $..*"]),
+        (WIDE, ["$.spec[?@..[?@..x]]"]),
+        (WIDE, ["$..[?$..x]"]),
+        (WIDE, ["$.spec.*[?$.spec contains @.x]"]),
+        (WIDE, ["$.spec[" + ",".join("*" * 200) + "]"]),
+        (LONG_KEY, ["$.spec[?@.*]"]),
+    ],
+)
+def test_paths_that_look_at_too_much_are_refused_before_they_do(
+    value: dict[str, Any], paths: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them took 0.4 s of the loop in an object of 40,000 values, and a hundred are allowed."""
+    monkeypatch.setattr(path_matches, "MOST_WORK", 1_000)
+    assert check(paths) == []
+    for work in (partial(preserve, {}, value, paths), partial(drift_paths, value, paths)):
+        with pytest.raises(IgnoreFieldError, match="look at more than 1000 values"):
+            work()
+
+    def refused() -> None:
+        with suppress(IgnoreFieldError):
+            preserve({}, value, paths)
+
+    assert lines(refused) < 60_000
+    assert preserve(value, value, ["$..*"]) == value
+
+
+class Watched(dict[str, Any]):
+    """An object that records whether the thread of the event loop looks at its items."""
+
+    by_loop: bool | None = None
+
+    def items(self) -> Any:  # noqa: ANN401
+        self.by_loop = current_thread() is main_thread()
+        return super().items()
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize(("count", "by_loop"), [(10, True), (1_000, False)])
+async def test_much_is_looked_at_beside_the_loop(count: int, by_loop: bool) -> None:
+    live = Watched(items(count)["spec"], spec=Watched(items(count)))
+    assert (await preserve_beside(items(count), live, ["$..x"]))["spec"] == items(count)["spec"]
+    assert live.by_loop is by_loop
+    live.by_loop = None
+    assert len(await drift_paths_beside(live, ["$..x"])) == 2 * count
+    assert live.by_loop is by_loop

@@ -10,6 +10,7 @@ import pytest
 
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
 from ctrlruntime.client.client import PatchType
+from internal.tenancy.objects import path_matches
 from tests.tenancy.harness import (
     CONFIG_MAP,
     DEPLOYMENT,
@@ -263,6 +264,22 @@ async def test_an_ignored_key_keeps_its_live_value(harness: TenancyHarness, stra
     await edit(harness, {"data": {"o": "evil"}})
     await data(harness, {"k": "live", "o": "2"})
     await harness.idle()
+
+
+@pytest.mark.criterion("S-F3")
+async def test_an_object_that_has_too_much_to_keep_fails_by_itself(
+    harness: TenancyHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(path_matches, "MOST_WORK", 30)
+    kept = config_map("cm", NAME, {"k": "1"}, ignoreFields=["$.data.*"])
+    await applied(harness, kept, OTHER)
+    await edit(harness, {"data": {f"k{number}": "theirs" for number in range(60)}})
+    await harness.template(configMaps=[{**kept, "labelsTemplate": {"new": "label"}}, OTHER])
+    found = await harness.condition(TENANT, "Ready", "False")
+    assert "cm (ignoreFields: the paths look at more than 30 values" in found.message
+    tenant = await harness.tenant(TENANT)
+    assert tenant is not None
+    assert len(tenant.status.applied_resources) == 2
 
 
 def deployment(image: str, **options: object) -> Manifest:

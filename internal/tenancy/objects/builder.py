@@ -26,7 +26,7 @@ from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources import Desired, PatchStrategy, revision
 from internal.tenancy.objects.expansion import expand, render_exactly
 from internal.tenancy.objects.graph import MOST_RESOURCES, Graph, dependencies_of, load
-from internal.tenancy.objects.ignore_fields import drift_paths
+from internal.tenancy.objects.ignore_fields import drift_paths_beside
 from internal.tenancy.objects.path_errors import IgnoreFieldError
 from internal.tenancy.objects.variables import Variables
 from internal.tenancy.rendering import Manifest, Renderer, RenderError, combine
@@ -271,7 +271,7 @@ async def _build_one(
         if mapping is None:
             problem = not_served(kind)
             return BuiltResource(resource=resource, level=level, problem=problem, missing_kind=kind)
-        desired = _desired(tenant, resource, level, manifest, mapping)
+        desired = await _desired(tenant, resource, level, manifest, mapping)
         privileges.check(desired.manifest, kind.group_kind, namespaced=mapping.namespaced)
         if not mapping.namespaced:
             home = tenant.metadata.namespace or ""
@@ -327,7 +327,7 @@ def _split(manifest: Manifest) -> tuple[Manifest, Manifest]:
     return {**identity, "metadata": shown}, {**body, "metadata": rest}
 
 
-def _desired(
+async def _desired(
     tenant: Tenant, resource: TResource, level: int, manifest: Manifest, mapping: RESTMapping
 ) -> Desired:
     home = tenant.metadata.namespace or ""
@@ -348,7 +348,7 @@ def _desired(
         reference=marks.tie is Tie.REFERENCE,
         labels=marks.labels,
         annotations={**marks.annotations, RESOURCE_ID: resource.id},
-        ignored=drift_paths(cleaned, resource.ignore_fields),
+        ignored=await drift_paths_beside(cleaned, resource.ignore_fields),
     )
 
 

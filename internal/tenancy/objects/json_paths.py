@@ -24,7 +24,7 @@ from jsonpath.selectors import Filter, JSONPathSelector, KeySelector, KeysFilter
 
 from internal.tenancy.objects.path_errors import IgnoreFieldError, ReadyWhenError
 
-__all__ = ["LONGEST_PATH", "JSONPathError", "compiled", "compiled_check"]
+__all__ = ["LONGEST_PATH", "JSONPathError", "compiled", "compiled_check", "parts_of"]
 
 LONGEST_PATH: Final = 512
 """Characters of one path."""
@@ -68,7 +68,7 @@ def compiled_check(path: str) -> JSONPath:
 def _is_linear(path: JSONPath) -> bool:
     """Whether no step of the path, or of a query in its filters, visits a value twice."""
     filters = [each for each in _selectors(path) if isinstance(each, Filter)]
-    parts = [part for each in filters for part in _parts(each.expression)]
+    parts = [part for each in filters for part in parts_of(each.expression)]
     if any(isinstance(part, RootFilterQuery | FilterContextPath) for part in parts):
         return False
     queries = [path, *(part.path for part in parts if isinstance(part, FilterQuery))]
@@ -116,7 +116,7 @@ def _refuse_unsupported(path: JSONPath | CompoundJSONPath, text: str) -> None:
             )
         if not isinstance(selector, Filter):
             continue
-        for part in _parts(selector.expression):
+        for part in parts_of(selector.expression):
             if problem := _unsupported(part):
                 raise IgnoreFieldError(f"ignoreFields: {text!r} {problem}")
 
@@ -157,8 +157,8 @@ def _selectors(path: JSONPath | CompoundJSONPath) -> Iterator[JSONPathSelector]:
         yield from segment.selectors
 
 
-def _parts(expression: BaseExpression) -> Iterator[BaseExpression]:
+def parts_of(expression: BaseExpression) -> Iterator[BaseExpression]:
     """Yield an expression and all within it, once each: the filters of a query are its children."""
     yield expression
     for child in expression.children():
-        yield from _parts(child)
+        yield from parts_of(child)

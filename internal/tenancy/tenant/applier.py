@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
 
 from structlog.typing import FilteringBoundLogger
 
@@ -29,7 +28,8 @@ from ctrlruntime.resources.outcome import Outcome as Written
 from ctrlruntime.resources.readiness import EXISTENCE, READY, Phase, Readiness, assess
 from internal.tenancy.objects.builder import Build, BuiltResource, not_served
 from internal.tenancy.objects.children import ChildKinds
-from internal.tenancy.objects.ignore_fields import preserve
+from internal.tenancy.objects.ignore_fields import preserve_beside
+from internal.tenancy.objects.path_errors import IgnoreFieldError
 from internal.tenancy.objects.ready_when import as_object, narrow
 from internal.tenancy.objects.recreation import HOW_TO_RECREATE, keeps_pods, takes_along
 from internal.tenancy.objects.target_clusters import TargetCluster, TargetClusters
@@ -340,7 +340,11 @@ class _Pass:
             mapping = target.kinds.readable(desired.mapping.gvk) or desired.mapping
             there = target.desired(desired, mapping)
             key = str(item.key_in(target.name))
-            outcome = await self._apply_to(target, item, there, key)
+            try:
+                outcome = await self._apply_to(target, item, there, key)
+            except IgnoreFieldError as error:  # only the live object shows how much is to be kept
+                known = self._known_key(item.resource.id)
+                outcome = Outcome(item.resource.id, State.FAILED, known, str(error))
             if outcome.state is not State.READY:
                 break
             further = (*further, outcome.key)
@@ -424,7 +428,9 @@ class _Pass:
                     return Written(Action.UNCHANGED, entry)
                 live = await target.objects.read(desired.mapping, entry)
                 if live is not None:
-                    desired = _with_live_values(desired, item.resource, live)
+                    paths = item.resource.ignore_fields
+                    manifest = await preserve_beside(desired.manifest, live, paths)
+                    desired = replace(desired, manifest=manifest, revision=desired.revision)
             return await control.ensure(desired, owner, wrote=wrote, current=current)
         finally:
             self._events.end(desired)
@@ -582,12 +588,6 @@ def _was_complete(tenant: Tenant) -> bool:
     ready = find_condition(tenant.status.conditions, "Ready")
     observed = tenant.status.observed_generation == tenant.metadata.generation
     return observed and ready is not None and ready.status == "True"
-
-
-def _with_live_values(desired: Desired, resource: TResource, live: Mapping[str, Any]) -> Desired:
-    """Return the desired object with the live values of its ignored fields; its revision stays the same."""
-    manifest = preserve(desired.manifest, live, resource.ignore_fields)
-    return replace(desired, manifest=manifest, revision=desired.revision)
 
 
 def _assess(resource: TResource, entry: Entry, kind: GroupKind) -> Readiness:
