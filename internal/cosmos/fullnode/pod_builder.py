@@ -1,6 +1,6 @@
 """The Pods of the nodes. Pure."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from apis.cosmos import ChainVersion, CosmosFullNode, PodTemplate, Probes, ProbeStrategy
@@ -70,8 +70,8 @@ def build_pods(
     script_image: str = "",
     checks_versions: bool = True,
     own_disks: Collection[int] = (),
-) -> list[Desired]:
-    """Return the Pod of each node that is to run, by number.
+) -> Iterator[Desired]:
+    """Return the Pod of each node that is to run, by number, each built when it is taken: a template may be as large as an object.
 
     `checksums`: of the configuration in effect, by name of the Pod. `script_image`: what scripts run in
     where the spec does not say; it is no input, so that another default is held back. `checks_versions`: False leaves
@@ -85,7 +85,7 @@ def build_pods(
             "or start the manager with --node-sidecar-image"
         )
     images = Images(sidecar_image, script_image_of(node_set, script_image, sidecar_image))
-    return [
+    return (
         _pod(
             node_set,
             ordinal,
@@ -96,7 +96,7 @@ def build_pods(
         )
         for ordinal in node_ordinals(node_set)
         if is_built(node_set, ordinal)
-    ]
+    )
 
 
 def _pod(

@@ -1,5 +1,6 @@
 """The Pods of a set of nodes: as many as wanted first, then those that are outdated, within the budget."""
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
@@ -77,22 +78,26 @@ class PodControl:
         losing = losing_disks(self.pods.of(owner).values(), self.claims.of(owner).values())
         await remove_ended(self.pods, self.ended, owner, findings, losing)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
-        found = self.pods.known(owner, names).values()
-        current = [entry for entry in found if is_node(node_set, entry)]
+        current = self._current(node_set, owner, names)
         known = {**_in_use(current), **checksums}
+        built = []
+        for item in build_pods(
+            node_set,
+            known,
+            sidecar_image=sidecar_image,
+            script_image=script_image,
+            checks_versions=self.checks_versions,
+            own_disks=self._own_disks(node_set, owner, current),
+        ):
+            built.append(item)
+            await asyncio.sleep(0)
+        current = self._current(node_set, owner, names)  # Pods may have changed meanwhile
         existing = {entry.name: entry for entry in current}
         seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
         probe, since = observed(said), since_of_node(said)
         desired = [
             with_key(item, existing.get(item.name), keys.get(item.name))
-            for item in build_pods(
-                node_set,
-                known,
-                sidecar_image=sidecar_image,
-                script_image=script_image,
-                checks_versions=self.checks_versions,
-                own_disks=self._own_disks(node_set, owner, current),
-            )
+            for item in built
             if item.name in known or item.name in existing
         ]
         progress = await self.workload.reconcile(
@@ -117,6 +122,11 @@ class PodControl:
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
+
+    def _current(self, node_set: CosmosFullNode, owner: Owner, names: Sequence[str]) -> list[Entry]:
+        """Return the Pods of the nodes that are there, and what has their names."""
+        found = self.pods.known(owner, names).values()
+        return [entry for entry in found if is_node(node_set, entry)]
 
     async def _record_keys(
         self,

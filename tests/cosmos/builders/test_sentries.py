@@ -18,7 +18,7 @@ pytestmark = pytest.mark.criterion("COSMOS-A7-4")
 def first_pod(strategy: str | None, kind: str = "Sentry") -> Desired:
     probes = {} if strategy is None else {"strategy": strategy}
     nodes: CosmosFullNode = node_set(type=kind, podTemplate__probes=probes)
-    return build_pods(nodes, {}, sidecar_image=SIDECAR)[0]
+    return next(build_pods(nodes, {}, sidecar_image=SIDECAR))
 
 
 def probed(pod: Desired) -> dict[str, Any]:
