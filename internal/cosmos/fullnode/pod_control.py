@@ -80,20 +80,12 @@ class PodControl:
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
         current = self._current(node_set, owner, names)
         known = {**_in_use(current), **checksums}
-        built = []
-        for item in build_pods(
-            node_set,
-            known,
-            sidecar_image=sidecar_image,
-            script_image=script_image,
-            checks_versions=self.checks_versions,
-            own_disks=self._own_disks(node_set, owner, current),
-        ):
-            built.append(item)
-            await asyncio.sleep(0)
+        images = {"sidecar_image": sidecar_image, "script_image": script_image}
+        built = await self._built(node_set, owner, current, known, images)
         current = self._current(node_set, owner, names)  # Pods may have changed meanwhile
         existing = {entry.name: entry for entry in current}
         seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
+        paused = paused_nodes(node_set)
         probe, since = observed(said), since_of_node(said)
         desired = [
             with_key(item, existing.get(item.name), keys.get(item.name))
@@ -104,11 +96,11 @@ class PodControl:
             desired,
             current,
             owner,
-            replicas=wanted_nodes(node_set) + len(paused_nodes(node_set)),
+            replicas=wanted_nodes(node_set) + len(paused),
             max_unavailable=node_set.spec.strategy.max_unavailable,
             probe=with_min_ready(probe, since, seconds, now),
             urgent=_has_another_image,
-            paused=paused_nodes(node_set),
+            paused=paused,
             selector=node_selector(node_set),
             held=held,
             rules=halt_rules(node_set, now),
@@ -122,6 +114,25 @@ class PodControl:
         if gone:
             self.observations.invalidate(owner.namespace, owner.name, gone)
         return progress
+
+    async def _built(
+        self,
+        node_set: CosmosFullNode,
+        owner: Owner,
+        current: Sequence[Entry],
+        checksums: Mapping[str, str],
+        images: Mapping[str, str],
+    ) -> list[Desired]:
+        """Return the Pods of the nodes, of which each was built in a turn of the loop of its own."""
+        built = []
+        own_disks = self._own_disks(node_set, owner, current)
+        checks = self.checks_versions
+        for pod in build_pods(
+            node_set, checksums, checks_versions=checks, own_disks=own_disks, **images
+        ):
+            built.append(pod)
+            await asyncio.sleep(0)
+        return built
 
     def _current(self, node_set: CosmosFullNode, owner: Owner, names: Sequence[str]) -> list[Entry]:
         """Return the Pods of the nodes that are there, and what has their names."""
