@@ -12,7 +12,6 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.envtest.proxy import DelayEvents, Match
-from internal.tenancy.objects.values import SECRET, secret_name
 from internal.tenancy.shared.labels import CHANGE, PREVIOUS_ROW
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
@@ -169,11 +168,6 @@ async def test_sensitive_values_are_staged_and_not_taken_back(harness: TenancyHa
     assert CHANGE in annotations
     assert PREVIOUS_ROW not in annotations
     assert "new" not in json.dumps(annotations)
-    # Nothing waits for its turn to be repaired: the values before are nowhere, those of the row are.
-    waiting = min(await with_plan(fleet, "basic"))
-    await harness.client.delete(SECRET, secret_name(waiting), namespace=fleet.namespace)
-    await harness.eventually(lambda: fleet.get(SECRET, secret_name(waiting)))
-    assert (await plans(fleet))[waiting] == "basic"
 
 
 async def test_other_content_tries_refused_rows_again(harness: TenancyHarness) -> None:

@@ -287,7 +287,7 @@ class SyncPlanner:
         desired = DesiredTenant(tenant.name, Template(tenant.template, ""), row)
         secret = builder.secret(tenant.name, builder.labels(desired), row)
         if self.control.pending(secret, owner):
-            return replace(tenant, secret_lost=self.control.look(secret) is None)
+            return tenant
         return replace(tenant, sensitive=row.sensitive)
 
     def _neighbours(self) -> Neighbours:

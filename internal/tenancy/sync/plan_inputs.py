@@ -51,8 +51,6 @@ class ExistingTenant:
     object_uid: str = ""
     """The UID of the Tenant; `uid` is that of its row."""
     sensitive: Mapping[str, str] | None = field(default=None, repr=False)
-    secret_lost: bool = False
-    """Whether its row has sensitive values and there is no Secret at all."""
     intact: bool = True
     deleting: bool = False
     created: str = ""

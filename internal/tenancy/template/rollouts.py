@@ -201,14 +201,10 @@ def _is_unready(tenant: ExistingTenant) -> bool:
     return tenant.state is not TenantState.READY
 
 
-def _repaired_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
-    """Return what repairs a tenant whose changed row waits: its spec with the values that it has.
-
-    A Secret that is lost gets the values of the row: those before are recorded nowhere.
-    """
+def _edited_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
+    """Return what repairs the spec of a tenant whose changed row waits: with the values that it has."""
     row = update.tenant.row
-    edited = UpdateReason.EDITED in update.reasons and dict(tenant.sensitive or {}) == row.sensitive
-    if not (edited or tenant.secret_lost):
+    if UpdateReason.EDITED not in update.reasons or dict(tenant.sensitive or {}) != row.sensitive:
         return None
     kept = replace(row, variables=tenant.variables)
     return Update(replace(update.tenant, row=kept, version=tenant.version), (UpdateReason.EDITED,))
@@ -234,7 +230,7 @@ class _Stage:
         if not self.template.changes(update.reasons):
             return update
         if self.template.rows and UpdateReason.DATA in update.reasons:
-            return _repaired_while_waiting(update, tenant)
+            return _edited_while_waiting(update, tenant)
         reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
         return Update(replace(update.tenant, version=tenant.version), reasons) if reasons else None
 
