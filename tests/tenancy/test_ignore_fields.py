@@ -35,6 +35,12 @@ def test_a_field_keeps_its_live_value(path: str) -> None:
     assert preserve(workload(2), workload(7), [path])["spec"]["replicas"] == 7
 
 
+def test_a_number_in_a_path_is_the_key_of_a_map_too() -> None:
+    live = {"spec": {"m": {"0": {"x": 1}}}}
+    assert preserve({"spec": {}}, live, ["$.spec.m[0].x"]) == {"spec": {}}
+    assert preserve({"spec": {"m": {"0": {"x": 2}}}}, live, ["$.spec.m[0].x"]) == live
+
+
 @pytest.mark.criterion("IGNORE-WILDCARD")
 def test_every_match_of_a_wildcard_keeps_its_own_value_by_name_not_by_place() -> None:
     desired = workload(1, app="1", sidecar="2", fresh="3")

@@ -342,14 +342,16 @@ def test_g_t1_a_row_renamed_twice_passes_on_to_the_last_one() -> None:
 
 
 @pytest.mark.criterion("G-T1")
+@pytest.mark.parametrize("created", [LATE, EARLY], ids=["later", "in the same second"])
 @pytest.mark.parametrize("renamed", [False, True])
 @pytest.mark.parametrize("rows", [reading(hosted("y", "one")), named(former("y", "z", "two"))])
 def test_g_t1_nothing_passes_to_a_customer_who_was_there_before(
-    rows: Reading, renamed: bool
+    rows: Reading, renamed: bool, created: str
 ) -> None:
     """Two customers of one host, or a uid that is used again; a row that gets its uid of before is no other customer."""
     before = [replace(item, state=TenantState.FAILED) for item in fleet(hosted("y", "one"))]
-    later = [replace(item, created=LATE) for item in fleet(hosted("z", "one"))]
+    before = [replace(item, created=EARLY) for item in before]
+    later = [replace(item, created=created) for item in fleet(hosted("z", "one"))]
     if renamed:
         before = [replace(item, inherited_by=frozenset({"z-old"})) for item in before]
     made = plan(rows, [OLD], [*before, *later], OPEN)

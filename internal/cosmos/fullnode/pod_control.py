@@ -78,11 +78,9 @@ class PodControl:
         losing = losing_disks(self.pods.of(owner).values(), self.claims.of(owner).values())
         await remove_ended(self.pods, self.ended, owner, findings, losing)
         names = [pod_name(named(node_set), each) for each in node_ordinals(node_set)]
-        current = self._current(node_set, owner, names)
-        known = {**_in_use(current), **checksums}
         images = {"sidecar_image": sidecar_image, "script_image": script_image}
-        built = await self._built(node_set, owner, current, known, images)
-        current = self._current(node_set, owner, names)  # Pods may have changed meanwhile
+        built, known = await self._built(node_set, owner, names, checksums, images)
+        current = self._current(node_set, owner, names)
         existing = {entry.name: entry for entry in current}
         seconds, now = node_set.spec.strategy.min_ready_seconds, self.now()
         paused = paused_nodes(node_set)
@@ -119,20 +117,30 @@ class PodControl:
         self,
         node_set: CosmosFullNode,
         owner: Owner,
-        current: Sequence[Entry],
+        names: Sequence[str],
         checksums: Mapping[str, str],
         images: Mapping[str, str],
-    ) -> list[Desired]:
-        """Return the Pods of the nodes, of which each was built in a turn of the loop of its own."""
-        built = []
-        own_disks = self._own_disks(node_set, owner, current)
-        checks = self.checks_versions
-        for pod in build_pods(
-            node_set, checksums, checks_versions=checks, own_disks=own_disks, **images
-        ):
-            built.append(pod)
-            await asyncio.sleep(0)
-        return built
+    ) -> tuple[list[Desired], dict[str, str]]:
+        """Return the Pods of the nodes, each built in a turn of the loop of its own, and the checksums that they have.
+
+        They are built anew where what is in use changed meanwhile: it is compared with what is there then.
+        """
+        while True:
+            current = self._current(node_set, owner, names)
+            known = {**_in_use(current), **checksums}
+            built = []
+            for pod in build_pods(
+                node_set,
+                known,
+                checks_versions=self.checks_versions,
+                own_disks=self._own_disks(node_set, owner, current),
+                **images,
+            ):
+                built.append(pod)
+                await asyncio.sleep(0)
+            now = self._current(node_set, owner, names)
+            if known == {**_in_use(now), **checksums}:
+                return built, known
 
     def _current(self, node_set: CosmosFullNode, owner: Owner, names: Sequence[str]) -> list[Entry]:
         """Return the Pods of the nodes that are there, and what has their names."""

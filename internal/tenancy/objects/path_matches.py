@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jsonpath.segments import JSONPathSegment
     from jsonpath.selectors import JSONPathSelector
 
-MOST_WORK: Final = 250_000
+MOST_WORK: Final = 1_000_000
 """Values that all paths of one resource may look at in one object: a second of a thread."""
 _CHARACTERS: Final = 256
 """Characters that are compared or copied in the time that a value is looked at."""
@@ -54,7 +54,7 @@ class _Match(JSONPathMatch):
             obj=obj,
             parent=None,
             path="",
-            parts=(*self.parts, key),
+            parts=(*self.parts, str(key) if isinstance(self.obj, Mapping) else key),
             root=self.root,
         )
 

@@ -296,13 +296,13 @@ class _Heirs:
         return found
 
     def _others(self, tenant: ExistingTenant) -> set[str]:
-        """Return the pairs that are tenants of other rows: those made before it, unless one of the two records the other."""
+        """Return the pairs that are tenants of other rows: those made before it, or in the same second, unless one of the two records the other."""
         pairs = (self._present.get(name) for name in self.paired.get(tenant.name, ()))
         return {
             other.name
             for other in pairs
             if other is not None
-            and other.created < tenant.created
+            and other.created <= tenant.created
             and other.name not in tenant.inherited_by
             and tenant.name not in other.inherited_by
         }
