@@ -106,4 +106,5 @@ class FileProvider:
             except FileNotFoundError:
                 continue
             stamps[path] = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        self._directory.stat()  # where it went meanwhile, that files were not found means nothing
         return stamps

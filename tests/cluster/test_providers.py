@@ -232,6 +232,21 @@ async def test_a_directory_that_cannot_be_read_changes_nothing(
     assert failures(harness) == []
 
 
+def test_a_directory_that_goes_during_a_look_was_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "planes"
+    folder.mkdir()
+
+    def glob(path: Path, pattern: str) -> list[Path]:
+        move(path, tmp_path / "gone")
+        return []
+
+    monkeypatch.setattr(Path, "glob", glob)
+    with pytest.raises(FileNotFoundError):
+        FileProvider(folder)._stamps()
+
+
 @pytest.mark.parametrize(
     "user",
     [
