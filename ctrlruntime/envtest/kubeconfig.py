@@ -9,6 +9,7 @@ from typing import Any
 import orjson
 import yaml
 
+from ctrlruntime.envtest.process import replace_file
 from ctrlruntime.envtest.users import Identity, User
 
 MARK = "envtest.json"
@@ -36,12 +37,10 @@ def kubeconfig(
 def write_kubeconfig(
     path: Path, url: str, ca_data: bytes | None, user: User, identity: Identity | None = None
 ) -> Path:
-    """Write a kubeconfig, mode 0600, and return its path. By token by default."""
+    """Write a kubeconfig, mode 0600, and return its path. By token by default. A process that reads the former one is not disturbed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.touch(mode=0o600)
-    path.chmod(0o600)
     known_by = identity or Identity(token=user.token)
-    path.write_text(kubeconfig(url, ca_data, user.name, known_by))
+    replace_file(path, kubeconfig(url, ca_data, user.name, known_by).encode())
     return path
 
 

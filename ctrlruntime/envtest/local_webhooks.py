@@ -9,6 +9,7 @@ from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.envtest.backends.ports import LOOPBACK, free_port
 from ctrlruntime.envtest.environment import Environment
+from ctrlruntime.envtest.process import replace_file
 from ctrlruntime.envtest.server.certificates import Authority
 from ctrlruntime.envtest.webhooks import ConfigurationSource, point_at
 from ctrlruntime.generate.crd import crd_of
@@ -58,9 +59,8 @@ class LocalWebhooks:
     def renew(self) -> None:
         """Put another certificate into the folder, of the authority that the API server trusts."""
         certificate, key = self._authority.issue([LOOPBACK, "localhost"])
-        (self._folder / "tls.crt").write_bytes(certificate)
-        (self._folder / "tls.key").touch(mode=0o600)
-        (self._folder / "tls.key").write_bytes(key)
+        replace_file(self._folder / "tls.crt", certificate)
+        replace_file(self._folder / "tls.key", key)
 
     async def install(self, *sources: Kind | ConfigurationSource) -> None:
         """Install the configurations of kinds, manifests or files, and call them here."""

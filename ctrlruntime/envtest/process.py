@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -52,10 +53,15 @@ def report_ready(path: str | None, facts: Mapping[str, Any]) -> None:
     if path.startswith("/dev/fd/"):
         Path(path).write_bytes(line)
         return
-    target = Path(path)
-    draft = target.with_name(target.name + ".part")
-    draft.write_bytes(line)
-    draft.replace(target)
+    replace_file(Path(path), line)
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Write a file, mode 0600, that another process may be reading: it finds what was there before, or all of this."""
+    descriptor, draft = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(data)
+    Path(draft).replace(path)
 
 
 class ChildProcess:

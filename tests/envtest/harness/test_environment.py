@@ -20,7 +20,7 @@ from ctrlruntime.client.errors import Forbidden, NoKindMatch, NotFound, Unauthor
 from ctrlruntime.envtest.backends import existing
 from ctrlruntime.envtest.crds import CRD, install_crds
 from ctrlruntime.envtest.environment import Environment
-from ctrlruntime.envtest.kubeconfig import is_marked
+from ctrlruntime.envtest.kubeconfig import is_marked, write_kubeconfig
 from ctrlruntime.envtest.process import ChildProcess
 from ctrlruntime.envtest.proxy import Fail, Match
 from ctrlruntime.envtest.users import Identity, User
@@ -118,6 +118,17 @@ async def test_users_have_the_rights_they_are_given() -> None:
             await env.client("nobody").list(NAMESPACE)
         with pytest.raises(KeyError, match="no user 'stranger'"):
             env.config("stranger")
+
+
+def test_a_kubeconfig_that_is_written_again_disturbs_nobody_who_reads_it(tmp_path: Path) -> None:
+    path, user = tmp_path / "admin.kubeconfig", User(name="admin")
+    before = write_kubeconfig(path, "http://127.0.0.1:1", None, user).read_text()
+    with path.open() as reader:
+        assert write_kubeconfig(path, "http://127.0.0.1:2", None, user) == path
+        assert reader.read() == before
+    assert "http://127.0.0.1:2" in path.read_text()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [*tmp_path.iterdir()] == [path]
 
 
 async def test_kubeconfigs_are_private_and_marked_as_of_the_environment(tmp_path: Path) -> None:
