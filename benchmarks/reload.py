@@ -14,6 +14,7 @@ import json
 import sys
 import tempfile
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from pathlib import Path
 from statistics import median
@@ -30,28 +31,38 @@ from ctrlruntime.manager import ManagerOptions
 EDITS = 5
 MOST_SECONDS = 1.0
 CODE = """
-from benchmarks.reload import begun
+from benchmarks.reload import passes
 from ctrlruntime import *
 
 def setup(manager):
     async def reconcile(request):
-        begun({version})
+        passes.begun({version})
     Builder(manager).for_(GroupVersionKind("", "v1", "ConfigMap")).named("example").build(reconcile)
 """
-_began: dict[int, float] = {}
-"""When code of each version reconciled first."""
 
 
-def begun(version: int) -> None:
-    """For the code under development: it reconciles."""
-    _began.setdefault(version, time.perf_counter())
+class _Passes:
+    """The reconciles of code under development, by its version."""
+
+    def __init__(self) -> None:
+        self._began: dict[int, list[float]] = defaultdict(list)
+        self._more = asyncio.Event()
+
+    def begun(self, version: int) -> None:
+        """Note that code of a version reconciles."""
+        self._began[version].append(time.perf_counter())
+        self._more.set()
+
+    async def until(self, version: int, count: int = 1) -> float:
+        """Wait for so many of a version, and return when the first began."""
+        async with asyncio.timeout(120):
+            while len(self._began[version]) < count:
+                self._more.clear()
+                await self._more.wait()
+        return self._began[version][0]
 
 
-async def _first(version: int) -> float:
-    async with asyncio.timeout(120):
-        while version not in _began:  # noqa: ASYNC110 - the code is loaded anew, and shares no event with this one
-            await asyncio.sleep(0.001)
-    return _began[version]
+passes = _Passes()
 
 
 @contextlib.asynccontextmanager
@@ -80,16 +91,15 @@ async def _developing(folder: Path, objects: int) -> AsyncIterator[Environment]:
 async def _measure(folder: Path, objects: int) -> dict[str, float]:
     seconds, processor = [], []
     async with _developing(folder, objects) as environment:
-        await _first(0)
-        await asyncio.sleep(2)  # the reconciles of all that was listed
+        await passes.until(0, objects)
         log = environment.proxy.log
         mark = log.mark()
         for version in range(1, EDITS + 1):
             edited, used = time.perf_counter(), time.process_time()
             (folder / "example.py").write_text(CODE.format(version=version))
-            seconds.append(await _first(version) - edited)
+            seconds.append(await passes.until(version) - edited)
             processor.append(time.process_time() - used)
-            await asyncio.sleep(2)
+            await passes.until(version, objects)
         reads = [each.verb for each in log.entries(mark)]
     return {
         "objects": objects,
