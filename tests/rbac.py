@@ -47,7 +47,7 @@ def audited(environment: Environment, managers: Collection[str], system: str) ->
     log = environment.proxy.log
     with Audit.ledger.watch(log, suite=system, server=SERVERS, users=managers) as watched:
         yield
-    assert watched.refused == [], "forbidden to the manager"
+    assert watched.refused == [], f"forbidden to the manager: {watched.refused}"
 
 
 async def grant(environment: Environment, managers: Collection[str], system: str) -> None:

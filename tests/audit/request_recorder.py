@@ -8,7 +8,7 @@ assert audited.refused == []
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -88,12 +88,14 @@ class Audited:
         server: str,
         users: Collection[str],
         expected: Collection[str],
+        elsewhere: Callable[[str], bool],
     ) -> None:
         self._ledger = ledger
         self._suite = suite
         self._server = server
         self._users = frozenset(users)
         self._expected = frozenset(expected)
+        self._elsewhere = elsewhere
         self._open = True
         self._excused = False
         self.refused: list[str] = []
@@ -118,7 +120,7 @@ class Audited:
             group=group,
             subresource=subresource,
             acting_as=entry.acting_as,
-            expected=entry.code == FORBIDDEN and self._expects(named),
+            expected=entry.code == FORBIDDEN and self._expects(named, entry.namespace),
             streams_list=entry.streams_list,
         )
         if asked.refused:
@@ -134,8 +136,10 @@ class Audited:
         finally:
             self._excused = False
 
-    def _expects(self, resource: str) -> bool:
-        return self._excused or ANY in self._expected or resource in self._expected
+    def _expects(self, resource: str, namespace: str) -> bool:
+        if self._excused or self._elsewhere(namespace):
+            return True
+        return ANY in self._expected or resource in self._expected
 
     def end(self) -> None:
         """Note nothing any more."""
@@ -162,12 +166,14 @@ class RequestRecorder:
         server: str,
         users: Collection[str],
         expected: Collection[str] = (),
+        elsewhere: Callable[[str], bool] = lambda _: False,
     ) -> Iterator[Audited]:
         """Note what `users` ask through a proxy. `expected`: resources they may be refused.
 
-        `server` is the sort of server: each has to be asked for everything.
+        `server` is the sort of server: each has to be asked for everything. `elsewhere`: whether a
+        namespace is another test's, who may delete it meanwhile: what is refused there is no want of rights.
         """
-        audited = Audited(self, suite, server, users, expected)
+        audited = Audited(self, suite, server, users, expected, elsewhere)
         log.observe(audited.note)
         try:
             yield audited

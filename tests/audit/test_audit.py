@@ -61,7 +61,14 @@ def asked(
 
 def test_requests_are_taken_down_test_by_test(ledger: RequestRecorder) -> None:
     log = RequestLog()
-    with ledger.watch(log, suite="s", server="x", users=["manager"], expected=["pods"]) as audited:
+    with ledger.watch(
+        log,
+        suite="s",
+        server="x",
+        users=["manager"],
+        expected=["pods"],
+        elsewhere=lambda namespace: namespace == "going",
+    ) as audited:
         ledger.turn("first")
         for _ in range(3):
             log.record(request("patch", "deployments.apps/status", "ns"), 200)
@@ -73,6 +80,7 @@ def test_requests_are_taken_down_test_by_test(ledger: RequestRecorder) -> None:
         log.record(request("get", "/apis/apps/v1"), 200)
         with audited.excusing():
             log.record(request("list", "things"), 403)
+        log.record(request("create", "pods.x", "going"), 403)
     log.record(request("list", "secrets"), 403)  # nobody watches any more
     ledger.lacks("s", "x", ["cronjobs.batch"])
     ledger.flush()
@@ -83,6 +91,7 @@ def test_requests_are_taken_down_test_by_test(ledger: RequestRecorder) -> None:
         asked("list", "nodes", 403, test="second"),
         asked("get", "/apis/apps/v1", test="second"),
         asked("list", "things", 403, test="second", expected=True),
+        asked("create", "pods", 403, at="going", test="second", group="x", expected=True),
         Lacking("s", "x", "cronjobs.batch"),
     ]  # fmt: skip
     assert audited.refused == ["list nodes"]

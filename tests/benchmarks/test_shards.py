@@ -62,7 +62,10 @@ def test_each_figure_beyond_its_bound_is_named(name: str, value: float) -> None:
 @pytest.mark.criterion("SH-25")
 @pytest.mark.timeout(600)
 async def test_two_managers_share_a_fleet_within_the_bounds_but_for_chance() -> None:
-    """Minutes: a Lease runs out twice. Forty rows are no fair sample: shares and processor time are looked at by their kind alone."""
+    """Minutes: a Lease runs out twice. Forty rows are no fair sample: shares and processor time are looked at by their kind alone.
+
+    So are the seconds without an owner: a busy machine makes them longer. tests/sharding/simulation.py bounds them in virtual time.
+    """
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "benchmarks.shards", "--members", "2", "--rows", "40"),
         *("--steady", "3", "--sync", "1", "--instances", "6"),
@@ -71,9 +74,17 @@ async def test_two_managers_share_a_fleet_within_the_bounds_but_for_chance() -> 
     )
     output, _ = await process.communicate()
     found = ShardFigures(**orjson.loads(output.splitlines()[-1]))
-    chance = ("largest_share", "watch_bytes", "object_bytes", "cpu_ratio", "status_writes")
+    chance = (
+        "largest_share",
+        "watch_bytes",
+        "object_bytes",
+        "cpu_ratio",
+        "status_writes",
+        "unowned",
+    )
     assert [each for each in found.violations() if not each.startswith(chance)] == []
     assert 0.5 <= found.largest_share < 1
+    assert found.unowned_seconds < 120
     assert found.watch_bytes_share > found.object_bytes_share > 0
     assert found.runs >= 18
     assert found.moved_slots == 32

@@ -59,6 +59,7 @@ class Fleet:
     async def make(cls, harness: TenancyHarness, *, columns: Sequence[str] = COLUMNS) -> Fleet:
         """A new namespace and an empty table."""
         fleet = cls(harness, f"fleet-{next(_numbers)}")
+        harness.made(fleet.namespace)
         await harness.client.create(
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": fleet.namespace}}
         )

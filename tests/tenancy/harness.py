@@ -133,6 +133,8 @@ class TenancyHarness(ManagerHarness):
     """A real server that all harnesses of a worker share; without, each has an embedded one."""
     ledger: ClassVar[RequestRecorder | None] = None
     """Where what managers ask is taken down, if anywhere."""
+    _makers: ClassVar[dict[str, int]] = {}
+    """Which harness made a namespace of the shared server."""
 
     @classmethod
     @contextlib.asynccontextmanager
@@ -176,8 +178,8 @@ class TenancyHarness(ManagerHarness):
             if not in_process:
                 await install(env.client(ADMIN), users=managers)
                 await add_grants(env.client(ADMIN))
-            audited = stack.enter_context(cls._audited(env, managers, denied))
             harness = cls(env, folder, options=options or permissive(folder), cache=cache)
+            audited = stack.enter_context(harness._audited(managers, denied))
             harness.audited = audited
             harness.namespace = namespace or NAMESPACE
             if harness.namespace != NAMESPACE:
@@ -188,22 +190,31 @@ class TenancyHarness(ManagerHarness):
                 await harness.start_manager()
             yield harness
 
-    @classmethod
     @contextlib.contextmanager
-    def _audited(
-        cls, env: Environment, users: list[str], denied: Collection[str]
-    ) -> Iterator[Audited | None]:
+    def _audited(self, users: list[str], denied: Collection[str]) -> Iterator[Audited | None]:
         """What managers ask is taken down; nothing is refused to them but what may be."""
-        if cls.ledger is None:
+        if self.ledger is None:
             yield None
             return
-        server = EMBEDDED if cls.shared_server is None else REAL
-        log = env.proxy.log
-        with cls.ledger.watch(
-            log, suite=SUITE, server=server, users=users, expected=denied
+        with self.ledger.watch(
+            self.environment.proxy.log,
+            suite=SUITE,
+            server=EMBEDDED if self.shared_server is None else REAL,
+            users=users,
+            expected=denied,
+            elsewhere=self._is_of_another,
         ) as audited:
             yield audited
-        assert audited.refused == [], "forbidden to the manager"
+        assert audited.refused == [], f"forbidden to the manager: {audited.refused}"
+
+    def made(self, namespace: str) -> None:
+        """A namespace is this harness's. On a real server another one's manager sees it as well."""
+        if self.is_real:
+            self._makers[namespace] = id(self)
+
+    def _is_of_another(self, namespace: str) -> bool:
+        """Its end deletes what is in it, while this harness's manager may stand still with its loop."""
+        return self._makers.get(namespace, id(self)) != id(self)
 
     @property
     def is_real(self) -> bool:
@@ -222,6 +233,7 @@ class TenancyHarness(ManagerHarness):
             await self.eventually(
                 lambda: self.get(NAMESPACE_KIND, name), lambda n: n is None, timeout=90
             )
+        self.made(name)
         await self.client.create(manifest)
 
     # -- the manager ---------------------------------------------------------------------------
