@@ -20,6 +20,8 @@ from tests.support.waiting import eventually
 
 BUDGET = 3
 BOUNDARY = 1000
+ROUND = 400
+"""Seconds within which twelve nodes are replaced, three at a time, on a busy machine."""
 
 
 @asynccontextmanager
@@ -166,14 +168,14 @@ async def until_images(place: Place, wanted: set[str]) -> None:
     async def are_there() -> bool:
         return set((await images(place)).values()) == wanted
 
-    await eventually(are_there)
+    await eventually(are_there, timeout=ROUND)
 
 
 async def until_replaced(place: Place, before: dict[str, str]) -> None:
     async def are_gone() -> bool:
         return not set(before.values()) & set((await place.uids()).values())
 
-    await eventually(are_gone)
+    await eventually(are_gone, timeout=ROUND)
 
 
 async def uids_of_claims(place: Place) -> dict[str, str]:
