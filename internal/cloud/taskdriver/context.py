@@ -202,6 +202,9 @@ class Decision:
     """The run that is recorded as ended by this."""
     secret_outputs: Mapping[str, str] | None = field(default=None, repr=False)
     """To be kept before the write; None: nothing is known of them."""
+    discard: Sequence[RunName] = ()
+    """To be deleted before the write: nothing lists the copies of Secrets of a run that never began, or was taken away,
+    once its end is on record, so that a delete that was lost would not be repeated."""
     cancel: Sequence[RunName] = ()
     delete: Sequence[RunName] = ()
     start: bool = False

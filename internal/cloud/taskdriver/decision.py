@@ -165,7 +165,7 @@ def _ended(s: Situation, status: TaskStatus, end: End, seen: Run | None) -> Deci
     return Decision(
         status=status,
         steps=steps,
-        delete=[run.run_id] if seen is None else [],  # copies that were made for it before it
+        discard=[run.run_id] if seen is None else [],
         ended=run,
         secret_outputs=secrets,
         requeue=_after(s, status),

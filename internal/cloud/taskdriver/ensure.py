@@ -36,7 +36,7 @@ from internal.cloud.labels import (
     is_superseded_upgrade,
     pausing_annotation,
 )
-from internal.cloud.runs import EarlierPlan, Run, RunInput, RunRefused, RunRequest
+from internal.cloud.runs import EarlierPlan, Run, RunInput, RunName, RunRefused, RunRequest
 from internal.cloud.taskdriver.context import CleanUp, Decision, Hold, Leaving, Rest, Situation
 from internal.cloud.taskdriver.decision import (
     begin,
@@ -256,6 +256,7 @@ class _Pass(Generic[R]):
         keeps = is_live(self.s.status.run)
         try:
             decision = await self._keep_outputs(await self._decide())
+            await self._delete(decision.discard)
             summarize(self.s, decision.status)
             if self.s.deleting and decision.delete:
                 keep_failure(self.s, decision.status)  # until they are gone
@@ -437,8 +438,7 @@ class _Pass(Generic[R]):
             provider = await self.runs()
             for run_id in decision.cancel:
                 await self._effect("cancel", run_id, provider.cancel(s.owner, run_id))
-            for run_id in decision.delete:
-                await self._effect("delete", run_id, provider.delete(s.owner, run_id))
+            await self._delete(decision.delete)
         if decision.start and not is_live(s.status.run):
             try:
                 started = await self._start(decision.status)
@@ -454,6 +454,11 @@ class _Pass(Generic[R]):
                 self.tools.patcher, self.tools.client.cache, self.options.resource, RUNS_FINALIZER
             )
         return decision.requeue
+
+    async def _delete(self, runs: Sequence[RunName]) -> None:
+        for run_id in runs:
+            provider = await self.runs()
+            await self._effect("delete", run_id, provider.delete(self.s.owner, run_id))
 
     async def _start(self, status: TaskStatus) -> Run:
         run, s = status.run, self.s

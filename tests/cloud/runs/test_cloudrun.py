@@ -233,6 +233,29 @@ class TestFaults:
         finally:
             await provider.aclose()
 
+    @pytest.mark.criterion("C-10")
+    @pytest.mark.parametrize("code", [403, 429])
+    async def test_c_10_what_is_refused_for_now_leaves_no_secret_until_it_is_tried_again(
+        self,
+        cloud_run_bench: CloudRunBench,
+        provider: CloudRunRuns,
+        server: CloudServer,
+        owner: RunOwner,
+        code: int,
+    ) -> None:
+        await cloud_run_bench.put_secret("cloud", {"token": "to-ken-of-one-run"})
+        ref = SecretKeyRef(name="cloud", key="token")
+        request = request_of(owner, {"reveal": ref.to_wire()}, secrets=[ref])
+        server.refuse["PATCH /v2/"] = code
+        for _ in range(2):
+            with pytest.raises(CloudError, match=f"{code} FOR_NOW"):
+                await provider.start(request)
+            assert await cloud_run_bench.places_of("to-ken-of-one-run") == []
+        server.refuse.clear()
+        assert (await carried_out(provider, request)).secret_outputs == {
+            "seen": "to-ken-of-one-run"
+        }
+
     async def test_a_wrong_token_is_no_refusal_of_the_run(
         self, server: CloudServer, owner: RunOwner
     ) -> None:

@@ -28,6 +28,8 @@ class Outside:
     runs: dict[str, Run] = field(default_factory=dict)
     owners: dict[str, str] = field(default_factory=dict)
     requests: dict[str, RunRequest] = field(default_factory=dict)
+    copies: set[str] = field(default_factory=set)
+    """Runs that a start copied Secrets for, whatever came of it; they go when the run is deleted."""
     begun: Counter[str] = field(default_factory=Counter)
     """How often a run of an id began to exist."""
     calls: Counter[str] = field(default_factory=Counter)
@@ -111,6 +113,7 @@ class Connection:
             raise Lost(f"the answer to {what} was lost")
 
     async def start(self, request: RunRequest) -> Run:
+        self._outside.copies.add(request.run_id)
         self._called("start")
         outside = self._outside
         if outside.refuse:
@@ -147,6 +150,7 @@ class Connection:
 
     async def delete(self, owner: RunOwner, run_id: str) -> None:
         self._called("delete")
+        self._outside.copies.discard(run_id)
         if self._outside.runs.pop(run_id, None) is not None:
             self._outside.deleted.append(run_id)
         self._answered("delete")

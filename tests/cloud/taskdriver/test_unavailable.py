@@ -9,7 +9,7 @@ import pytest
 from apis.cloud import InstanceTerraform
 from ctrlruntime.api import GroupVersionKind, find_condition
 from ctrlruntime.client.errors import Forbidden
-from internal.cloud.runs import RunState
+from internal.cloud.runs import RunRefused, RunState
 from internal.cloud.runs.cloudrun import CloudError
 from tests.cloud.taskdriver.harness import NAMESPACE, PLAIN, TaskDriverHarness, run_of
 
@@ -140,4 +140,32 @@ async def test_c_3_the_reason_is_in_the_message_of_the_end(harness: TaskDriverHa
     run = run_of((await harness.read()).status)
     assert run.outcome == "TimedOut"
     assert "Quota exceeded for jobs per region" in run.message
-    assert harness.outside.calls["delete"] == 1  # of what was copied for it
+    assert not harness.outside.copies
+
+
+@pytest.mark.criterion("C-10")
+@pytest.mark.parametrize("end", ["deadline", "refusal", "deletion"])
+async def test_c_10_what_was_copied_for_a_run_that_never_began_goes_before_its_end_is_recorded(
+    harness: TaskDriverHarness, end: str
+) -> None:
+    outside = harness.outside
+    await harness.make()
+    outside.broken["start"] = QUOTA
+    async with harness.life() as life:
+        for _ in range(2):
+            await life.drive()
+        outside.broken["delete"] = QUOTA
+        if end == "deadline":
+            harness.clock.advance(601.0)
+        elif end == "refusal":
+            outside.broken["start"] = RunRefused("not as it is")
+        else:
+            await harness.admin.delete(InstanceTerraform, "acme", namespace=NAMESPACE)
+        await life.drive()
+        found = (await harness.read()).status
+        assert run_of(found).outcome is None
+        assert f"Its runs cannot be deleted: {QUOTA}" in found.message
+        del outside.broken["delete"]
+        progress = await life.drive()
+        assert progress.gone or run_of((await harness.read()).status).outcome is not None
+    assert not outside.copies

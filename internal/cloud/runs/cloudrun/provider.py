@@ -32,6 +32,8 @@ from internal.cloud.runs.sealing import CannotOpen, open_sealed
 __all__ = ["CloudRunRuns"]
 
 _BAD_REQUEST: Final = 400
+_REFUSALS: Final = frozenset({400, 401, 403, 404, 429})
+"""Answers to requests that were not carried out; neither what changes at the moment, nor a server that fails."""
 _NOT_FOUND: Final = 404
 _FAILED_PRECONDITION: Final = "FAILED_PRECONDITION"
 _LOOK: Final = 1.0
@@ -75,8 +77,16 @@ class CloudRunRuns:
                     f"there is a Cloud Run job {job_id(owner.uid)!r} in {self._options.parent} that no run of "
                     f"{owner.kind} {owner.name!r} made: delete it, and ask for a retry"
                 )
-            await self._files.make(run_id, await files_of(request, self._secrets))
-            seen = await self._create(request)
+            try:
+                await self._files.make(run_id, await files_of(request, self._secrets))
+                seen = await self._create(request)
+            except (CloudError, RunRefused) as error:
+                # They are not to wait in the bucket until it is tried again. Another manager, or a request whose
+                # answer was lost, may have made the run meanwhile.
+                refused = isinstance(error, RunRefused) or error.status in _REFUSALS
+                if refused and await self._find(owner, run_id) is None:
+                    await self._files.remove(f"{run_id}/")
+                raise
         return await self._reported(run_id, seen)
 
     async def get(self, owner: RunOwner, run_id: RunName) -> Run | None:
@@ -140,8 +150,6 @@ class CloudRunRuns:
             await self._api.json("PATCH", url, params={"allowMissing": "true"}, body=body)
         except CloudError as error:
             if error.status == _BAD_REQUEST:
-                # Here, while it is tried again: no list shows a run without a job once its end is on record.
-                await self._files.remove(f"{run_id}/")
                 raise RunRefused(
                     f"Cloud Run refuses run {run_id}; look at the options of runs: {error}"
                 ) from error

@@ -34,6 +34,8 @@ class CloudServer:
         self.requests: list[str] = []
         self.lose_reply_to: str = ""
         """The next request whose method and path begin so is carried out and not answered."""
+        self.refuse: dict[str, int] = {}
+        """Answers to requests whose method and path begin so, which are not carried out."""
         self.hold = asyncio.Event()
         """Executions appear once it is set."""
         self.hold.set()
@@ -96,6 +98,9 @@ class CloudServer:
                 raise Refused(
                     401, "UNAUTHENTICATED", "Request had invalid authentication credentials."
                 )
+            for start, code in self.refuse.items():
+                if said.startswith(start):
+                    raise Refused(code, "FOR_NOW", "not now")
             answer = await handler(request)
         except Refused as error:
             body = {"code": error.code, "status": error.status, "message": error.message}
