@@ -12,6 +12,8 @@ import pytest
 
 from internal.tenancy.sources.errors import SourceError, TimedOut
 from internal.tenancy.sources.limits import LARGEST_CELL, OVERSIZED
+from internal.tenancy.sources.sqlite_writer import SQLiteStateWriter
+from internal.tenancy.sources.state_writer import WriteTarget
 from tests.mariadb import MariaDB
 from tests.support.waiting import eventually
 from tests.tenancy.databases import (
@@ -107,6 +109,27 @@ async def test_t_7_a_query_of_a_file_ends_when_its_reading_is_cancelled(tmp_path
     assert done
     assert reading.cancelled()
     assert not database.is_being_read()
+
+
+async def test_t_7_a_write_to_a_file_ends_when_it_is_cancelled(tmp_path: Path) -> None:
+    """By a trigger of the database's owner."""
+    database = SQLiteDatabase(tmp_path)
+    database.insert(("a", "1", ""))
+    database.execute(
+        f"CREATE VIEW slow AS SELECT {database.slow} AS one",
+        "CREATE TRIGGER hook AFTER UPDATE ON rows_ BEGIN SELECT one FROM slow; END",
+    )
+    settings, target = (
+        replace(database.settings, read_timeout=900.0),
+        WriteTarget(column="url", key="id"),
+    )
+    writing = asyncio.create_task(SQLiteStateWriter(settings, target).write({"a": "Ready"}))
+    await eventually(database.is_being_read)
+    writing.cancel()
+    done, _ = await asyncio.wait([writing], timeout=60)
+    assert done
+    assert writing.cancelled()
+    assert database.execute("SELECT url FROM rows_") == [("",)]
 
 
 async def test_t_7_a_value_that_is_too_large_is_cut_before_it_is_sent(database: Database) -> None:

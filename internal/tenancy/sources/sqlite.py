@@ -76,7 +76,7 @@ class SQLiteSource:
         """See Source."""
         statement = select(self._settings.table, columns)
         async with (
-            self._connection() as connection,
+            self.connection() as connection,
             aclosing(self._read(connection, statement, columns)) as pages,
         ):
             async for page in pages:
@@ -84,26 +84,27 @@ class SQLiteSource:
 
     async def column_names(self) -> Sequence[str]:
         """See ListsColumns."""
-        async with self._connection() as connection:
+        async with self.connection() as connection:
             async with asyncio.timeout(self._settings.read_timeout):
                 cursor = await connection.execute(no_rows(self._settings.table))
             return [str(each[0]) for each in cursor.description]
 
     @asynccontextmanager
-    async def _connection(self) -> AsyncIterator[aiosqlite.Connection]:
-        """Open the file read-only, and convert the driver's errors."""
-        address = f"file:{quote_url(str(self.checked_path()))}?mode=ro"
+    async def connection(self, *, writable: bool = False) -> AsyncIterator[aiosqlite.Connection]:
+        """Open the file, read-only unless it is to be `writable`, and convert the driver's errors.
+
+        What is not waited for any more ends, and with it its transaction.
+        """
+        mode = "rw" if writable else "ro"
+        address = f"file:{quote_url(str(self.checked_path()))}?mode={mode}"
         try:
             async with aiosqlite.connect(address, uri=True, timeout=BUSY_SECONDS) as connection:
-                await connection._execute(  # type: ignore[no-untyped-call]
-                    connection._conn.setlimit, sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_PAGE
-                )
-                connection.text_factory = bytes  # text that is not UTF-8 is one row's trouble
                 stopped = asyncio.Event()
                 try:
                     await connection.set_progress_handler(stopped.is_set, _STEPS)
-                    await connection.execute("PRAGMA query_only = ON")
                     await connection.execute("PRAGMA trusted_schema = OFF")
+                    if not writable:
+                        await self._restrict(connection)
                     yield connection
                 except (TimeoutError, asyncio.CancelledError, GeneratorExit):
                     # Closing it waits for what it runs, also for what its thread begins only now.
@@ -114,6 +115,13 @@ class SQLiteSource:
             raise TimedOut(f"the database did not answer within {seconds:g} s") from None
         except sqlite3.Error as error:
             raise self.translated(error) from None
+
+    async def _restrict(self, connection: aiosqlite.Connection) -> None:
+        await connection.execute("PRAGMA query_only = ON")
+        await connection._execute(  # type: ignore[no-untyped-call]
+            connection._conn.setlimit, sqlite3.SQLITE_LIMIT_LENGTH, LARGEST_PAGE
+        )
+        connection.text_factory = bytes  # text that is not UTF-8 is one row's trouble
 
     async def close(self) -> None:
         """Nothing is kept open between queries."""

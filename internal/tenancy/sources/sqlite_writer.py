@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Mapping
-from urllib.parse import quote as quote_url
-
-import aiosqlite
 
 from apis.tenancy import SQLiteSource as Fields
-from internal.tenancy.sources.errors import TimedOut
 from internal.tenancy.sources.source_type import SourceContext
-from internal.tenancy.sources.sqlite import BUSY_SECONDS, SQLiteSettings, SQLiteSource, quote
+from internal.tenancy.sources.sqlite import SQLiteSettings, SQLiteSource, quote
 from internal.tenancy.sources.state_writer import StateWriter, WriteTarget
 
 
@@ -31,22 +26,14 @@ class SQLiteStateWriter:
 
     async def write(self, states: Mapping[str, str]) -> None:
         """See StateWriter."""
-        address = f"file:{quote_url(str(self._source.checked_path()))}?mode=rw"
         pairs = [value for pair in states.items() for value in pair]
         statement = update(self._settings.table, self._target, len(states))
-        try:
-            async with (
-                asyncio.timeout(self._settings.read_timeout),
-                aiosqlite.connect(address, uri=True, timeout=BUSY_SECONDS) as connection,
-            ):
-                await connection.execute("PRAGMA trusted_schema = OFF")
-                await connection.execute(statement, [*pairs, *states])
-                await connection.commit()
-        except TimeoutError:
-            seconds = self._settings.read_timeout
-            raise TimedOut(f"the database did not answer within {seconds:g} s") from None
-        except sqlite3.Error as error:
-            raise self._source.translated(error) from None
+        async with (
+            self._source.connection(writable=True) as connection,
+            asyncio.timeout(self._settings.read_timeout),
+        ):
+            await connection.execute(statement, [*pairs, *states])
+            await connection.commit()
 
     async def close(self) -> None:
         """See StateWriter."""
