@@ -42,6 +42,13 @@ SELECTORS: Final = frozenset({SERVICE, NETWORK_POLICY, DISRUPTION_BUDGET})
 """Kinds that select Pods by label."""
 SCALERS: Final = frozenset({POD_AUTOSCALER, VERTICAL_AUTOSCALER})
 """Kinds that name a workload."""
+OF_PODS: Final = SCALERS | {
+    NETWORK_POLICY,
+    DISRUPTION_BUDGET,
+    GroupKind("", "LimitRange"),
+    GroupKind("", "ResourceQuota"),
+}
+"""Kinds that mean nothing where no Pods run: policies, quotas and scalers. One that goes with no workload has a doubt."""
 FOLLOWERS: Final = (
     SELECTORS
     | SCALERS
@@ -201,6 +208,8 @@ def _doubt(
             return (
                 f"gives rights on the data plane to an account whose Pods run on the hub: {_REMEDY}"
             )
+    if key.kind in OF_PODS:
+        return f"stays on the data plane, which runs no Pods for it to act on: {_REMEDY}"
     if key.kind in _SERVED or key.kind in FOLLOWERS or key.kind.group in OWN_GROUPS:
         return ""
     return f"goes to the data plane, and whether a controller acts on its kind there is unknown: {_REMEDY}"

@@ -73,6 +73,24 @@ def test_a_kind_of_others_is_reported_until_its_place_is_chosen(made: dict[str, 
     assert places(annotated(made, "moon")) == ({kind: "data"}, {kind})
 
 
+@pytest.mark.parametrize(
+    ("api_version", "kind"),
+    [
+        *(("v1", "LimitRange"), ("v1", "ResourceQuota")),
+        *(("networking.k8s.io/v1", "NetworkPolicy"), ("policy/v1", "PodDisruptionBudget")),
+        *(("autoscaling/v2", "HorizontalPodAutoscaler"),),
+        *(("autoscaling.k8s.io/v1", "VerticalPodAutoscaler"),),
+    ],
+)
+def test_what_acts_on_pods_alone_is_reported_where_none_run(api_version: str, kind: str) -> None:
+    """Quotas of a namespace, and what selects or names Pods of another Tenant, or of a set of nodes."""
+    made = custom(api_version, kind)
+    for beside in (workload("Deployment"), custom("cosmos.ctrlruntime.dev/v1", "CosmosFullNode")):
+        assert places(made, beside)[1] == {kind}
+        assert places(annotated(made, "hub"), beside)[1] == set()
+        assert places(annotated(made, "data"), beside)[1] == set()
+
+
 def test_what_a_chosen_object_names_and_what_selects_its_pods_goes_with_it() -> None:
     rollout = custom("argoproj.io/v1alpha1", "Rollout", "hub", template=POD)
     service = obj("Service", "web", spec={"selector": LABELS})
