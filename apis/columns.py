@@ -5,9 +5,12 @@ from ctrlruntime.api import PrintColumn
 AGE = PrintColumn("Age", ".metadata.creationTimestamp", "date")
 
 
-def condition_column(title: str, condition: str, field: str = "status") -> PrintColumn:
-    """Return the column of a field of one condition."""
-    return PrintColumn(title, f'.status.conditions[?(@.type=="{condition}")].{field}', "string")
+def condition_column(
+    title: str, condition: str, field: str = "status", *, priority: int = 0
+) -> PrintColumn:
+    """Return the column of a field of one condition; with `-o wide` alone if its priority is above 0."""
+    path = f'.status.conditions[?(@.type=="{condition}")].{field}'
+    return PrintColumn(title, path, "string", priority=priority)
 
 
 def count_columns(**fields: str) -> tuple[PrintColumn, ...]:

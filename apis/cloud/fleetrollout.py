@@ -180,6 +180,8 @@ class FleetRolloutStatus(ApiModel):
     """Those that changed and are not ready yet, within their deadline."""
     failed: Int32 = 0
     """Those that changed and failed, or did not become ready in time."""
+    failed_message: str = ""
+    """What failed of them; it stays while the rollout is halted or has been rolled back for it."""
     waiting: Int32 = 0
     """Those that wait for the version."""
     waiting_reason: str = ""

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from apis.approvals import RequireApprovalBy
-from apis.columns import AGE
+from apis.columns import AGE, condition_column
 from apis.deletions import Deletions
 from ctrlruntime.api import CEL, ApiModel, Int32, ListMap, PrintColumn, Resource, Scale
 
@@ -147,7 +147,10 @@ class CosmosFullNode(
     print_columns=(
         PrintColumn("Ready", ".status.readyReplicas", "integer"),
         PrintColumn("Desired", ".spec.replicas", "integer"),
+        PrintColumn("Version", ".status.version", "string"),
+        PrintColumn("Height", ".status.lastBlock", "integer"),
         PrintColumn("Phase", ".status.phase", "string"),
+        condition_column("Reason", "Ready", "reason"),
         AGE,
         PrintColumn("Message", ".status.status", "string"),
     ),

@@ -118,6 +118,11 @@ class CosmosFullNodeStatus(ApiModel):
     """What the nodes last said, by Pod."""
     height: dict[str, Height] = Field(default_factory=dict)
     """The next height of each node, by Pod; it decides on the version."""
+    last_block: Height | None = None
+    """The highest block of its nodes, written with what they last said."""
+    version: str = ""
+    """Tag of the image, or the beginning of its digest, that its nodes are to run at the greatest of these heights; one with
+    another image in instanceOverrides runs that."""
     rollout: RolloutStatus = Field(default_factory=RolloutStatus)
     """How far a change is."""
     waiting: ChangesWaiting | None = None

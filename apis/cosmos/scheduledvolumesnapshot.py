@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from apis.columns import AGE
+from apis.columns import AGE, condition_column
 from ctrlruntime.api import ApiModel, Conditions, Int32, PrintColumn, RawExtension, Resource, Time
 
 from .common import GROUP, VERSION
@@ -168,6 +168,7 @@ class ScheduledVolumeSnapshot(
     categories=("cosmos",),
     short_names=("svs",),
     print_columns=(
+        condition_column("Ready", "Ready"),
         PrintColumn("Phase", ".status.phase", "string"),
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.lastSnapshot.name", "string"),

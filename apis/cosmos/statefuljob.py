@@ -153,6 +153,7 @@ class StatefulJob(
     categories=("cosmos",),
     print_columns=(
         condition_column("Ready", "Ready"),
+        condition_column("Reason", "Ready", "reason"),
         PrintColumn("Next", ".status.nextAt", "string"),
         PrintColumn("Last", ".status.jobHistory[0].outcome", "string"),
         AGE,

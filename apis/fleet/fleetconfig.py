@@ -170,8 +170,9 @@ class FleetConfig(
     categories=("fleet",),
     print_columns=(
         condition_column("Ready", "Ready"),
-        condition_column("Message", "Ready", "message"),
+        condition_column("Reason", "Ready", "reason"),
         AGE,
+        condition_column("Message", "Ready", "message"),
     ),
     rules=(
         CEL(

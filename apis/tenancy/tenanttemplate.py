@@ -85,8 +85,10 @@ class TenantTemplate(
         ),
         PrintColumn("Rollout", ".status.rollout.phase", "string"),
         condition_column("Applied", "Applied"),
+        condition_column("Conditions", "Ready", "reason"),
         AGE,
         condition_column("Message", "Applied", "message"),
+        condition_column("Usable", "Ready", "message", priority=1),
     ),
 ):
     """The blueprint of a tenant: resources to render for every active row of a registry."""

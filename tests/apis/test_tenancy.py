@@ -289,7 +289,10 @@ class TestResources:
     ("kind", "columns"),
     [
         (TenantRegistry, "Templates Desired Ready Failed Valid Conditions Age Message"),
-        (TenantTemplate, "Registry Valid Total Updated Ready Failed Rollout Applied Age Message"),
+        (
+            TenantTemplate,
+            "Registry Valid Total Updated Ready Failed Rollout Applied Conditions Age Message Usable",
+        ),
         (
             Tenant,
             "UID Template Ready Desired Failed Skipped Conflicted Conditions Age Message",

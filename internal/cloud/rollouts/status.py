@@ -77,17 +77,21 @@ def summarize(
 ) -> FleetRolloutStatus:
     """Return the status after a decision. `place`: the rollout as commands take it, `web -n production`."""
     blocked = decision.frozen or decision.blocked_by
+    failures = shorten(_failures(decision, fleet)) or (
+        before.failed_message if decision.halted else ""
+    )
     status = FleetRolloutStatus(
         observed_generation=generation,
         phase=_phase(spec, decision),
         message=shorten(
-            " ".join(filter(None, (_message(spec, decision, place), _decisions(fleet))))
+            " ".join(filter(None, (_message(spec, decision, place), failures, _decisions(fleet))))
         ),
         target_version=decision.target,
         total=decision.total,
         updated=decision.updated,
         changing=decision.changing,
         failed=len(decision.failed),
+        failed_message=failures,
         waiting=len(decision.waiting),
         waiting_reason="" if blocked is None else blocked.reason.value,
         waiting_until=None if blocked is None else blocked.until,
@@ -154,6 +158,12 @@ def _message(spec: FleetRolloutSpec, decision: Decision, place: str) -> str:
     if waiting:
         return f"{waiting[0].message}: `manager rollout approve {place}`."
     return "" if decision.blocked_by is None else decision.blocked_by.message
+
+
+def _failures(decision: Decision, fleet: Fleet) -> str:
+    """Return what failed of the members that have failed now; a rollback takes that out of their statuses."""
+    found = (each for each in fleet.members if each.name in decision.failed and each.causes)
+    return " ".join(f"{each.name}: {'; '.join(sorted(each.causes))}" for each in found)
 
 
 def _decisions(fleet: Fleet) -> str:

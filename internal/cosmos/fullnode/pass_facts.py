@@ -13,6 +13,7 @@ from internal.cosmos.fullnode.pod_control import wanted_nodes
 from internal.cosmos.fullnode.pvc_control import disk_heights
 from internal.cosmos.fullnode.status import Facts
 from internal.cosmos.fullnode.steps import Controls, Outcome
+from internal.cosmos.fullnode.versions import images_by_height
 from internal.cosmos.labels import claim_name, pod_name
 
 
@@ -42,6 +43,7 @@ def facts_of(
         peers=outcome.peers.external if final.is_built else None,
         rollout=rollout_of(found.pods, found.additional),
         disk_heights=_of_disks(controls, owner, names),
+        images=images_by_height(node_set),
         emptied=emptied,
         emptied_nodes=[names.get(claim, "") for claim in emptied],
         conditions=conditions(node_set, found),

@@ -16,6 +16,7 @@ from ctrlruntime.api import Condition, find_condition, remove_condition, set_con
 from ctrlruntime.lifecycle.remote import HUB_READY, ClusterTrouble, hub_condition
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.fullnode.full_disks import DISKS_FULL
+from internal.cosmos.fullnode.metadata import image_tag
 from internal.cosmos.fullnode.peers import Peers
 from internal.cosmos.workload.lost_disks import LOSING
 from internal.cosmos.workload.pod_trouble import OF_POD
@@ -68,6 +69,8 @@ class Facts:
     """Heights of nodes that are recorded too high."""
     disk_heights: Mapping[str, int] = field(default_factory=dict)
     """The next height that was recorded on a node's disk, by Pod: it counts until another one is known."""
+    images: Mapping[int, str] = field(default_factory=dict)
+    """The image that nodes without one of their own run from each height on."""
     crossed: bool = False
     """Whether one of them decides on another version: then they are written at once."""
     peers: Sequence[str] | None = None
@@ -99,6 +102,7 @@ def set_status(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> Non
     if facts.sidecar_image and not status.sidecar_image:
         status.sidecar_image = facts.sidecar_image
     set_sync(status, facts, now)
+    status.version = _version(facts.images, max(status.height.values(), default=0))
     for claim in facts.emptied:
         status.self_healing.pvc_auto_scaler.pop(claim, None)
     _set_conditions(status, facts, now)
@@ -144,6 +148,14 @@ def set_sync(status: CosmosFullNodeStatus, facts: Facts, now: datetime) -> None:
     heights.update({pod: at for pod, at in facts.lowered.items() if pod in heights})
     if heights != status.height:
         status.height = heights
+    blocks = [info.height for info in status.sync.values() if info.height is not None]
+    status.last_block = max(blocks, default=status.last_block)
+
+
+def _version(images: Mapping[int, str], height: int) -> str:
+    """Return the tag of the image for a height; empty where none is listed."""
+    reached = [start for start in images if start <= height]
+    return image_tag(images[max(reached)]) if reached else ""
 
 
 def highest(*known: Mapping[str, int]) -> dict[str, int]:

@@ -46,3 +46,10 @@ def image_at(node_set: CosmosFullNode, pod: str, height: int) -> str:
         return override.image
     version = version_at(node_set.spec.chain.versions, height)
     return version.image if version is not None else node_set.spec.pod_template.image or ""
+
+
+def images_by_height(node_set: CosmosFullNode) -> dict[int, str]:
+    """Return the image that nodes without one of their own run from each height on."""
+    template = node_set.spec.pod_template.image
+    listed = {version.height: version.image for version in node_set.spec.chain.versions}
+    return ({0: template} if template else {}) | listed

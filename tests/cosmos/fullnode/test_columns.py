@@ -32,6 +32,8 @@ async def test_15_4_kubectl_get_prints_ready_desired_phase_and_message(place: Pl
     assert (shown["READY"], shown["DESIRED"]) == ("0", "0")
     assert (shown["PHASE"], shown["MESSAGE"]) == (empty.status.phase, empty.status.status)
     await place.edit(replicas=2)
-    await place.settled()
+    full = (await place.settled()).status
     shown = await printed(environment, CosmosFullNode, NAME, place.namespace)
-    assert (shown["READY"], shown["DESIRED"]) == ("2", "2")
+    assert (shown["READY"], shown["DESIRED"], shown["REASON"]) == ("2", "2", "InSync")
+    assert shown["VERSION"] == full.version == "v1"
+    assert int(shown["HEIGHT"]) >= (full.last_block or 1)

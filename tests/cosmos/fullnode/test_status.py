@@ -94,14 +94,18 @@ def test_heights_alone_wait_for_the_next_minute() -> None:
     assert told(before, later, seconds=20) == before
     after = told(before, later, seconds=60)
     assert after.height == {"hub-0": 106}
-    assert after.sync["hub-0"].height == 105
+    assert (after.sync["hub-0"].height, after.last_block) == (105, 105)
     assert told(after, facts(node(0, 110)), seconds=80) == after
 
 
 def test_a_height_that_decides_on_another_version_does_not_wait() -> None:
-    before = told(CosmosFullNodeStatus(), facts(node(0, 98)))
-    after = told(before, facts(node(0, 99), crossed=True), seconds=1)
+    images = {0: "registry:5000/gaia:v19", 100: "gaia@sha256:0123456789abcdef"}
+    before = told(CosmosFullNodeStatus(), facts(node(0, 98), images=images))
+    after = told(before, facts(node(0, 99), crossed=True, images=images), seconds=1)
     assert after.height == {"hub-0": 100}
+    assert (before.version, after.version) == ("v19", "0123456789ab")
+    silent = told(after, facts(node(0, None), images=images), seconds=90)
+    assert (silent.last_block, silent.version) == (99, "0123456789ab")
 
 
 def test_a_node_that_falls_behind_is_reported_at_once() -> None:
