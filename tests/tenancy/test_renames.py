@@ -375,6 +375,26 @@ async def test_g_t1_newcomers_that_are_alike_get_nothing_of_a_customer_who_left(
     assert await password(harness, "gamma") != had["password"]
 
 
+@pytest.mark.criterion("G-T1")
+async def test_g_t1_a_younger_customer_of_the_same_host_gets_nothing_of_the_one_who_left(
+    harness: TenancyHarness,
+) -> None:
+    """Both were there: the younger, in conflict over a pooled name, is no renamed row."""
+    had = await with_belongings(harness)
+    harness.sql(
+        "INSERT INTO tenants SELECT 'beta', url, 1, plan, image, replicas FROM tenants WHERE uid = 'acme'"
+    )
+    drawn = await password(harness, "beta")
+    harness.sql("DELETE FROM tenants WHERE uid = 'acme'")
+    message = await stays(harness, "acme-app", reason="ReplacementFailed")
+    assert "only alike: nothing passes to it" in message
+    pooled = await harness.get(CONFIG_MAP, "slot-7")
+    assert pooled is not None
+    assert pooled["metadata"]["uid"] == had["uid"]
+    assert pooled["metadata"]["annotations"]["ctrlruntime.dev/owner"].endswith("/acme-app")
+    assert await password(harness, "beta") == drawn != had["password"]
+
+
 # -- a template under another name -------------------------------------------------------------------
 
 

@@ -360,6 +360,56 @@ def test_g_t1_nothing_passes_to_a_customer_who_was_there_before(
 
 
 @pytest.mark.criterion("G-T1")
+@pytest.mark.parametrize("state", ["there", "of another template", "being deleted"])
+def test_g_t1_a_host_passes_nothing_to_a_younger_customer_who_was_there_with_the_other(
+    state: str,
+) -> None:
+    """Of two rows with one host the older goes: what a renamed row makes is made after its record, the other was there."""
+    there = fleet(hosted("u1", "one")) + [
+        replace(item, created=LATE, state=TenantState.FAILED) for item in fleet(hosted("y", "one"))
+    ]
+    if state == "of another template":
+        there[1] = replace(there[1], name="y-other", template="other")
+    if state == "being deleted":
+        there[1] = replace(there[1], deleting=True)
+    templates = [OLD, Template("other", "1", EARLY)] if state == "of another template" else [OLD]
+    rows = reading(hosted("y", "one"))
+    for _ in range(2):
+        made = plan(rows, templates, there, OPEN)
+        assert (waits(made), inherits(made)) == ({"u1-old": ["y-old"]}, {"u1-old": []})
+        there = step(made, there)
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_younger_customer_inherits_by_the_word_of_a_row_or_of_a_person() -> None:
+    young = [replace(item, created=LATE) for item in fleet(hosted("y", "one"))]
+    young = [replace(item, state=TenantState.FAILED) for item in young]
+    there = fleet(hosted("u1", "one")) + young
+    assert inherits(plan(named(former("y", "u1", "one")), [OLD], there, OPEN)) == {
+        "u1-old": ["y-old"]
+    }
+    there[0] = replace(there[0], inherited_by=frozenset({"y-old"}))
+    assert inherits(plan(reading(hosted("y", "one")), [OLD], there, OPEN)) == {"u1-old": ["y-old"]}
+
+
+@pytest.mark.criterion("G-T1")
+def test_g_t1_a_record_of_one_template_counts_for_the_row() -> None:
+    """The record on a tenant of another template could not be written, and the first heir was made."""
+    both = [OLD, Template("other", "1", EARLY)]
+    start = carried_out(plan(reading(hosted("u1", "one")), both, []), [])
+    there = [replace(item, created=EARLY) for item in start]
+    rows = reading(hosted("z", "one"))
+    after = step(plan(rows, both, there, OPEN), there)
+    none = frozenset[str]()
+    after = [
+        replace(item, replaced_by=none, inherited_by=none) if item.name == "u1-other" else item
+        for item in after
+    ]
+    after = [item for item in after if item.name != "z-other"]
+    assert inherits(plan(rows, both, after, OPEN))["u1-other"] == ["z-other"]
+
+
+@pytest.mark.criterion("G-T1")
 def test_g_t1_a_template_under_another_name_passes_on_what_is_of_one_uid() -> None:
     existing = fleet(row("u1"), row("u2"))
     made = plan(reading(row("u1"), row("u2")), [NEW], existing, OPEN)

@@ -152,6 +152,8 @@ class _Decision:
     known: frozenset[str] = field(init=False)
     """The uids that are in rows, usable or not."""
     pairs_made: frozenset[tuple[str, str]] = field(init=False)
+    uids: frozenset[str] = field(init=False)
+    """Of the rows that have a tenant, be it one that is being deleted."""
 
     def __post_init__(self) -> None:
         self.living = [tenant for tenant in self.existing if not tenant.deleting]
@@ -160,6 +162,7 @@ class _Decision:
         self.known = self.active | self.reading.inactive | self.reading.held
         known = (*self.living, *self.elsewhere.tenants)
         self.pairs_made = frozenset((item.uid, item.template) for item in known)
+        self.uids = frozenset(item.uid for item in self.existing)
 
     def made(self) -> Departures:
         going = [found for item in self.living if (found := self._leaving(item)) is not None]
@@ -347,6 +350,7 @@ class _Decision:
                     template=wanted.template,
                     variables=wanted.row.variables,
                     tenant=tenant if tenant and is_same_pair(wanted, tenant) else None,
+                    row_known=wanted.row.uid in self.uids,
                 )
             )
         templates = {item.name: item for item in self.templates}
@@ -374,6 +378,7 @@ class _Decision:
                         template=item,
                         variables=row.variables,
                         doubtful=True,
+                        row_known=row.uid in self.uids,
                     )
 
     def _of_rows_in_doubt(self, lost: Iterable[ExistingTenant]) -> Iterable[Candidate]:
@@ -384,7 +389,11 @@ class _Decision:
                 name = _name(tenant.uid, item.name)
                 if name and (tenant.uid, item.name) not in self.pairs_made:
                     yield Candidate(
-                        name=name, uid=tenant.uid, template=item, variables=tenant.variables
+                        name=name,
+                        uid=tenant.uid,
+                        template=item,
+                        variables=tenant.variables,
+                        row_known=True,
                     )
 
     def _of_other_registries(self) -> Iterable[Candidate]:
@@ -399,6 +408,7 @@ class _Decision:
                         template=item,
                         variables=row.variables,
                         tenant=there.get((row.uid, item.name)),
+                        row_known=row.uid in self.uids,
                     )
 
     def _unpaired(self, going: set[str]) -> tuple[str, ...]:
@@ -452,6 +462,7 @@ def _of_existing(tenant: ExistingTenant, templates: Mapping[str, Template]) -> C
         template=template,
         variables=tenant.variables,
         tenant=tenant,
+        row_known=True,
     )
 
 

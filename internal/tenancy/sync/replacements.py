@@ -53,6 +53,8 @@ class Candidate:
     tenant: ExistingTenant | None = None
     doubtful: bool = False
     """Whether its row is in doubt: it is waited for, and makes no other row less certain."""
+    row_known: bool = False
+    """Whether the registry has a tenant of its row, be it of another template or one that is being deleted."""
 
     @property
     def state(self) -> TenantState | None:
@@ -101,6 +103,7 @@ def heirs(
 
     That takes an identity: the same uid, or a record, a `formerUid` or a host that leads from one former uid to one new
     uid. A resemblance of values passes nothing, and nothing passes to a tenant that was there before the leaver was made.
+    By a host alone nothing passes to a row that had a tenant before the leaver's row was missing: they were two rows at once.
     """
     return _Heirs(leavers, candidates, paired).made()
 
@@ -271,12 +274,17 @@ class _Heirs:
     leavers: Sequence[Leaver]
     candidates: Sequence[Candidate]
     paired: Mapping[str, Sequence[str]]
-    _present: dict[str, ExistingTenant] = field(default_factory=dict)
-    """The candidates that exist, by name."""
+    _known: dict[str, Candidate] = field(default_factory=dict)
+    """The candidates, by name."""
+    _recorded: dict[str, set[str]] = field(default_factory=dict)
+    """The uids of recorded heirs, by the uid of the leaver: one of its templates counts for all."""
 
     def made(self) -> dict[str, tuple[str, ...]]:
         uids = {item.name: item.uid for item in self.candidates}
-        self._present.update((item.name, item.tenant) for item in self.candidates if item.tenant)
+        self._known.update((item.name, item) for item in self.candidates)
+        for tenant in (leaver.tenant for leaver in self.leavers):
+            heirs_of_row = (uids[name] for name in tenant.inherited_by if name in uids)
+            self._recorded.setdefault(tenant.uid, set()).update(heirs_of_row)
         claims = _Claims(self.leavers, self.candidates, uids)
         chained, leaving = self._chained(), {item.tenant.name for item in self.leavers}
         found: dict[str, tuple[str, ...]] = {}
@@ -296,16 +304,20 @@ class _Heirs:
         return found
 
     def _others(self, tenant: ExistingTenant) -> set[str]:
-        """Return the pairs that are tenants of other rows: those made before it, or in the same second, unless one of the two records the other."""
-        pairs = (self._present.get(name) for name in self.paired.get(tenant.name, ()))
-        return {
-            other.name
-            for other in pairs
-            if other is not None
-            and other.created <= tenant.created
-            and other.name not in tenant.inherited_by
-            and tenant.name not in other.inherited_by
-        }
+        """Return the pairs that are tenants of other rows, unless a record joins the two."""
+        pairs = (self._known.get(name) for name in self.paired.get(tenant.name, ()))
+        return {item.name for item in pairs if item is not None and self._is_other(item, tenant)}
+
+    def _is_other(self, item: Candidate, tenant: ExistingTenant) -> bool:
+        other = item.tenant
+        if other is not None and tenant.name in other.inherited_by:
+            return False
+        if item.uid in self._recorded[tenant.uid]:
+            return False
+        if item.variables.get(FORMER_UID) != tenant.uid:
+            # What a renamed row makes is made after its record.
+            return item.row_known
+        return other is not None and other.created <= tenant.created
 
     def _chained(self) -> Mapping[str, set[str]]:
         """Return the uids of leavers that others record as their heirs, by the uid of the former."""
