@@ -44,6 +44,7 @@ from internal.tenancy.sources import SourceTypes
 from internal.tenancy.sources.queries import Queries
 from internal.tenancy.sources.secrets import WatchedSecrets
 from internal.tenancy.sources.write_back import WriteBacks
+from internal.tenancy.sync.tenants import positions_in
 from internal.tenancy.template.admission import ADMISSION, TENANT_ADMISSION, TenancyAdmission
 from internal.tenancy.template.health import TemplateHealth
 from internal.tenancy.template.reconciler import TemplateReconciler
@@ -372,6 +373,7 @@ def _queries(parts: TenancyParts, signals: RegistrySignals) -> Queries:
         sqlite_root=parts.options.sqlite_root,
         types=SourceTypes.installed(),
         on_change=signals.row_changed,
+        recorded=positions_in(parts.stores.tenants),
     )
 
 

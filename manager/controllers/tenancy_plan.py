@@ -38,6 +38,7 @@ from internal.tenancy.sources import Sources, SourceTypes
 from internal.tenancy.sources.queries import Queries
 from internal.tenancy.sources.secrets import WatchedSecrets
 from internal.tenancy.sync.neighbours import REGISTRY_INDEX, registry_of
+from internal.tenancy.sync.tenants import positions_in
 from internal.tenancy.template.compiled import Blueprints
 from internal.tenancy.tenant.applier import Applier
 from internal.tenancy.tenant.kinds import TenantKinds
@@ -213,6 +214,7 @@ class _Parts:
             clock=monotonic,
             sqlite_root=self.options.sqlite_root,
             types=self.types,
+            recorded=positions_in(self.tenants.informer.store),
         )
         return await queries.run(request, registry)
 

@@ -35,9 +35,21 @@ async def test_g_t8_the_position_outlives_a_rotated_password_any_settings_and_a_
     assert other.read_up_to is None
     position = sources.position("registry")
     await sources.close()
-    restarted = await Sources().get("registry", SETTINGS, position=position)
+    restarted = await Sources().get("registry", SETTINGS, positions=lambda: [position])
     assert isinstance(restarted, PostgreSQLSource)
     assert restarted.read_up_to == PLACE
+
+
+async def test_g_t8_of_several_positions_the_furthest_of_each_system_counts() -> None:
+    """Tenants were written at different times, some while the rows were in another database."""
+    further, promoted = replace(PLACE, octets=200), replace(PLACE, timeline=3, octets=150)
+    other = Position("other", timeline=9, octets=900)
+    known = [str(each) for each in (further, PLACE, promoted, other, further)]
+    source = await Sources().get("registry", SETTINGS, positions=lambda: ["?", *known])
+    assert isinstance(source, PostgreSQLSource)
+    assert source.read_up_to == promoted
+    assert source.read_before("other") == other
+    assert source.read_before("third") is None
 
 
 @pytest.mark.parametrize(

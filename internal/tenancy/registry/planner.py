@@ -83,6 +83,7 @@ class RegistryPlanner:
         """Plan with the rows of `reading`; record the plan in the state and for the templates."""
         guard = self._guard(registry, entry, state.released)
         decided = await self.sync.decide(registry, entry, reading, guard)
+        decided.builder.position = state.synced.position
         request = Request(entry.name, namespace=entry.namespace)
         hold = self.holds.waiting(request, entry)
         hold = hold or window_hold(registry, self.clocks.now())

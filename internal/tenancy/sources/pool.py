@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 
 from internal.tenancy.sources.source import KeepsPosition, Source
 from internal.tenancy.sources.source_type import Settings
@@ -22,21 +22,22 @@ class Sources:
         registry: Hashable,
         settings: Settings,
         wake: Callable[[], None] = lambda: None,
-        position: str = "",
+        positions: Callable[[], Iterable[str]] = tuple,
     ) -> Source:
         """Return the registry's source; the one kept, or a new one after closing one of other settings.
 
-        A new source may call `wake` when rows may have changed. It goes on from the position of the one before, the
-        first one from `position`: older rows are not read, whatever else changed.
+        A new source may call `wake` when rows may have changed. It goes on from the position of the one before, or the
+        furthest of `positions`, the last of which was read last: older rows are not read, whatever else changed.
         """
         kept = self._kept.get(registry)
         if kept is not None and kept[0] == settings:
             return kept[1]
-        position = self.position(registry) or position
+        position = self.position(registry)
         await self.release(registry)
         source = settings.open(wake)
-        if position and isinstance(source, KeepsPosition):
-            source.resume(position)
+        if isinstance(source, KeepsPosition):
+            for each in filter(None, (*positions(), position)):
+                source.resume(each)
         self._kept[registry] = (settings, source)
         return source
 

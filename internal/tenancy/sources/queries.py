@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -64,6 +64,8 @@ class Queries:
     """Kinds of data source that registries may name."""
     on_change: Callable[[Request], None] = lambda _request: None
     """Is called in the event loop when the rows of a registry may have changed."""
+    recorded: Callable[[TenantRegistry], Iterable[str]] = lambda _registry: ()
+    """Returns the positions that are recorded of a registry besides that of its status."""
 
     async def run(self, request: Request, registry: TenantRegistry) -> Reading:
         """All rows of the registry, sorted in. Raises SourceError."""
@@ -126,7 +128,11 @@ class Queries:
         places = frozenset((request.namespace, ref.name) for ref in refs)
         await self.secrets.keep_only(request, places)
         changed = partial(self.on_change, request)
-        return await self.sources.get(request, settings, changed, registry.status.source_position)
+
+        def positions() -> Iterable[str]:
+            return [*sorted(self.recorded(registry)), registry.status.source_position]
+
+        return await self.sources.get(request, settings, changed, positions)
 
     def _described(self, source: TenantRegistrySource) -> tuple[SourceType[Any], ApiModel]:
         """Return the type of a source, and the fields that describe it. Raises InvalidSource."""

@@ -46,7 +46,7 @@ class KeepsPosition(Protocol):
         """How far it was read, as text for `resume`; empty if that is unknown."""
 
     def resume(self, position: str) -> None:
-        """Read nothing older than a position that such a source had. Text that is none counts for nothing."""
+        """Read nothing older than a position that such a source had; of several given one after another the furthest counts. Text that is none counts for nothing."""
 
 
 def text(value: object) -> str | None:

@@ -1,7 +1,8 @@
 """The builder of Tenants: a row and a template to the desired Tenant, and back to what plans need."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from apis.fleet.labels import MOVING_TO, ROW
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
@@ -19,6 +20,7 @@ from ctrlruntime.resources import (
     missing_leaves,
     revision,
 )
+from internal.tenancy.objects.children import OWNER_INDEX
 from internal.tenancy.objects.values import SECRET, secret_name, values_secret
 from internal.tenancy.rows.row import ActiveRow
 from internal.tenancy.shared.labels import (
@@ -27,6 +29,7 @@ from internal.tenancy.shared.labels import (
     KINDS,
     PREVIOUS_ROW,
     REGISTRY,
+    SOURCE_POSITION,
     TEMPLATE,
     format_kinds,
     hands_over,
@@ -73,6 +76,8 @@ class TenantBuilder:
     blueprints: Mapping[str, Blueprint]
     earlier: Mapping[tuple[str, str], Blueprint] = field(default_factory=dict)
     """Earlier content of templates, by name and version."""
+    position: str = ""
+    """How far the rows were read; empty if that is unknown."""
 
     @property
     def namespace(self) -> str:
@@ -125,6 +130,8 @@ class TenantBuilder:
         }
         kinds = format_kinds(blueprint.kinds | _still_used(before, blueprint.kinds))
         annotations = {KINDS: kinds, **_change_annotation(tenant, before)}
+        if position := self.position or _position_of(before):
+            annotations[SOURCE_POSITION] = position
         return Desired(
             mapping=Tenant.mapping(),
             manifest=manifest,
@@ -147,6 +154,26 @@ def _change_annotation(tenant: DesiredTenant, before: Entry | None) -> dict[str,
     if tenant.previous_row is not None:
         made[PREVIOUS_ROW] = format_row(tenant.previous_row)
     return made
+
+
+class _Tenants(Protocol):
+    """Tenants as the cache has them."""
+
+    def by_index(self, index: str, value: str) -> Iterable[Entry]: ...
+
+
+def positions_in(tenants: _Tenants) -> Callable[[TenantRegistry], Iterable[str]]:
+    """Return what finds the positions that the tenants of a registry were written at: also of one that was made again."""
+
+    def positions(registry: TenantRegistry) -> set[str]:
+        found = tenants.by_index(OWNER_INDEX, Owner.of(registry).key)
+        return {_position_of(item) for item in found} - {""}
+
+    return positions
+
+
+def _position_of(entry: Entry | None) -> str:
+    return "" if entry is None else entry.annotations.get(SOURCE_POSITION, "")
 
 
 def _still_used(

@@ -49,6 +49,10 @@ class Position:
     def __str__(self) -> str:
         return f"{self.system}/{self.timeline}/{self.octets}"
 
+    def place(self) -> tuple[int, int]:
+        """Return what orders the positions of one system."""
+        return self.timeline, self.octets
+
     def is_behind(self, other: Position) -> bool:
         """Whether rows here may be older. A restored database or a later timeline is never behind."""
         return (

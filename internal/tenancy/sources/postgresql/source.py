@@ -112,6 +112,8 @@ class PostgreSQLSource:
         self._kept: Any = None
         self.read_up_to: Position | None = None
         """How far the last reading had got; older rows are not read any more."""
+        self._earlier: dict[str, Position] = {}
+        """The furthest of the positions that were resumed, by the system that has it."""
         channel = settings.notify_channel
         self.listener = Listener(channel, self._connected, wake) if channel else None
         """Wakes up at notifications, once rows have been read; None without a channel."""
@@ -123,7 +125,12 @@ class PostgreSQLSource:
 
     def resume(self, position: str) -> None:
         """See KeepsPosition."""
-        self.read_up_to = Position.parse(position)
+        found = Position.parse(position)
+        if found is None:
+            return
+        furthest = max(self._earlier.get(found.system, found), found, key=Position.place)
+        self._earlier[found.system] = furthest
+        self.read_up_to = furthest
 
     async def pages(self, columns: Sequence[str]) -> AsyncGenerator[Page, None]:
         """See Source. A kept connection that turns out dead is replaced once, before any row."""
@@ -211,17 +218,24 @@ class PostgreSQLSource:
 
     async def _caught_up(self, connection: asyncpg.Connection) -> None:
         """Wait until the server has what was read before. Raises ReplicaBehind."""
-        read_up_to = self.read_up_to
-        if read_up_to is None:
+        if self.read_up_to is None:
             return
         deadline = asyncio.get_running_loop().time() + self._catch_up_seconds
-        while (now := await self._position(connection)) and now.is_behind(read_up_to):
+        while now := await self._position(connection):
+            read_up_to = self.read_before(now.system)
+            if read_up_to is None or not now.is_behind(read_up_to):
+                return
             if asyncio.get_running_loop().time() >= deadline:
                 raise ReplicaBehind(
                     f"the database at {self._place} is a replica that lags "
                     f"{read_up_to.octets - now.octets} bytes of the log behind the rows read before"
                 )
             await asyncio.sleep(CATCH_UP_PERIOD)
+
+    def read_before(self, system: str) -> Position | None:
+        """Return how far the rows of a system were read; None for one that never was."""
+        last = self.read_up_to
+        return last if last and last.system == system else self._earlier.get(system)
 
     async def _position(self, connection: asyncpg.Connection) -> Position | None:
         """Return the server's position; None for one that has none, such as a database like PostgreSQL."""
