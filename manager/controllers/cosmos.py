@@ -304,6 +304,7 @@ def _removal(parts: CosmosParts, controls: Controls) -> Removal:
             *(each.objects for each in controls.access),
         ),
         disks=controls.claims.claims,
+        pods=controls.pods.pods,
         keys=controls.node_keys.secrets,
         definitions=Definitions(parts.manager.live_client),
         patcher=parts.patcher,

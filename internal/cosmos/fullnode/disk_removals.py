@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -43,6 +43,7 @@ LAST: Final = "no disk that stays is known to have the chain's data"
 PROTECTED: Final = (
     "the CosmosFullNode is being deleted, and spec.deletionProtection keeps its disks"
 )
+LOSING: Final = "their claims are being deleted, and go with their Pods, though volumeRetentionPolicy keeps them"
 RECORD: Final = "removals"
 """The field of a status with what went."""
 LOST: Final = "the status was lost since it was read"
@@ -107,7 +108,9 @@ class DiskRemovals:
         if every_node and spec.deletions.max_with_state >= len(self.claims):
             protection = ""  # nothing limits what may go
         if spec.deletion_protection is not False:
-            if is_renumbered(self.node_set, self.claims):
+            if leaving := _leaving(self.node_set, self.claims):
+                protection = f"{leaving} of a node that stays is being deleted"
+            elif is_renumbered(self.node_set, self.claims):
                 protection = RENUMBERED
             elif leaves_no_copy(self.node_set, self.claims, self.going):
                 protection = LAST
@@ -155,7 +158,8 @@ def is_renumbered(node_set: CosmosFullNode, claims: Collection[Entry]) -> bool:
     beyond = {ordinal_of(entry): entry for entry in there if ordinal_of(entry) not in wanted}
     if not beyond:
         return False
-    if set(beyond) != set(range(wanted.stop, wanted.stop + len(beyond))):
+    numbers = {ordinal_of(entry) for entry in claims} - set(wanted)
+    if numbers != set(range(wanted.stop, wanted.stop + len(numbers))):
         return True
     oldest = min(_created(entry) for entry in beyond.values())
     made = {ordinal_of(entry): _created(entry) for entry in there if ordinal_of(entry) in wanted}
@@ -186,17 +190,19 @@ def leaves_no_copy(
     return not any(map(is_copy, staying))
 
 
-def hold_of_deletion(entry: Entry, removals: Sequence[Removal], now: datetime) -> Hold | None:
-    """Return what waits of a set that is being deleted: all of its disks, or nothing. Pure.
+def hold_of_deletion(
+    entry: Entry, removals: Sequence[Removal], now: datetime, *, retained: bool = False
+) -> Hold | None:
+    """Return what waits of a set that is being deleted: all of these disks, or nothing. Pure.
 
     Protection is on where the spec leaves it open: they are the last copies. The fields are read as they are: a set
-    whose spec cannot be read any more has disks as well.
+    whose spec cannot be read any more has disks as well. `retained`: they are to outlive the set, and would not.
     """
     spec, status = entry.field("spec") or {}, entry.field("status") or {}
-    if not removals or spec.get("deletionProtection") is False:
+    if not removals or (not retained and spec.get("deletionProtection") is False):
         return None
     parent = ParentState(
-        protection=PROTECTED,
+        protection=LOSING if retained else PROTECTED,
         members=len(removals),
         approvals=approvals_of(entry.annotations, GROUP),
         record=BudgetRecord.of(status.get("removals")),
@@ -209,6 +215,13 @@ def parent_of(name: str, namespace: str, annotations: Mapping[str, str]) -> Pare
     return Parent(
         mapping=CosmosFullNode.mapping(), name=name, namespace=namespace, annotations=annotations
     )
+
+
+def _leaving(node_set: CosmosFullNode, claims: Iterable[Entry]) -> str:
+    """Return the first claim of a wanted node that is being deleted; empty if there is none."""
+    wanted = node_ordinals(node_set)
+    names = (each.name for each in claims if each.deletion_timestamp and ordinal_of(each) in wanted)
+    return min(names, default="")
 
 
 def _created(entry: Entry) -> str:

@@ -11,6 +11,7 @@ from apis.cosmos import Chain, CosmosFullNode
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.containers import SIDECAR, image_of, pulled, version_check_arguments
 from internal.cosmos.fullnode.validator_key import (
+    KEEP,
     RESTORE,
     TAKE_OVER,
     VALIDATOR_KEY,
@@ -78,24 +79,12 @@ RESTORING: Final = ".restoring"
 """File in the node's folder while its disk is filled."""
 _SNAPSHOT_SCRIPT = f"""\
 set -eu
-if [ ! -e "$CHAIN_HOME/{RESTORING}" ] && {_HAS_BLOCKS}; then
-  echo "The disk has data already."
-else
-  touch "$CHAIN_HOME/{RESTORING}"
-  sh -c "$0"
-  rm "$CHAIN_HOME/{RESTORING}"
-fi
-"""
-_OWN_KEY_SNAPSHOT_SCRIPT = f"""\
-set -eu
 RESTORING="$CHAIN_HOME/{RESTORING}"
 if [ ! -e "$RESTORING" ] && {_HAS_BLOCKS}; then
   echo "The disk has data already."
-else
-  {RESTORE.rstrip().replace(chr(10), chr(10) + "  ")}
-  rm "$RESTORING"
+  exit 0
 fi
-"""
+{RESTORE}"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,9 +190,8 @@ def _validator_key(node_set: CosmosFullNode, ordinal: int, image: str, *, own_di
 def _snapshot(node_set: CosmosFullNode, ordinal: int) -> Part:
     chain = node_set.spec.chain
     if chain.snapshot_script:
-        kept = keeps_key(node_set, ordinal)
-        script = _SNAPSHOT_SCRIPT if kept else _OWN_KEY_SNAPSHOT_SCRIPT
-        return _shell(script, chain.snapshot_script)
+        kept = [KEEP] if keeps_key(node_set, ordinal) else []
+        return _shell(_SNAPSHOT_SCRIPT, chain.snapshot_script, *kept)
     return _fetch(chain, "snapshot", chain.snapshot_url or "", chain.snapshot_sha256)
 
 

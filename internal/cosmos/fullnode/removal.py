@@ -21,6 +21,7 @@ from ctrlruntime.resources import Definitions, Owner
 from internal.cosmos.fullnode.disk_removals import hold_of_deletion
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.labels import APPROVE_DELETION, FINALIZER
+from internal.cosmos.workload.lost_disks import losing_disks
 from internal.removal_holds import LostRecords
 
 
@@ -43,6 +44,8 @@ class Removal:
     """By kind, in the order in which they are released."""
     disks: Objects
     """The claims."""
+    pods: Objects
+    """What uses them."""
     keys: Objects
     """The keys of nodes, which stay where the disks do."""
     definitions: Definitions
@@ -107,21 +110,31 @@ class Removal:
 
         `uninstalled`: a person has approved that all sets go with their CRD.
         """
-        objects = self.objects
-        if retains_all(entry):
-            await self._release(self.state, owner)
-            objects = [each for each in objects if each not in self.state]
-        elif not uninstalled:
-            hold = hold_of_deletion(entry, self._disks(owner), self.clock())
+        objects, retained = self.objects, retains_all(entry)
+        if retained or not uninstalled:
+            removals = self._disks(owner, losing=retained)
+            hold = hold_of_deletion(entry, removals, self.clock(), retained=retained)
             if hold is not None:
                 return hold
+        if retained:
+            await self._release(self.state, owner)
+            objects = [each for each in objects if each not in self.state]
         if self.orphan_requests is None:
             return 0
         return sum([await each.delete_all(owner) for each in objects])
 
-    def _disks(self, owner: Owner) -> list[GateRemoval]:
-        """Return the disks that go with a set: those with its owner reference, and on a hub all of its own."""
-        found = [each for each in self.disks.of(owner).values() if each.deletion_timestamp is None]
+    def _disks(self, owner: Owner, *, losing: bool) -> list[GateRemoval]:
+        """Return the disks that go with a set: those with its owner reference, and on a hub all of its own.
+
+        A claim that is being deleted is one as long as a Pod uses it. `losing`: only those.
+        """
+        claims = list(self.disks.of(owner).values())
+        used = {each.claim for each in losing_disks(self.pods.of(owner).values(), claims).values()}
+        found = [
+            each
+            for each in claims
+            if each.name in used or (each.deletion_timestamp is None and not losing)
+        ]
         if self.orphan_requests is None:
             found = [each for each in found if any(ref.uid == owner.uid for ref in each.owners)]
         control = self.disks.control

@@ -27,24 +27,41 @@ VALIDATOR_KEY: Final = "validator-key-init"
 _BOUND_BY_CONTROLLER: Final = "pv.kubernetes.io/bound-by-controller"
 """Annotation of Kubernetes on claims for which it chose the volume, or made it."""
 
+# `files` prints where keys and states are: at their usual places, and where the configuration has them.
+# `aside` gives a file a name that nothing has, not even a link that leads nowhere.
+_FILES: Final = rf"""overlay="$HOME/.config/{CONFIG_OVERLAY}"
+value() {{
+  [ ! -f "$2" ] || sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*[\"']\([^\"']*\)[\"'].*/\1/p" "$2"
+}}
+files() {{
+  printf '%s\n' "$CHAIN_HOME/$1"
+  shift
+  command -v sed > /dev/null || return 0
+  for config in "$CONFIG_DIR/config.toml" "$overlay"; do
+    for name in "$@"; do
+      value "$name" "$config" | while IFS= read -r found; do
+        case "$found" in "") ;; /*) printf '%s\n' "$found" ;; *) printf '%s\n' "$CHAIN_HOME/$found" ;; esac
+      done
+    done
+  done
+}}
+keys() {{ files {KEY} priv_validator_key_file key-file; }}
+states() {{ files {STATE} priv_validator_state_file state-file; }}
+aside() {{
+  [ -e "$1" ] || [ -L "$1" ] || return 0
+  number=1
+  while [ -e "$2{SET_ASIDE}$number" ] || [ -L "$2{SET_ASIDE}$number" ]; do number=$((number + 1)); done
+  mv "$1" "$2{SET_ASIDE}$number"
+  echo "$3: $2{SET_ASIDE}$number."
+}}
+"""
+
 # A disk without the file is a copy, unless its claim was made empty: then it is of an older manager. What it last
 # started with names its node: `init` writes the name of the Pod as moniker, unless overrides replace it.
 # The file comes last: cut off before, all is done again.
 TAKE_OVER: Final = rf"""set -eu
 mark="$CHAIN_HOME/{MARK}"
-overlay="$HOME/.config/{CONFIG_OVERLAY}"
-value() {{
-  [ ! -f "$2" ] || sed -n "s/^[[:space:]]*$1[[:space:]]*=[[:space:]]*[\"']\([^\"']*\)[\"'].*/\1/p" "$2"
-}}
-set_aside() {{
-  case "$1" in "") return ;; /*) file="$1" ;; *) file="$CHAIN_HOME/$1" ;; esac
-  [ -e "$file" ] || [ -L "$file" ] || return 0
-  number=1
-  while [ -e "$file{SET_ASIDE}$number" ]; do number=$((number + 1)); done
-  mv "$file" "$file{SET_ASIDE}$number"
-  echo "The disk is a copy of another node's: $file is now $file{SET_ASIDE}$number."
-}}
-was=""
+{_FILES}was=""
 [ ! -f "$mark" ] || was="$(cat "$mark")"
 if [ -z "$was" ] && [ "${{3:-}}" = {OWN} ]; then
   moniker="$(value moniker "$CONFIG_DIR/config.toml")"
@@ -52,12 +69,8 @@ if [ -z "$was" ] && [ "${{3:-}}" = {OWN} ]; then
   if [ -n "$moniker" ] && {{ [ "$moniker" = "$1" ] || [ "$moniker" = "$given" ]; }}; then was="$0"; fi
 fi
 if [ "$was" != "$0" ] && [ "$2" != {KEEP} ]; then
-  set_aside {KEY}
-  set_aside {STATE}
-  for config in "$CONFIG_DIR/config.toml" "$overlay"; do
-    for name in priv_validator_key_file priv_validator_state_file key-file state-file; do
-      set_aside "$(value "$name" "$config")"
-    done
+  {{ keys; states; }} | while IFS= read -r file; do
+    aside "$file" "$file" "The disk is a copy of another node's, whose file is now"
   done
 fi
 if [ ! -f "$mark" ] || [ "$(cat "$mark")" != "$0" ]; then
@@ -66,14 +79,45 @@ if [ ! -f "$mark" ] || [ "$(cat "$mark")" != "$0" ]; then
 fi
 """
 
+# Copies of what the node has are whole once $RESTORING is there, and stay until it is gone: cut off anywhere, what the
+# script brought is never taken for the node's own. A validator that moves gets key and state from the script, where that
+# brings a key; its state alone never takes the place of the node's, by which it would sign once more.
 RESTORE: Final = f"""\
-key="$CHAIN_HOME/{KEY}" own="$CHAIN_HOME/.own-validator-key"
-if [ ! -e "$RESTORING" ] && [ -e "$key" ]; then cp -p "$key" "$own"; fi
-touch "$RESTORING"
+{_FILES}differ() {{ [ -e "$1" ] && [ -e "$2" ] && [ "$(cat "$1")" != "$(cat "$2")" ]; }}
+if [ ! -e "$RESTORING" ]; then
+  {{ keys; states; }} | while IFS= read -r file; do
+    aside "$file.own" "$file" "A copy from before is now"
+    if [ -e "$file" ]; then cp -p "$file" "$file.own"; fi
+  done
+  former="$CHAIN_HOME/.own-validator-key"
+  aside "$former" "$CHAIN_HOME/{KEY}" "A copy from before is now"
+  touch "$RESTORING"
+fi
+if [ -e "$CHAIN_HOME/.own-validator-key" ]; then mv "$CHAIN_HOME/.own-validator-key" "$CHAIN_HOME/{KEY}.own"; fi
 sh -c "$0"
-if [ -e "$own" ]; then mv "$own" "$key"; elif [ -e "$key" ]; then mv "$key" "$key{SET_ASIDE}1"; fi
+moves=""
+if [ "${{1:-}}" = {KEEP} ]; then
+  moves="$(keys | while IFS= read -r file; do
+    if [ -e "$file" ] && {{ [ ! -e "$file.own" ] || differ "$file" "$file.own"; }}; then echo yes; fi
+  done)"
+fi
+{{ keys; states; }} | while IFS= read -r file; do
+  if [ -n "$moves" ]; then
+    if differ "$file" "$file.own"; then aside "$file.own" "$file" "The node's former file is now"; fi
+  elif [ -e "$file.own" ]; then
+    if differ "$file" "$file.own"; then aside "$file" "$file" "What the script brought is now"; fi
+    if [ ! -e "$file" ]; then
+      cp -p "$file.own" "$file.new"
+      mv "$file.new" "$file"
+    fi
+  else
+    aside "$file" "$file" "What the script brought is now"
+  fi
+done
+rm "$RESTORING"
+{{ keys; states; }} | while IFS= read -r file; do rm -f "$file.own"; done
 """
-"""Around a script that fills the disk: the node's own key stays, whatever the script brings."""
+"""What fills the disk by the script "$0": the node's own key stays, whatever that brings; nothing is lost."""
 
 
 def take_over_arguments(

@@ -41,8 +41,8 @@ class LosingDisk:
             else ""
         )
         return (
-            f"{self.words}: the Pod is neither replaced nor stopped.{keep} To let the disk go, run "
-            f"`kubectl delete pod {self.pod} -n {self.namespace}`: the node starts on a new disk then."
+            f"{self.words}: the Pod is neither replaced nor taken away.{keep} To let the disk go, run "
+            f"`kubectl delete pod {self.pod} -n {self.namespace}`: a node that is wanted starts on a new disk then."
         )
 
 

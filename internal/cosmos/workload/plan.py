@@ -115,7 +115,7 @@ def plan(
     leaving = [entry for entry in diff.deletes if entry.name in paused and entry.name not in kept]
     allowed = tolerated(max_unavailable, max(replicas, len(surplus))) - going
     everyone = Availability.of(there := list(pods), health)
-    deletes = [] if held else _leaving(surplus, everyone, replicas, allowed)
+    deletes = [] if held else _leaving(surplus, everyone, replicas, allowed, kept)
     availability = Availability.of((pod for pod in there if pod not in surplus), health)
     budget = max(availability.budget(max_unavailable, replicas) - going, 0)
     old = [update for update in diff.updates if is_outdated(update)]
@@ -147,8 +147,11 @@ def plan(
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
     if outdated and not chosen:
         return replace(made, replacements=tuple(taken), blocked=kept[min(names)])
-    waits = (made.waiting or outdated) and not taken
-    blocked = _why(availability, replicas, max_unavailable) if waits else ""
+    blocked = ""
+    if (made.waiting or outdated) and not taken:
+        stays = [kept[each.name] for each in made.waiting if each.name in kept]
+        named = bool(stays) and not outdated
+        blocked = stays[0] if named else _why(availability, replicas, max_unavailable)
     return replace(made, replacements=tuple(taken), blocked=blocked)
 
 
@@ -185,7 +188,11 @@ def _staying(entries: Iterable[Entry], going: Collection[Entry]) -> tuple[Entry,
 
 
 def _leaving(
-    surplus: Iterable[Entry], everyone: Availability, replicas: int, allowed: int
+    surplus: Iterable[Entry],
+    everyone: Availability,
+    replicas: int,
+    allowed: int,
+    kept: Collection[str],
 ) -> list[Entry]:
     """Return the Pods no longer wanted that go now: each counts as down, as do those wanted that do not work.
 
@@ -197,6 +204,8 @@ def _leaving(
     spare = allowed - max(replicas - len(everyone.well - names), 0)
     chosen: list[Entry] = []
     for entry in unwanted:
+        if entry.name in kept:
+            continue
         if is_stuck(entry):
             chosen.append(entry)
         elif (everyone.is_down(entry) and allowed > 0) or (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from ctrlruntime.cache.entry import Entry
+from internal.cosmos.fullnode import validator_key
 from internal.cosmos.fullnode.init_containers import Images, init_containers
 from internal.cosmos.fullnode.toml_overlay import CONFIG_OVERLAY
 from internal.cosmos.fullnode.validator_key import VALIDATOR_KEY, has_own_disk
@@ -209,31 +211,94 @@ def test_a_key_at_another_place_is_set_aside_too(
     assert disk.file("keys/mine.json.set-aside-1").exists()
 
 
-@pytest.mark.criterion("G-N5")
-@pytest.mark.parametrize("cut_off", [False, True])
-def test_a_script_that_fills_a_disk_brings_no_key(disk: NodeDisk, cut_off: bool) -> None:
-    bring = (
-        f"mkdir -p $CHAIN_HOME/data/state.db; echo '{OTHER}' > $CONFIG_DIR/priv_validator_key.json"
+STUB = """\
+#!/bin/sh
+read -r count < "$COUNT"
+count=$((count - 1))
+echo "$count" > "$COUNT"
+[ "$count" -ne 0 ] || exit 1
+exec "/bin/${0##*/}" "$@"
+"""
+"""Stands for a command, and fails where a counter comes to 0: what is cut off there."""
+
+
+def bringing(key: str, state: int = 5) -> str:
+    """A script that fills a disk, with the key and state of another node."""
+    return (
+        f"mkdir -p $CHAIN_HOME/data/state.db; echo '{key}' > $CONFIG_DIR/priv_validator_key.json; "
+        f"echo {state} > $DATA_DIR/priv_validator_state.json"
     )
-    disk.file("config/priv_validator_key.json").write_text(OWN)
+
+
+def all_keys(disk: NodeDisk) -> set[str]:
+    """What all files with keys have, whatever their names."""
+    found = disk.chain.glob("**/*priv_validator_key*")
+    return {each.read_text().strip() for each in found}
+
+
+@pytest.mark.criterion("G-N5")
+@pytest.mark.parametrize("keep", [False, True])
+def test_a_script_that_fills_a_disk_loses_no_key_wherever_it_is_cut_off(
+    disk: NodeDisk, keep: bool
+) -> None:
+    for command in ("cp", "mv", "touch", "rm"):
+        stub = disk.home.parent / "bin" / command
+        stub.write_text(STUB)
+        stub.chmod(0o755)
+    count = disk.home.parent / "count"
+    disk.environment["COUNT"] = str(count)
+    nodes = node_set(chain__snapshotScript=bringing(OTHER), instanceOverrides=KEEP if keep else {})
+    (fill,) = [
+        [*each["command"], *each["args"]]
+        for each in init_containers(nodes, 1, Images(SIDECAR, SIDECAR))
+        if each["name"] == "snapshot-restore"
+    ]
+    key, state = (disk.file(name) for name in (validator_key.KEY, validator_key.STATE))
+    aside = disk.file("config/priv_validator_key.json.set-aside-1")
+    aside.write_text("before")
+    for cut_off in range(1, 20):
+        shutil.rmtree(disk.chain / "data", ignore_errors=True)
+        disk.sign_with(OWN, 777)
+        (disk.chain / "data" / "state.db").rmdir()
+        count.write_text(str(cut_off))
+        whole = False
+        with contextlib.suppress(AssertionError):
+            disk.carry_out(fill)
+            whole = True
+        count.write_text("1000000")
+        disk.carry_out(fill)
+        used = key.read_text().strip(), state.read_text().strip()
+        assert used == ((OTHER, "5") if keep else (OWN, "777"))
+        assert all_keys(disk) == {OWN, OTHER, "before"}, "nothing is lost"
+        assert aside.read_text() == "before"
+        if whole:
+            return
+    raise AssertionError("it was cut off at each of so many commands")
+
+
+@pytest.mark.criterion("G-N5")
+def test_an_older_state_alone_never_takes_the_place_of_the_nodes(disk: NodeDisk) -> None:
+    disk.sign_with(OWN, 777)
+    (disk.chain / "data" / "state.db").rmdir()
     disk.file(".disk-of").write_text("chains/test-1\n")
-    if cut_off:
-        script: dict[str, Any] = {"chain__snapshotScript": f"{bring}; exit 1"}
-        with pytest.raises(AssertionError):
-            disk.start(1, **script)
-    assert disk.start(1, chain__snapshotScript=bring) == OWN
-    assert disk.start(1, chain__snapshotScript=bring) == OWN
+    script: dict[str, Any] = {"chain__snapshotScript": bringing(OWN)}
+    assert disk.start(1, instanceOverrides=KEEP, **script).strip() == OWN
+    assert disk.file("data/priv_validator_state.json").read_text() == "777"
 
 
 @pytest.mark.criterion("G-N5")
-def test_a_script_brings_the_key_of_a_validator_that_moves(disk: NodeDisk) -> None:
-    bring = f"mkdir -p $CHAIN_HOME/data/a.db; echo '{OTHER}' > $CONFIG_DIR/priv_validator_key.json"
-    disk.file("config/priv_validator_key.json").write_text(OWN)
-    started = disk.start(1, chain__snapshotScript=bring, instanceOverrides=KEEP)
-    assert started.strip() == OTHER
-
-
-@pytest.mark.criterion("G-N5")
-def test_a_script_that_brings_a_key_where_there_is_none_has_it_set_aside(disk: NodeDisk) -> None:
-    bring = f"mkdir -p $CHAIN_HOME/data/a.db; echo '{OTHER}' > $CONFIG_DIR/priv_validator_key.json"
-    assert disk.start(1, chain__snapshotScript=bring) == "{}"
+@pytest.mark.parametrize("older", [False, True], ids=["now", "by an older manager"])
+def test_a_script_that_brings_a_key_where_there_is_none_has_it_set_aside(
+    disk: NodeDisk, older: bool
+) -> None:
+    aside = disk.file("config/priv_validator_key.json.set-aside-1")
+    aside.symlink_to("of-before")
+    disk.file(".disk-of").write_text("chains/test-1\n")
+    if older:  # cut off in the midst
+        disk.file(".own-validator-key").write_text(OWN)
+        disk.file(".restoring").touch()
+    script: dict[str, Any] = {"chain__snapshotScript": bringing(OTHER)}
+    assert disk.start(1, **script) == (OWN if older else "{}")
+    assert aside.is_symlink()
+    second = disk.file("config/priv_validator_key.json.set-aside-2")
+    assert second.read_text().strip() == OTHER

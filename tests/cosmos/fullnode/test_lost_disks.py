@@ -10,7 +10,8 @@ import pytest
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.api import Condition, find_condition
-from tests.cosmos.fullnode.harness import CLAIM, EVENT, POD, NodeSetHarness, Place
+from tests.cosmos.fullnode.harness import CLAIM, EVENT, NAME, POD, NodeSetHarness, Place
+from tests.cosmos.fullnode.test_removals import claims, held, message
 from tests.cosmos.fullnode.test_uninstall import on_real_server
 
 pytestmark = pytest.mark.criterion("G-N4")
@@ -116,3 +117,26 @@ async def test_a_node_that_would_lose_its_disk_is_not_stopped_for_a_copy_or_made
     notes = [each.get("note", "") for each in await place.client.list(EVENT, place.namespace)]
     assert any(f"It stays: claim {LOST} is being deleted" in note for note in notes)
     assert (await place.uids())["hub-1"] == pods["hub-1"]
+
+
+async def test_a_node_that_is_taken_away_keeps_its_pod_while_a_deleted_claim_is_used(
+    place: Place,
+) -> None:
+    """Nor goes the disk of another node, or the set, which is to keep its disks."""
+    pods = await place.uids()
+    await delete_claim(place)
+    await place.edit(replicas=2)
+    found = await held(place, "pvc-hub-2")
+    assert f"{LOST} of a node that stays is being deleted" in message(found)
+    await place.edit(replicas=1, volumeRetentionPolicy="Retain")
+    stays = f"no longer wanted stay: claim {LOST} is being deleted"
+    await place.until(lambda found: stays in found.status.status and found.status.replicas == 2)
+    assert await place.names(POD) == ["hub-0", "hub-1"]
+    await place.client.delete(CosmosFullNode, NAME, namespace=place.namespace)
+    await held(place, LOST)
+    await place.harness.idle()
+    assert (await place.uids())["hub-1"] == pods["hub-1"]
+    await place.client.delete(POD, "hub-1", namespace=place.namespace)
+    await protect(place)
+    await place.gone()
+    assert sorted(await claims(place)) == ["pvc-hub-0", "pvc-hub-2"]

@@ -29,6 +29,7 @@ def planned(
     max_unavailable: MaxUnavailable = 1,
     paused: Iterable[str] = (),
     urgent: Iterable[str] = (),
+    kept: Mapping[str, str] | None = None,
 ) -> Plan:
     there = list(entries)
     return plan(
@@ -39,6 +40,7 @@ def planned(
         max_unavailable=max_unavailable,
         urgent=lambda update: update.entry.name in set(urgent),
         paused=frozenset(paused),
+        kept=kept or {},
     )
 
 
@@ -125,6 +127,18 @@ class TestScale:
         fixed = pods(10, 11, image="app:2")
         made = planned(fixed, there(0, 1, 10, 11), new, replicas=2, max_unavailable=1)
         assert (list(made.deletes), replaced(made)) == ([], ["set-10"])
+
+    @pytest.mark.criterion("G-N4")
+    @pytest.mark.parametrize("health", [WELL, DOWN])
+    def test_down_keeps_a_pod_whose_disk_would_go_with_it(self, health: Health) -> None:
+        """It counts as one that is not wanted: others go, and are replaced, as if it were away."""
+        kept, found = {"set-3": "its disk goes with it"}, {"set-3": health}
+        made = planned(pods(0, 1), there(0, 1, 2, 3), found, replicas=2, kept=kept)
+        assert [entry.name for entry in made.deletes] == ["set-2"]
+        made = planned(pods(0, 1), there(0, 1, 3), found, replicas=2, kept=kept)
+        assert (made.takes_down, made.blocked) == (False, kept["set-3"])
+        wanted = [pod(each, "app:2") for each in (0, 1)]
+        assert replaced(planned(wanted, there(0, 1, 3), found, replicas=2, kept=kept)) == ["set-0"]
 
     def test_does_not_make_anew_what_is_still_going(self) -> None:
         made = planned(pods(0), [existing(pod(0), **GOING)], replicas=1)
