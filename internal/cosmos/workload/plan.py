@@ -118,7 +118,7 @@ def plan(
     deletes = [] if held else _leaving(surplus, everyone, replicas, allowed, kept)
     availability = Availability.of((pod for pod in there if pod not in surplus), health)
     budget = max(availability.budget(max_unavailable, replicas) - going, 0)
-    old = [update for update in diff.updates if is_outdated(update)]
+    old = list(filter(is_outdated, diff.updates))
     outdated = [update for update in old if availability.holds(update.entry)]
     pauses = _within(leaving, availability, budget)
     names = {update.entry.name for update in outdated}
@@ -145,13 +145,10 @@ def plan(
         return replace(made, blocked=found.waits if outdated else "")
     if not leaving:
         taken += [each for each in chosen if each.entry.name in availability.well][:budget]
-    if outdated and not chosen:
-        return replace(made, replacements=tuple(taken), blocked=kept[min(names)])
-    blocked = ""
-    if (made.waiting or outdated) and not taken:
-        stays = [kept[each.name] for each in made.waiting if each.name in kept]
-        named = bool(stays) and not outdated
-        blocked = stays[0] if named else _why(availability, replicas, max_unavailable)
+    staying = (set() if chosen else names) if outdated else {each.name for each in made.waiting}
+    stays = next((kept[name] for name in sorted(staying) if name in kept), "")
+    waits = (made.waiting or outdated) and not taken
+    blocked = stays or _why(availability, replicas, max_unavailable) if waits else ""
     return replace(made, replacements=tuple(taken), blocked=blocked)
 
 
