@@ -318,6 +318,15 @@ class Waiting(ApiModel):
     """When the leader of several managers granted the start: it counts as running from then on."""
 
 
+class FoundDrift(ApiModel):
+    """What a run that looked for drift found."""
+
+    reason: str
+    """Reason of the condition Drifted."""
+    message: str
+    """What differs, and what to do."""
+
+
 class TaskStatus(ApiModel):
     """What is known of an object that drives tasks."""
 
@@ -344,6 +353,8 @@ class TaskStatus(ApiModel):
     record: dict[str, str] = Field(default_factory=dict)
     """What identifies what the last successful run left behind, such as lineage and serial of a Terraform state. What
     is found later is compared with it."""
+    drift: FoundDrift | None = None
+    """What differs from what was applied, by the last run that looked; the condition Drifted has the same."""
     waiting: Waiting | None = None
     """Why it does not run yet."""
     approvals: ApprovalsStatus | None = None

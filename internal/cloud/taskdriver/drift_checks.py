@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
-from apis.cloud import DriftAction, DriftDetection, TaskOperation, TaskRun, TaskStatus
+from apis.cloud import DriftAction, DriftDetection, FoundDrift, TaskOperation, TaskRun, TaskStatus
 from ctrlruntime.api import Condition, set_condition
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.schedule import BadSchedule, Schedule, parse
@@ -62,11 +62,8 @@ def record_check(
     if not found:
         forget_drift(status)
         return
-    set_condition(
-        status.conditions,
-        _drifted(status, run, found, _to_apply(instance, only_plans=only_plans)),
-        now,
-    )
+    status.drift = _found(run, found, _to_apply(instance, only_plans=only_plans))
+    show_drift(status, now)
 
 
 def _to_apply(instance: str, *, only_plans: bool) -> str:
@@ -74,19 +71,36 @@ def _to_apply(instance: str, *, only_plans: bool) -> str:
     return f"{first}run `manager instance reconcile {instance} --kind InstanceTerraform`"
 
 
-def _drifted(status: TaskStatus, run: TaskRun, found: str, to_apply: str) -> Condition:
+def _found(run: TaskRun, found: str, to_apply: str) -> FoundDrift:
     destroys = run.operation is TaskOperation.REPAIR
     why = " That destroys something, so it is not applied by itself." if destroys else ""
-    return Condition(
-        type=DRIFTED,
-        status="True",
+    return FoundDrift(
         reason="PlanDestroys" if destroys else "PlanHasChanges",
         message=(
             f"The infrastructure differs from what was applied: {found}.{why} To apply it,"
             f" {to_apply}."
         ),
-        observed_generation=status.observed_generation,
     )
+
+
+def show_drift(status: TaskStatus, now: datetime) -> None:
+    """Set the condition by what was found last, also where it was removed by hand; without that it is not there.
+
+    One that a manager left which kept nothing beside it stays.
+    """
+    if status.drift is not None:
+        condition = Condition(
+            type=DRIFTED,
+            status="True",
+            reason=status.drift.reason,
+            message=status.drift.message,
+            observed_generation=status.observed_generation,
+        )
+        set_condition(status.conditions, condition, now)
+        return
+    status.conditions = [
+        item for item in status.conditions if item.type != DRIFTED or item.status == "True"
+    ]
 
 
 def record_bad_schedule(status: TaskStatus, problem: str, now: datetime) -> None:
@@ -103,4 +117,5 @@ def record_bad_schedule(status: TaskStatus, problem: str, now: datetime) -> None
 
 def forget_drift(status: TaskStatus) -> None:
     """Remove the condition: nothing differs, or nothing looks for that."""
+    status.drift = None
     status.conditions = [item for item in status.conditions if item.type != DRIFTED]

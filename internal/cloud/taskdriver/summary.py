@@ -14,13 +14,13 @@ from apis.cloud import (
     Waiting,
     WaitingReason,
 )
-from ctrlruntime.api import Condition, find_condition, format_time, set_condition
+from ctrlruntime.api import Condition, format_time, set_condition
 from internal.cloud.labels import RETRY, TEARDOWN_APPROVED
 from internal.cloud.taskdriver.context import Leaving, Situation
 from internal.cloud.taskdriver.drift_checks import (
-    DRIFTED,
     forget_drift,
     record_bad_schedule,
+    show_drift,
 )
 from internal.cloud.taskdriver.inputs import READY, is_fulfilled
 from internal.cloud.taskdriver.plan_approval import plan_message, set_awaits_approval
@@ -54,13 +54,10 @@ def summarize(s: Situation, status: TaskStatus) -> None:
     _summarize_plan(s, status)
     if s.bad_schedule:
         record_bad_schedule(status, s.bad_schedule, s.now)
-    elif (s.drift_check is None and not s.plans.only) or _is_unknown(status):
+    elif s.drift_check is None and not s.plans.only:
         forget_drift(status)
-
-
-def _is_unknown(status: TaskStatus) -> bool:
-    found = find_condition(status.conditions, DRIFTED)
-    return found is not None and found.status == "Unknown"
+    else:
+        show_drift(status, s.now)
 
 
 def _summarize_plan(s: Situation, status: TaskStatus) -> None:

@@ -73,6 +73,11 @@ async def test_a_plan_runs_at_the_time_and_reports_in_the_condition(
     assert "manager instance reconcile acme --kind InstanceTerraform" in found[2]
     assert (status.phase, status.outputs) == (Phase.READY, {"ip": "10.0.0.1"})
     assert await events(harness) == [found[2]]
+    known = [each.to_wire() for each in status.conditions if each.type != DRIFTED]
+    await harness.forge({"conditions": known})  # by hand: it has nothing to do with what is there
+    async with harness.life() as life:
+        await life.drive(drift_check=REPORT)
+    assert await drifted(harness) == found
 
 
 async def events(harness: TaskDriverHarness) -> list[str]:
