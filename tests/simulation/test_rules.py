@@ -56,6 +56,20 @@ def test_a_write_of_a_former_leader_is_found() -> None:
     assert [each.rule for each in report.red] == [LEASE]
 
 
+async def managers_begin_anew(sim: Simulation) -> None:
+    await sim.install(stories.Shop)
+    replicas = sim.manager(stories.add_shop, replicas=2, leader_election=True)
+    await sim.client.create(stories.shop("a"))
+    await sim.settles(within=900)
+    assert any(each.elected for each in replicas)
+
+
+def test_managers_that_begin_anew_lead_at_once_in_a_brief_seed() -> None:
+    """Their Leases last 45 s, and 30 s is how long they have to change something."""
+    case = Case(0, modes=frozenset({"brief", "patient"}))
+    assert not explore(managers_begin_anew, [case]).red
+
+
 async def a_manager_stops(sim: Simulation) -> None:
     sim.allow(ENDS)
     (replica,) = sim.manager(lambda manager: asyncio.get_running_loop().call_later(1, manager.stop))

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
+from ctrlruntime.client.errors import Conflict
 from ctrlruntime.envtest.crds import CRDSource, install_crds
 from ctrlruntime.envtest.simulation.network import Network
 from ctrlruntime.envtest.simulation.server import SimulatedServer, Witness
 from ctrlruntime.envtest.simulation.state import State, state_of
+from ctrlruntime.manager.lease import LEASE
+
+_LEASES: Final = "leases.coordination.k8s.io"
 
 
 class Cluster:
@@ -56,6 +61,26 @@ class Cluster:
     def leave(self) -> Callable[[], None]:
         """Take it off the network: connections break, and none is made. Return what brings it back."""
         return self._network.take_off(self.server.options.host, self.server.port)
+
+    async def release_leases(self, after: float) -> None:
+        """Empty after some seconds the holders that Leases have now, as whoever ends in order does with its own."""
+        held = [each for each in self.objects(_LEASES) if each["spec"].get("holderIdentity")]
+        await asyncio.sleep(after)
+        await asyncio.gather(*(self._release(each) for each in held))
+
+    async def _release(self, lease: Manifest) -> None:
+        """Empty a holder, and no other that came meanwhile; its last renewal may have arrived since."""
+        metadata, holder = lease["metadata"], lease["spec"]["holderIdentity"]
+        name, namespace = metadata["name"], metadata["namespace"]
+        while lease["spec"].get("holderIdentity") == holder:
+            version = {"resourceVersion": lease["metadata"]["resourceVersion"]}
+            spec = {"holderIdentity": "", "leaseDurationSeconds": 1}
+            patch = {"metadata": version, "spec": spec}
+            try:
+                await self.client.patch(LEASE, name, patch, namespace=namespace)
+                return
+            except Conflict:
+                lease = await self.client.get(LEASE, name, namespace=namespace)
 
     def state(self, compared: Callable[[str, Any], object]) -> State:
         """Return what it holds, of each object what `compared` leaves."""

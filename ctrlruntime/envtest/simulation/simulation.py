@@ -36,6 +36,8 @@ _QUIET: Final = 30.0
 """Seconds without a change after which a run without faults has ended: longer than a lease."""
 _PATIENCE: Final = 3
 """How many times as long an election of a patient seed takes."""
+_ARRIVED: Final = 3.0
+"""Seconds after which nothing that a process sent before its end is on its way: no request is late by more than 2.5."""
 _BRIEF: Final = 0.1
 """The share of an idle time that passes in seeds that are brief."""
 _LEASE_NAMESPACE: Final = "default"
@@ -64,9 +66,10 @@ class Simulation:
         self._world = world
         self._tape = tape
         self._brief = tape.mode("brief", 0.9)
-        self._patient = tape.mode("patient", 0.6)
+        self._patient = tape.mode("patient", 0.8)
         self._expected = expected
         self._changed_at = 0.0
+        self._changes = 0
         self._oracles = Oracles(self._time, faults, self._break)
         self._faults = faults
         self.first = self._added(server)
@@ -129,7 +132,7 @@ class Simulation:
         if leader_election:
             given = replace(
                 given,
-                election=self._election(given.election),
+                election=self.election(given.election),
                 leader_election=True,
                 leader_election_id=given.leader_election_id or name,
                 leader_election_namespace=given.leader_election_namespace or _LEASE_NAMESPACE,
@@ -173,8 +176,11 @@ class Simulation:
         replica.end()
         self.replicas.remove(replica)
 
-    def _election(self, given: ElectionOptions) -> ElectionOptions:
-        """Return the times of an election: in some seeds they are longer, and it is less of what a seed costs."""
+    def election(self, given: ElectionOptions) -> ElectionOptions:
+        """Return the times of an election: in most seeds they are longer, and it is less of what a seed costs.
+
+        `manager` does so itself; it is for a `program` that competes for a Lease.
+        """
         if not self._patient or given != ElectionOptions():
             return given
         return replace(
@@ -245,9 +251,9 @@ class Simulation:
         Raises RuleBroken when it is not so after `within` seconds.
         """
         if lacks is not None:
-            await self._comes_to(lacks, within)
+            await self._comes_to(lacks, within, self._revisions)
         elif self._expected is None:
-            await self._quiet(within)
+            await self._quiet(within, self._longest_lease)
             self.states.append(self._state())
         else:
             await self._reaches(self._expected[len(self.states)], within)
@@ -298,9 +304,13 @@ class Simulation:
         self._clusters.append(made)
         return made
 
-    async def _quiet(self, within: float) -> None:
+    @property
+    def _longest_lease(self) -> float:
+        """Seconds without a change after which whoever waits for a Lease has had it."""
+        return _QUIET * _PATIENCE if self._patient else _QUIET
+
+    async def _quiet(self, within: float, quiet: float) -> None:
         end = self._time() + within
-        quiet = _QUIET * _PATIENCE if self._patient else _QUIET
         while self._time() < self._changed_at + quiet:
             if self._time() > end:
                 raise RuleBroken(
@@ -309,16 +319,24 @@ class Simulation:
             await asyncio.sleep(self._changed_at + quiet - self._time())
 
     async def _reaches(self, expected: State, within: float) -> None:
-        await self._comes_to(lambda: difference(expected, self._state(), "without faults"), within)
+        def differs() -> str:
+            return difference(expected, self._state(), "without faults")
 
-    async def _comes_to(self, lacks: Callable[[], str], within: float) -> None:
+        await self._comes_to(differs, within, lambda: self._changes)
+
+    def _revisions(self) -> int:
+        return sum(each.server.state.storage.revision for each in self._clusters)
+
+    async def _comes_to(
+        self, lacks: Callable[[], str], within: float, changes: Callable[[], int]
+    ) -> None:
+        """Wait until nothing lacks; it is looked for again once there are other `changes`."""
         end = self._time() + within
         looked_at = -1
         found = ""
         while True:
-            revision = sum(each.server.state.storage.revision for each in self._clusters)
-            if revision != looked_at:
-                looked_at = revision
+            if (now := changes()) != looked_at:
+                looked_at = now
                 found = lacks()
             if not found and self._time() >= self._changed_at + 2.0:
                 return
@@ -330,12 +348,17 @@ class Simulation:
             await asyncio.sleep(1.0)
 
     async def _fresh_managers_agree(self) -> None:
-        """Raise RuleBroken when managers that begin with empty caches change anything."""
+        """Raise RuleBroken when managers that begin with empty caches change anything.
+
+        In brief seeds their Leases are released, as those before them do that end in order: they lead at once.
+        """
         before = self._state()
         for replica in self.replicas:
             replica.restart_now()
+        if self._brief:
+            await asyncio.gather(*(each.release_leases(_ARRIVED) for each in self._clusters))
         self._changed_at = self._time()
-        await self._quiet(300.0)
+        await self._quiet(300.0, _QUIET if self._brief else self._longest_lease)
         if found := difference(before, self._state(), "before"):
             raise RuleBroken("fresh manager", f"a manager that starts anew changes:\n{found}")
 
@@ -345,6 +368,7 @@ class Simulation:
         """Note when something changed last."""
         if counts(bucket.resource):
             self._changed_at = self._time()
+            self._changes += 1
 
     def answered(self, call: Call) -> None:
         """Leave it: requests alone are nothing that it waits for."""

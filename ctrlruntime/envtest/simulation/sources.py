@@ -42,8 +42,8 @@ _CLOCKS: Final = {
     )
 }
 _NANO: Final = 1e9
-_HEARTBEAT: Final = 1.0
-"""Seconds between two measurements of a loop by its election, a fourth as many as in production: they are most steps."""
+_HEARTBEAT: Final = 3.0
+"""Seconds between two measurements of a loop by its election, more than in production: they are most steps of an idle time."""
 _URANDOM: Final = os.urandom
 _DATETIME: Final = dt.datetime
 _MAKE_DATETIME: Final[Any] = dt.datetime

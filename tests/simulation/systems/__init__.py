@@ -14,3 +14,14 @@ SYSTEMS: Final = {
     "fleet": "tests.simulation.systems.fleet:story",
 }
 """Where the story of each system is, as module:function."""
+
+SHARES: Final = {
+    "fleet": 8,
+    "cloud": 14,
+    "cosmos": 14,
+    "tenancy": 20,
+    "members-cosmos": 10,
+    "members": 14,
+    "library": 20,
+}
+"""How many of 100 seeds of all systems each gets, the more the less one of them costs; those that take longest begin."""

@@ -1,18 +1,20 @@
-"""Many seeds of the systems' stories, one system after the other: what `make simulate` runs."""
+"""Many seeds of the systems' stories, as many systems at a time as there are cores: what `make simulate` runs."""
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import click
 
 from ctrlruntime.envtest.simulation.faults import KINDS
-from tests.simulation.systems import SYSTEMS
+from tests.simulation.systems import SHARES, SYSTEMS
 
 
 @click.command(context_settings={"ignore_unknown_options": True})
@@ -27,28 +29,40 @@ def main(options: tuple[str, ...], system: str, seeds: int | None, minutes: floa
     """
     if system and system not in SYSTEMS:
         raise click.BadParameter(f"there are {', '.join(SYSTEMS)}", param_hint="--system")
-    chosen = [system] if system else [*SYSTEMS]
-    share: list[str] = []
-    if minutes is not None:
-        share = ["--minutes", str(minutes / len(chosen))]
-    elif seeds is not None:
-        share = ["--seeds", str(-(-seeds // len(chosen)))]
-    code, reports = 0, []
-    for name in chosen:
-        click.echo(f"{name}:", err=True)
+    chosen = [system] if system else [*SHARES]
+    at_once = 1 if system else os.cpu_count() or 1
+    # One system after the other would leave cores idle while each begins, and while its last seeds end.
+    alone = () if system else ("--workers", "1")
+
+    def run(name: str) -> subprocess.CompletedProcess[str]:
+        share: tuple[str, ...] = ()
+        if minutes is not None:
+            share = ("--minutes", str(minutes * min(at_once, len(chosen)) / len(chosen)))
+        elif seeds is not None:
+            share = ("--seeds", str(seeds if system else share_of(name, seeds)))
         command = [sys.executable, "-m", "ctrlruntime.envtest.simulation", SYSTEMS[name]]
-        run = subprocess.run(
-            [*command, *share, *options], stdout=subprocess.PIPE, text=True, check=False
+        return subprocess.run(
+            [*command, *share, *alone, *options], capture_output=True, text=True, check=False
         )
-        click.echo(run.stdout, nl=False)
-        code = run.returncode or code
-        if run.stdout.startswith("{"):
-            reports.append(json.loads(run.stdout))
+
+    code, reports = 0, []
+    with ThreadPoolExecutor(at_once) as pool:
+        for name, done in zip(chosen, pool.map(run, chosen), strict=True):
+            click.echo(f"{name}:\n{done.stderr}", err=True, nl=False)
+            click.echo(done.stdout, nl=False)
+            code = done.returncode or code
+            if done.stdout.startswith("{"):
+                reports.append(json.loads(done.stdout))
     if len(reports) > 1:
         found = total(reports)
         click.echo(json.dumps(found, indent=2))
         click.echo(table(found), err=True)
     sys.exit(code)
+
+
+def share_of(system: str, seeds: int) -> int:
+    """Return how many of all seeds a system gets."""
+    return -(-seeds * SHARES[system] // sum(SHARES.values()))
 
 
 def total(reports: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from structlog.testing import capture_logs
 
 from apis.cloud import FleetRollout, Instance, TaskOperation
+from apis.operations import ChangeFreeze
 from ctrlruntime.envtest.server.storage import Bucket, Change
 from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.envtest.simulation.server import Call
@@ -19,12 +20,15 @@ from internal.cloud.runs import Run, RunRequest, RunState
 from internal.cloud.subresources import SUBRESOURCES
 from internal.cloud.tasks.task import RECORDED, VERSION
 from manager.controllers.cloud import add_cloud
-from manager.kinds import KINDS
+from manager.kinds import PLANE_KINDS
 from manager.options import RunOptions
 from tests.simulation.systems.cloud_approvals import Approvals
 from tests.simulation.systems.cloud_rollouts import BAD, FIRST, Rollout, RolloutRules
 from tests.simulation.systems.runs import Runs
 
+_KINDS: Final = [
+    each for each in PLANE_KINDS if each is ChangeFreeze or each.gvk().group == Instance.gvk().group
+]
 ONE_RUN: Final = "one run"
 LIMIT: Final = "limit"
 MIGRATIONS: Final = "migrations"
@@ -306,7 +310,7 @@ async def story(sim: Simulation) -> None:
 
 async def _story(sim: Simulation) -> None:
     sim.compared = _compared
-    await sim.install(*KINDS)
+    await sim.install(*_KINDS)
     fleet = Fleet(sim)
     options = RunOptions(systems=("cloud",))
     options = replace(options, cloud=replace(options.cloud, limits=fleet.limits))

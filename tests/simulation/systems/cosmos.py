@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from apis.cosmos import CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob
+from apis.operations import ChangeFreeze
 from ctrlruntime.api.conditions import is_condition_true
 from ctrlruntime.client.errors import NotFound
 from ctrlruntime.envtest.server.storage import Bucket, Change, Record
@@ -347,7 +348,7 @@ async def story(sim: Simulation, members: int = 0) -> None:
     options = RunOptions(systems=("cosmos",), shards=members > 0)
     options = replace(options, cosmos=replace(options.cosmos, node_sidecar_image="manager:v1"))
     runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
-    await sim.install(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob)
+    await sim.install(CosmosFullNode, ScheduledVolumeSnapshot, StatefulJob, ChangeFreeze)
     nodes = Set(sim)
     sim.compared = nodes.compared
     adding = partial(add, options=options)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import ChainMap
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
+from typing import Any, Final
 from unittest.mock import patch
 
 from apis.fleet import FleetConfig
@@ -15,6 +17,7 @@ from ctrlruntime.envtest.simulation import Simulation
 from ctrlruntime.manager import GCOptions, Manager
 from internal.fleet.stack_builder import StackOptions
 from manager.controllers.fleet import OperatorOptions, add_operator
+from manager.kinds import PLANE_KINDS
 from manager.serving.operator_run import OperatorRun
 from tests.simulation.systems.fleet_end import lacks
 from tests.simulation.systems.fleet_pods import Nodes, mounted
@@ -22,11 +25,16 @@ from tests.simulation.systems.fleet_rules import HubRules, PlaneRules
 from tests.simulation.systems.fleet_script import Script
 from tests.simulation.systems.fleet_world import Hub, Meant, Plane
 
+_KINDS: Final = (Tenant, TenantTemplate, TenantRegistry)
+"""Those of a data plane that have objects here."""
+
 
 async def story(sim: Simulation) -> None:
     """Tenants that change and move between data planes, while stacks come and go and everything fails."""
     sim.compared = _compared
     draws = sim.draws("script")
+    draws_of_kinds = sim.draws("kinds")
+    _definitions()  # in the process that all seeds are forked from
     world = Meant()
     nodes = [
         await _hub(sim, world, name, draws) for name in draws.choice((("hub",), ("hub", "hub2")))
@@ -37,7 +45,9 @@ async def story(sim: Simulation) -> None:
 
     async def plane(name: str) -> Plane:
         cluster = await sim.cluster(name)
-        await cluster.install(Tenant, TenantTemplate, TenantRegistry)
+        await cluster.install(*_KINDS)
+        if draws_of_kinds.random() < 0.8:  # where they are missing they are looked for for ever
+            await asyncio.gather(*(cluster.client.create(each) for each in _definitions()))
         (found,) = [
             each["metadata"]["uid"]
             for each in cluster.objects("namespaces")
@@ -58,6 +68,19 @@ async def story(sim: Simulation) -> None:
         await script.tidy_up()
         await sim.settles(within=1800, lacks=partial(lacks, world))
         await sim.stays_idle(300)
+
+
+@cache
+def _definitions() -> list[dict[str, Any]]:
+    """Return those of the kinds that stacks look for besides, without schemas: there are no objects."""
+    found = [each.crd() for each in PLANE_KINDS if each not in _KINDS]
+    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    for spec in (each["spec"] for each in found):
+        spec["versions"] = [
+            {**{name: each[name] for name in ("name", "served", "storage")}, "schema": schema}
+            for each in spec["versions"]
+        ]
+    return found
 
 
 async def _hub(sim: Simulation, world: Meant, name: str, draws: random.Random) -> Nodes:

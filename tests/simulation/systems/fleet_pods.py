@@ -170,7 +170,9 @@ class Nodes:
             metrics_bind_address="0",
             health_probe_bind_address="0",
         )
-        runtime = replace(options.manager_options(), gc=GCOptions(), handle_signals=False)
+        runtime = options.manager_options()
+        election = self.sim.election(runtime.election)
+        runtime = replace(runtime, election=election, gc=GCOptions(), handle_signals=False)
         hub = Config(host=self.hub.cluster.url, user_agent="manager")
 
         async def main(_replica: Replica) -> None:

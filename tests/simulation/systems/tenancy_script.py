@@ -61,7 +61,8 @@ class Script:
         }
         windows = drawn(self.sim.draws("windows"))
         self.world.windows = bool(windows)
-        await self.sim.client.create(registry(deletionGuard={**guard}, **windows))
+        interval = self.sim.draws("interval").choice(("1s", "4s"))
+        await self.sim.client.create(registry(interval, deletionGuard={**guard}, **windows))
         await self._apply(self._drawn("app"))
 
     def _drawn(self, name: str) -> Blueprint:

@@ -137,14 +137,14 @@ class Wanted:
         return uid not in staying(self.table.rows) or template not in self.blueprints
 
 
-def registry(**spec: object) -> dict[str, Any]:
-    """Return the registry of the table."""
+def registry(interval: str, **spec: object) -> dict[str, Any]:
+    """Return the registry of the table, which it reads in an interval."""
     return {
         "apiVersion": TenantRegistry.gvk().api_version,
         "kind": "TenantRegistry",
         "metadata": {"name": REGISTRY, "namespace": NAMESPACE},
         "spec": {
-            "source": {"type": TYPE, TYPE: {"name": "rows"}, "syncInterval": "1s"},
+            "source": {"type": TYPE, TYPE: {"name": "rows"}, "syncInterval": interval},
             "valueMappings": {"uid": "uid", "hostOrUrl": "url", "activate": "active"},
             "extraValueMappings": {"planId": "plan", "image": "image"},
             **spec,
