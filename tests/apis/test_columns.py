@@ -11,7 +11,7 @@ from ctrlruntime.envtest.server.printers.jsonpath import compile_path
 from manager.kinds import KINDS
 
 KINDS_BY_NAME = {kind.__name__: kind for kind in KINDS}
-VERSIONS = {
+VERSIONS: dict[str, dict[str, Any]] = {
     "CosmosFullNode": {"status": {"version": "v21", "lastBlock": 123}},
     "FleetRollout": {"spec": {"targetVersion": "v21"}},
     "Instance": {"status": {"version": "v21"}},
