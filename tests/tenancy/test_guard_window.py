@@ -14,7 +14,7 @@ from apis.tenancy import GROUP, RemovedRows, Tenant, TenantRegistry
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.envtest.proxy import CutWatch, Fail, Match, SilenceWatch
 from internal.removal_holds import has_no_record, lost_record, unknown_removals
-from internal.tenancy.rows.row import read
+from internal.tenancy.rows.row import Reading, read
 from internal.tenancy.shared.policies import ALLOW_DELETE
 from internal.tenancy.sync.deletion_guard import Guard, GuardReason
 from internal.tenancy.sync.plan import plan
@@ -25,6 +25,7 @@ from internal.tenancy.sync.removal_window import (
     RecentRemovals,
     recent,
     record,
+    unrecorded,
 )
 from tests.tenancy.fleet import Fleet
 from tests.tenancy.harness import TenancyHarness, config_map
@@ -140,30 +141,36 @@ async def test_h_a4_a_removal_is_counted_before_it_is_made_and_only_once(tmp_pat
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 30 * 3600)), min_size=1, max_size=120),
     st.integers(1, 60),
     st.sampled_from([0, 5, 20, 50]),
+    st.booleans(),
 )
 def test_h_a4_no_window_loses_more_than_its_share(
-    steps: list[tuple[int, int]], size: int, percent: int
+    steps: list[tuple[int, int]], size: int, percent: int, come_back: bool
 ) -> None:
-    """Rows go one after another at any times; within each 24 hours no more than the share goes."""
+    """Rows go one after another at any times, and some come back; within each 24 hours no more than the share goes."""
     uids = [f"u{number:03}" for number in range(size)]
     existing = fleet_of(uids, WEB)
     entries: list[RemovedRows] = []
     now, alive = START, list(uids)
-    history: list[tuple[datetime, int, int]] = []
+    history: list[tuple[datetime, set[str], int]] = []
     for number, seconds in steps:
         now += timedelta(seconds=seconds)
         if len(alive) > 1:
             alive.pop(number % len(alive))
+        away = sorted(set(uids) - {tenant.uid for tenant in existing})
+        if come_back and away and number % 3 == 0:
+            alive.append(away[0])
+            existing += fleet_of(away[:1], WEB)
         guard = Guard(percent=percent, window=DAY, recent=recent(entries, now, DAY))
         made = plan(reading(*alive), [WEB], existing, guard)
         gone = {item.uid for item in made.deletes}
         if gone:
             entries = record(entries, gone, now, DAY)
-            history.append((now, len(gone), len(existing)))
+            history.append((now, gone, len(existing)))
             existing = [tenant for tenant in existing if tenant.uid not in gone]
     for index, (end, _, _) in enumerate(history):
         within = [item for item in history[: index + 1] if item[0] > end - DAY]
-        assert sum(item[1] for item in within) <= max(1, within[0][2] * percent // 100)
+        of = size if come_back else within[0][2]
+        assert len(set().union(*(item[1] for item in within))) <= max(1, of * percent // 100)
 
 
 @pytest.mark.criterion("H-A4")
@@ -179,6 +186,35 @@ def test_h_a4_what_is_held_goes_once_the_window_has_passed() -> None:
     assert held.again == START + DAY
     later = plan(rows, [WEB], left, Guard(window=DAY, recent=recent(entries, START + DAY, DAY)))
     assert [item.name for item in later.deletes] == ["u7-web"]
+
+
+@pytest.mark.criterion("H-A4")
+def test_h_a4_a_row_that_comes_back_and_goes_again_counts_once_from_then_on() -> None:
+    """Else two more may go as soon as the first removals no longer count: twice the limit within one window."""
+    existing = fleet_of([f"u{number}" for number in range(10)], WEB)
+    entries = record([], {"u0", "u1"}, START, DAY)
+    again = START + timedelta(hours=23)
+
+    def planned(rows: Reading, now: datetime) -> list[str]:
+        guard = Guard(window=DAY, recent=recent(entries, now, DAY))
+        return [item.name for item in plan(rows, [WEB], existing, guard).deletes]
+
+    assert planned(reading(*(f"u{number}" for number in range(2, 10))), again) == [
+        "u0-web",
+        "u1-web",
+    ]
+    assert unrecorded(entries, {"u0", "u1"}, again, DAY) == {"u0", "u1"}
+    entries = record(entries, {"u0", "u1"}, again, DAY)
+    assert recent(entries, again, DAY).rows == 2
+    assert not unrecorded(entries, {"u0", "u1"}, again + timedelta(seconds=1), DAY)
+    existing = [item for item in existing if item.uid not in {"u0", "u1"}]
+    others = reading(*(f"u{number}" for number in range(4, 10)))
+    assert planned(others, START + DAY) == []
+    assert planned(others, again + DAY - timedelta(seconds=1)) == []
+    existing = existing[:-1]
+    assert planned(reading("u2", *(f"u{number}" for number in range(4, 9))), again + DAY) == [
+        "u3-web"
+    ]
 
 
 @pytest.mark.criterion("H-A4")

@@ -30,7 +30,7 @@ from internal.tenancy.shared.policies import ALLOW_DELETE
 from internal.tenancy.shared.tally import Tally
 from internal.tenancy.shared.tenant_counts import REMOVALS, group
 from internal.tenancy.sync.plan import Plan
-from internal.tenancy.sync.removal_window import Recorded, recent_of, recent_values_of, record
+from internal.tenancy.sync.removal_window import Recorded, record, unrecorded
 from internal.tenancy.tenant.slots import SlotConditions
 
 MOST_RELEASED: Final = 1000
@@ -77,13 +77,14 @@ class RegistryReports:
         changed = {
             each.uid for each in allowed.value_removals if each.counted and each.name in updated
         }
-        now = self.clocks.now()
-        fresh = removed - recent_of(registry, now).uids
+        now, window = self.clocks.now(), registry.spec.deletion_guard.period
+        before = registry.status
+        fresh = unrecorded(before.removed_rows, removed, now, window)
+        fresh |= unrecorded(before.value_removals, changed, now, window)
         recorded = recorded_of(released)
         same = recorded == registry.status.approved_removals
-        if same and not (approval or fresh or changed - recent_values_of(registry, now).uids):
+        if same and not (approval or fresh):
             return Recorded.of(registry)
-        window = registry.spec.deletion_guard.period
         after = registry.status.model_copy(deep=True)
         after.removed_rows = record(after.removed_rows, removed, now, window)
         after.value_removals = record(after.value_removals, changed, now, window)

@@ -7,7 +7,7 @@ Pure: the clock is passed in.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import islice
@@ -138,10 +138,13 @@ def _time(entry: RemovedRows) -> datetime:
 def record(
     entries: Sequence[RemovedRows], uids: Collection[str], now: datetime, window: timedelta
 ) -> list[RemovedRows]:
-    """Return the entries with the rows removed now, and without those that no longer count."""
-    kept = [entry.model_copy(deep=True) for entry in _counted(entries, now, window)]
-    known = {uid for entry in kept for uid in entry.uids}
-    added = sorted(set(uids) - known)
+    """Return the entries with the rows removed now, and without those that no longer count.
+
+    A row that came back and is removed again counts once, from now on.
+    """
+    added = sorted(unrecorded(entries, uids, now, window))
+    counted = _counted(entries, now, window)
+    kept = [left for entry in counted if (left := _without(entry, set(added))).rows]
     if not added or not window:
         return kept
     at = now.replace(microsecond=0)
@@ -160,6 +163,20 @@ def record(
         )
         kept[:2] = [merged]
     return _with_fewer_uids(kept)
+
+
+def unrecorded(
+    entries: Sequence[RemovedRows], uids: Collection[str], now: datetime, window: timedelta
+) -> set[str]:
+    """Return which of the rows removed now are not recorded at this time yet, be it that they were at an earlier one."""
+    slot = _slot(now, window)
+    there = (entry for entry in _counted(entries, now, window) if _slot(entry.time, window) == slot)
+    return set(uids).difference(*(entry.uids for entry in there))
+
+
+def _without(entry: RemovedRows, uids: Set[str]) -> RemovedRows:
+    left = [uid for uid in entry.uids if uid not in uids]
+    return RemovedRows(time=entry.time, rows=entry.rows - len(entry.uids) + len(left), uids=left)
 
 
 def _counted(entries: Sequence[RemovedRows], now: datetime, window: timedelta) -> list[RemovedRows]:
