@@ -37,6 +37,6 @@ class InstanceKubernetesPVC(
     version=VERSION,
     plural="instancekubernetespvcs",
     categories=("cloud",),
-    print_columns=progress_columns(version=".spec.disks.maxSize"),
+    print_columns=progress_columns(title="MaxSize", version=".spec.disks.maxSize"),
 ):
     """The disks of one instance, which grow as they fill."""

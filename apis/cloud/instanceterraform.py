@@ -37,6 +37,6 @@ class InstanceTerraform(
     version=VERSION,
     plural="instanceterraforms",
     categories=("cloud",),
-    print_columns=progress_columns(version=".status.run.inputsVersion"),
+    print_columns=progress_columns(title="Inputs", version=".status.run.inputsVersion"),
 ):
     """The infrastructure of one instance."""
