@@ -9,15 +9,20 @@ template share it. Items of lists count by what usually identifies them (`_IDENT
 """
 
 import base64
+import re
 import string
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
-from typing import Final
+from itertools import islice
+from typing import Any, Final, cast
 
 import orjson
 from fnv_hash_fast import fnv1a_32
 
 from ctrlruntime.api.kinds import Manifest
+from ctrlruntime.json import Json
+from ctrlruntime.resources.drift import Location
+from ctrlruntime.resources.keyed_items import KeyedItems
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID
 from ctrlruntime.resources.revision import REVISION
 
@@ -41,12 +46,27 @@ _IDENTITIES: Final = (
 )
 """Which fields identify an item: the first of these that it has, else all that are no maps or lists."""
 _QUOTED: Final = '"'
+_AROUND: Final = string.whitespace + _QUOTED
+_BOUNDARY: Final = re.compile(r"[.[]")
+_MOST_CHARACTERS: Final = 4 * 2**20
+"""Of the paths of all fields of an object up to which they are recorded, or found in a record."""
+_MOST_ALIKE: Final = 100
+"""Items that fit one key, and dots of one name, up to which they are looked at."""
+_SHORT: Final = 256
+"""Characters of a path up to which its token is kept."""
+_LONGEST_INDEX: Final = 9
 
 
 def record_fields(body: Manifest) -> str:
-    """Return the annotation's value for an object that is applied; empty for one with too many fields."""
-    found = {_token(path) for path in _content_fields(body)}
-    return "".join(sorted(found)) if len(found) <= _MOST else ""
+    """Return the annotation's value for an object that is applied; empty for one with too many fields, or too long paths."""
+    found: set[str] = set()
+    left = _MOST_CHARACTERS
+    for path in _content_fields(body):
+        found.add(_token(path))
+        left -= len(path)
+        if left < 0 or len(found) > _MOST:
+            return ""
+    return "".join(sorted(found))
 
 
 def owns_record(owned: bytes | None) -> bool:
@@ -55,24 +75,124 @@ def owns_record(owned: bytes | None) -> bool:
 
 
 def was_applied(field: str, body: Manifest, record: str) -> bool:
-    """Whether the apply that wrote `record` set a field that `body` sets, too.
-
-    `field`: its path as in the causes of a field conflict (`.spec.ports[port=80,protocol="TCP"].name`), or with the
-    index in `body` for the key of an item.
-    """
-    known = {record[at : at + _LENGTH] for at in range(0, len(record), _LENGTH)}
-    for value, path in _resolve(field, body, ""):
-        if any(_token(each) in known for each in _fields(value, path)):
-            return True
-    return False
+    """Whether the apply that wrote `record` set a field that `body` sets, too; see `AppliedFields`."""
+    return AppliedFields(body, record).has(field)
 
 
-def has_list(path: str, body: Manifest) -> bool:
-    """Whether a field of `body` at a path such as `spec.ports[0]` is an item of a list or has a list in it."""
-    if path.endswith("]"):
+class AppliedFields:
+    """Which fields that `body` sets the apply that wrote `record` set, too. For one or many: nothing is looked through twice."""
+
+    __slots__ = ("_body", "_keyed", "_known", "_left", "_texts")
+
+    def __init__(self, body: Manifest, record: str) -> None:
+        self._body = body
+        self._known = {record[at : at + _LENGTH] for at in range(0, len(record), _LENGTH)}
+        self._keyed: dict[tuple[int, tuple[str, ...]], KeyedItems] = {}
+        """Items of the lists of `body` by the id of the list, and the names of keys."""
+        self._texts: dict[Location, tuple[Json, str]] = {(): (body, "")}
+        """The values and paths of what has fields that were looked for."""
+        self._left = _MOST_CHARACTERS
+
+    def has(self, field: str) -> bool:
+        """Whether a field was set.
+
+        `field`: its path as in the causes of a field conflict (`.spec.ports[port=80,protocol="TCP"].name`), or with the
+        index in `body` for the key of an item.
+        """
+        return any(
+            self._is_known(value, path) for value, path in self._resolve(field, self._body, "")
+        )
+
+    def has_at(self, location: Location) -> bool:
+        """Whether a field of `body` was set."""
+        return bool(self._known) and self._is_known(*self._at(location))
+
+    def _is_known(self, value: Json, path: str) -> bool:
+        if self._known:
+            for each in _fields(value, path):
+                self._left -= len(each)
+                if self._left < 0:
+                    return False
+                if _token(each) in self._known:
+                    return True
+        return False
+
+    def _at(self, location: Location) -> tuple[Json, str]:
+        if not location:
+            return self._texts[()]
+        above = location[:-1]
+        if above not in self._texts:
+            self._texts[above] = self._at(above)
+        value, path = self._texts[above]
+        part = location[-1]
+        self._left -= len(path)
+        if self._left < 0:
+            return None, ""
+        found = cast("dict[str | int, Any]", value)[part]
+        return found, f"{path}[{_identity(found)}]" if isinstance(part, int) else f"{path}.{part}"
+
+    def _resolve(self, field: str, value: Json, path: str) -> Iterator[tuple[Json, str]]:
+        """Yield the value at `field`, whose names may contain dots, with its path as `_fields` writes it."""
+        if not field:
+            yield value, path
+        elif isinstance(value, Mapping) and field[0] == ".":
+            for end in _ends(field):
+                name = field[1:end]
+                if name in value:
+                    yield from self._resolve(field[end:], value[name], f"{path}.{name}")
+        elif isinstance(value, list) and field[0] == "[":
+            key, rest = _bracket(field)
+            for index in islice(self._places(key, value), _MOST_ALIKE):
+                item = value[index]
+                if _is_at(key, index, item):
+                    yield from self._resolve(rest, item, f"{path}[{_identity(item)}]")
+
+    def _places(self, key: str, items: list[Any]) -> Iterable[int]:
+        """Return the indexes of the items that a list may have at a key."""
+        if key.isdecimal():
+            index = int(key[:_LONGEST_INDEX])
+            return (index,) if index < len(items) else ()
+        wanted = (
+            {"": _parsed(key[1:])}
+            if key.startswith("=")
+            else {name: _parsed(text) for name, text in _pairs(key)}
+        )
+        at = (id(items), tuple(wanted))
+        known = self._keyed.get(at)
+        if known is None:
+            keyed = [
+                {name: each[name] for name in wanted if name in each}
+                if isinstance(each, Mapping)
+                else {"": each}
+                for each in items
+            ]
+            known = self._keyed[at] = KeyedItems(keyed)
+        return known.matching(wanted)
+
+
+def has_list(location: Location, body: Manifest) -> bool:
+    """Whether a field of `body` is an item of a list or has a list with items in it."""
+    if isinstance(location[-1], int):
         return True
-    values = (value for value, _ in _resolve(f".{path}", body, ""))
-    return any("[" in each for value in values for each in _fields(value, ""))
+    value: Json = body
+    for part in location:
+        if isinstance(value, Mapping) and part not in value:
+            return False
+        value = value[part]
+    return _has_items(value)
+
+
+def _has_items(value: Json) -> bool:
+    if isinstance(value, Mapping):
+        return any(_has_items(each) for each in value.values())
+    return isinstance(value, list) and bool(value)
+
+
+def _ends(field: str) -> Iterator[int]:
+    """Yield where the first name of a field may end: names may contain dots."""
+    for found in islice(_BOUNDARY.finditer(field, 1), _MOST_ALIKE):
+        yield found.start()
+    yield len(field)
 
 
 def _content_fields(body: Manifest) -> Iterator[str]:
@@ -107,25 +227,17 @@ def _identity(item: object) -> str:
     return ",".join(f"{name}={item[name]}" for name in names if name in item)
 
 
-@lru_cache(maxsize=8192)
 def _token(path: str) -> str:
+    return _short_token(path) if len(path) <= _SHORT else _hashed(path)
+
+
+@lru_cache(maxsize=8192)
+def _short_token(path: str) -> str:
+    return _hashed(path)
+
+
+def _hashed(path: str) -> str:
     return base64.b64encode(fnv1a_32(path.encode()).to_bytes(4, "big")[1:]).decode()
-
-
-def _resolve(field: str, value: object, path: str) -> Iterator[tuple[object, str]]:
-    """Yield the value at `field`, whose names may contain dots, with its path as `_fields` writes it."""
-    if not field:
-        yield value, path
-    elif isinstance(value, Mapping):
-        for name, each in value.items():
-            rest = field.removeprefix(f".{name}")
-            if rest != field and rest[:1] in ("", ".", "["):
-                yield from _resolve(rest, each, f"{path}.{name}")
-    elif isinstance(value, list) and field[0] == "[":
-        key, rest = _bracket(field)
-        for index, item in enumerate(value):
-            if _is_at(key, index, item):
-                yield from _resolve(rest, item, f"{path}[{_identity(item)}]")
 
 
 def _bracket(field: str) -> tuple[str, str]:
@@ -174,7 +286,11 @@ def _value(text: str) -> tuple[str, str]:
 
 
 def _same(text: str, value: object) -> bool:
+    return bool(_parsed(text) == value)
+
+
+def _parsed(text: str) -> Json:
     try:
-        return bool(orjson.loads(text) == value)
+        return orjson.loads(text)
     except orjson.JSONDecodeError:
-        return text.strip(string.whitespace + _QUOTED) == str(value)
+        return text.strip(_AROUND)

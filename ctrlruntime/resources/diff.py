@@ -9,7 +9,7 @@ from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.resources.applied_fields import FIELDS, owns_record
 from ctrlruntime.resources.builder_changes import INPUTS
 from ctrlruntime.resources.desired import INHERITED, Desired, ObjectKey, PatchStrategy
-from ctrlruntime.resources.drift import missing_leaves
+from ctrlruntime.resources.drift import missing_locations, not_ignored
 from ctrlruntime.resources.ordinal import ordinal_of
 from ctrlruntime.resources.ownership import (
     OWNER,
@@ -131,8 +131,8 @@ def is_builder_change(desired: Desired, entry: Entry) -> bool:
 
 def is_recorded(desired: Desired, entry: Entry, owner: Owner, before: bytes | None = None) -> bool:
     """Whether managed fields show every field of the desired object as owned by us; see `missing_leaves`."""
-    missing = missing_leaves(desired.body(owner), entry.owned, before)
-    return all(_ignored(path, desired.ignored) for path in missing)
+    missing = missing_locations(desired.body(owner), entry.owned, before)
+    return not missing or next(not_ignored(missing, desired.ignored), None) is None
 
 
 def settle(desired: Desired, entry: Entry, owner: Owner) -> Settled:
@@ -234,9 +234,3 @@ def _includes(values: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
         if values.get(name) != value:
             return False
     return True
-
-
-def _ignored(path: str, ignored: tuple[str, ...]) -> bool:
-    return any(
-        path == prefix or path.startswith((f"{prefix}.", f"{prefix}[")) for prefix in ignored
-    )

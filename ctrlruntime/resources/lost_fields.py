@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.json import Json
 from ctrlruntime.resources.diff import Reason
-from ctrlruntime.resources.drift import missing_leaves
+from ctrlruntime.resources.drift import Location, dotted, missing_locations, not_ignored
 from ctrlruntime.resources.dry_run import PlannedWrite
 from ctrlruntime.resources.field_changes import FieldChange
 
@@ -19,12 +17,10 @@ def lost_fields(write: PlannedWrite) -> list[FieldChange]:
     body = write.desired.body(write.owner)
     if write.reason is Reason.TRACKING:
         return _records(write, body)
-    missing = missing_leaves(body, write.entry.owned)
-    ignored = write.desired.ignored
+    missing = missing_locations(body, write.entry.owned)
     return [
-        FieldChange(path, after=_value_at(body, path), restored=True)
-        for path in missing
-        if not any(path == each or path.startswith((f"{each}.", f"{each}[")) for each in ignored)
+        FieldChange(dotted(each), after=_value_at(body, each), restored=True)
+        for each in not_ignored(missing, write.desired.ignored)
     ]
 
 
@@ -40,20 +36,7 @@ def _records(write: PlannedWrite, body: Manifest) -> list[FieldChange]:
     return found
 
 
-def _value_at(body: object, path: str) -> Json:
-    """Return the value at a path of `missing_leaves`, whose keys may contain dots; None if unclear."""
-    if not path:
-        return body
-    if isinstance(body, list) and path.startswith("["):
-        number, _, rest = path[1:].partition("]")
-        return _value_at(body[int(number)], rest.removeprefix(".")) if number.isdecimal() else None
-    if not isinstance(body, Mapping):
-        return None
-    for key, value in body.items():
-        if path == key:
-            return value
-        if path.startswith((f"{key}.", f"{key}[")):
-            found = _value_at(value, path.removeprefix(key).removeprefix("."))
-            if found is not None:
-                return found
-    return None
+def _value_at(body: Json, location: Location) -> Json:
+    for part in location:
+        body = body[part]
+    return body

@@ -1,5 +1,6 @@
 """Writes of one desired object: what is sent so that the server, and its managed fields, show it as desired."""
 
+import asyncio
 from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Self
@@ -11,10 +12,10 @@ from ctrlruntime.client.client import PatchType
 from ctrlruntime.client.errors import BadRequest, Conflict, InternalError, Invalid, StatusCause
 from ctrlruntime.resources.applied_fields import (
     FIELDS,
+    AppliedFields,
     has_list,
     owns_record,
     record_fields,
-    was_applied,
 )
 from ctrlruntime.resources.desired import (
     INHERITED,
@@ -25,13 +26,15 @@ from ctrlruntime.resources.desired import (
     reference_manifest,
 )
 from ctrlruntime.resources.diff import Reason, is_recorded
-from ctrlruntime.resources.drift import missing_leaves
+from ctrlruntime.resources.drift import Location, missing_locations
 from ctrlruntime.resources.ownership import OWNER, OWNER_UID, Owner, is_handed_over
 from ctrlruntime.resources.replaced_fields import Holder, find_replaced, taken_over
 from ctrlruntime.resources.revision import REVISION
 
 FIRST_CONTACT: Final = "1"
 """An apply with this resourceVersion creates, or answers 409 when anything is there."""
+CAUSES_AT_ONCE: Final = 100
+"""Causes of a conflict that are judged before others have a turn of the loop."""
 BEFORE_FIRST_APPLY: Final = "before-first-apply"
 """Who holds the fields of an object that has no managed fields when it is first applied."""
 
@@ -92,7 +95,7 @@ class ObjectWriter:
         if desired.strategy is not PatchStrategy.APPLY:
             return await self._write(desired, entry, owner, required, force=force)
         lost = _lost_fields(desired, entry, owner, reason)
-        if any(has_list(path, desired.manifest) for path in lost):
+        if any(has_list(each, desired.manifest) for each in lost):
             required, _ = await self._take_over(desired, entry, owner, required)
         try:
             return await self._apply_own(desired, entry, owner, required, force=force)
@@ -113,12 +116,12 @@ class ObjectWriter:
         except Conflict as error:
             if not error.is_field_conflict:
                 raise
-            body, record = desired.body(owner), _record(entry)
-            if any(
-                _is_disputed(cause) and not was_applied(cause.field, body, record)
-                for cause in error.causes
-            ):
-                raise FieldDispute(error.message) from error
+            applied = AppliedFields(desired.body(owner), _record(entry))
+            for number, cause in enumerate(error.causes, 1):
+                if _is_disputed(cause) and not applied.has(cause.field):
+                    raise FieldDispute(error.message) from error
+                if number % CAUSES_AT_ONCE == 0:
+                    await asyncio.sleep(0)
             return await self._write(desired, entry, owner, required, force=True)
 
     async def _take_over(
@@ -321,14 +324,14 @@ def _record(entry: Entry) -> str:
     return entry.annotations.get(FIELDS, "") if owns_record(entry.owned) else ""
 
 
-def _lost_fields(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> list[str]:
+def _lost_fields(desired: Desired, entry: Entry, owner: Owner, reason: Reason) -> list[Location]:
     """Return the desired fields that an apply of this manager set and that are no longer its own."""
     body = desired.body(owner)
-    missing = missing_leaves(body, entry.owned) if entry.owned else []
+    missing = missing_locations(body, entry.owned) if entry.owned else []
     if reason is Reason.DRIFT:
         return missing
-    record = _record(entry)
-    return [path for path in missing if was_applied(f".{path}", body, record)]
+    applied = AppliedFields(body, _record(entry))
+    return [each for each in missing if applied.has_at(each)]
 
 
 def _standing(refusal: Invalid, kept: list[Holder]) -> str:

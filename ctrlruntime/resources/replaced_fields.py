@@ -10,14 +10,16 @@ Not removed is what another manager applied, and what stands beside own fields b
 """
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any, Final, TypeAlias
 
 import orjson
 
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.json import Json
+from ctrlruntime.resources.keyed_items import KeyedItems
 
 Fields: TypeAlias = dict[str, Any]
 """A `fieldsV1` document, or a part of it."""
@@ -29,6 +31,8 @@ _ALIKE: Final = 0.5
 """Share of an own item's values that an item has that replaced it."""
 _ALIKE_UNOWNED: Final = 0.8
 """The same for an item that has no owner, as those that admission webhooks add."""
+_MOST: Final = 50
+"""Own items that are missing, and items with the same keys, up to which each is compared; beyond, the position decides."""
 _PERSONS: Final = ("kubectl", "k9s", "Lens", "Mozilla", "dashboard", "headlamp")
 """How managers begin through which people edit; for items that consist of their key the position decides then."""
 
@@ -152,11 +156,13 @@ class _Walk:
         path: Path,
         keys: tuple[str, ...],
     ) -> None:
-        steps = _steps({**mine, **{step: {} for _, fields in others for step in fields}})
+        steps = _steps(mine, *(fields for _, fields in others))
+        known = KeyedItems([_keys_of(each, keys) for each in live])
         missing: dict[int, Any] = {}
         own: set[str] = set()
         for index, item in enumerate(desired):
-            found = _own_item(item, live, mine, keys, steps)
+            alike = [live[place] for place in islice(known.matching(_keys_of(item, keys)), _MOST)]
+            found = _own_item(item, alike, mine, keys, steps)
             if found is None:
                 missing[index] = item
                 continue
@@ -181,7 +187,10 @@ class _Walk:
         keys: tuple[str, ...],
     ) -> int | None:
         """Return the index of the own item that `item` replaced; None: it stands beside them."""
-        shares = {each: _likeness(value, item, keys) for each, value in missing.items()}
+        near: Collection[int] = missing if len(missing) <= _MOST else missing.keys() & {index}
+        shares = {each: _likeness(missing[each], item, keys) for each in near}
+        if not shares:
+            return None
         best = max(shares, key=lambda each: (shares[each] or 0.0, each == index))
         if (shares[best] or 0.0) >= (_ALIKE if owners else _ALIKE_UNOWNED):
             return best
@@ -193,10 +202,13 @@ class _Walk:
     def _visit_set(
         self, desired: list[Any], live: list[Any], mine: Fields, others: _Nodes, path: Path
     ) -> None:
-        for index, item in enumerate(live):
-            if item in desired or index >= len(desired) or desired[index] in live:
+        wanted, there = [orjson.dumps(each) for each in desired], {*map(orjson.dumps, live)}
+        known = {*wanted}
+        for index, item in enumerate(live[: len(desired)]):
+            value = orjson.dumps(item)
+            if value in known or wanted[index] in there:
                 continue
-            step = f"v:{orjson.dumps(item).decode()}"
+            step = f"v:{value.decode()}"
             owners = _below(others, step)
             if step not in mine and owners and (self.refused or _is_by_person(owners)):
                 self._take(owners, (*path, step), unowned=False)
@@ -246,17 +258,25 @@ def _key_names(mine: Fields, others: _Nodes) -> tuple[str, ...] | None:
     return None
 
 
-def _steps(fields: Fields) -> list[tuple[Manifest, str]]:
-    return [(orjson.loads(step[2:]), step) for step in fields if step.startswith("k:")]
+def _steps(*documents: Fields) -> dict[bytes, str]:
+    """Return the steps that lead to the items of a list, by their keys."""
+    steps = (step for fields in documents for step in fields if step.startswith("k:"))
+    return {_sorted(orjson.loads(step[2:])): step for step in steps}
 
 
-def _step(item: Json, keys: tuple[str, ...], known: list[tuple[Manifest, str]]) -> str:
+def _keys_of(item: Json, keys: tuple[str, ...]) -> Manifest:
+    given = isinstance(item, Mapping)
+    return {name: item[name] for name in keys if name in item} if given else {}
+
+
+def _step(item: Json, keys: tuple[str, ...], known: dict[bytes, str]) -> str:
     """Return the step of `fieldsV1` that leads to an item."""
-    wanted = {name: item[name] for name in keys if name in item}
-    found = next((step for given, step in known if given == wanted), None)
-    if found is not None:
-        return found
-    return f"k:{orjson.dumps(wanted, option=orjson.OPT_SORT_KEYS).decode()}"
+    wanted = _sorted(_keys_of(item, keys))
+    return known.get(wanted) or f"k:{wanted.decode()}"
+
+
+def _sorted(keys: Manifest) -> bytes:
+    return orjson.dumps(keys, option=orjson.OPT_SORT_KEYS)
 
 
 def _own_item(
@@ -264,9 +284,9 @@ def _own_item(
     live: list[Any],
     mine: Fields,
     keys: tuple[str, ...],
-    steps: list[tuple[Manifest, str]],
+    steps: dict[bytes, str],
 ) -> Json:
-    """Return the item of the object that is the desired one, or None.
+    """Return the item among those of the object with its keys that is the desired one, or None.
 
     One that leaves a key to the server is the item that this manager owns, since any of its values would fit.
     """
