@@ -145,6 +145,11 @@ def test_paths_that_multiply_how_often_a_value_is_looked_at_are_refused() -> Non
         preserve({}, {}, many)
 
 
+def test_both_signs_of_the_root_are_the_object_in_each_part_of_a_union() -> None:
+    """`$.a | ^.b` was a KeyError."""
+    assert drift_paths({"a": 1, "b": 2, "c": 3}, ["$.a | ^.b"]) == ("a", "b")
+
+
 @pytest.mark.criterion("IGNORE-DRIFT")
 def test_drift_is_reported_the_paths_as_it_names_them() -> None:
     desired = workload(1, app="1", sidecar="2")
@@ -196,6 +201,7 @@ LONG_KEY = {"spec": {"k" * 100_000: {f"j{n}": n for n in range(100)}}}
         (WIDE, ["$.spec.*.*"] * MOST_PATHS),
         (WIDE, ["$.spec[?@.j1==7]"] * MOST_PATHS),
         (WIDE, ["$..* & $..*"]),
+        ({"a": [[[*range(99)]]]}, ["$.a[*] & $.a[*]"] * MOST_PATHS),
         (WIDE, ["$.spec[?@..[?@..x]]"]),
         (WIDE, ["$..[?$..x]"]),
         (WIDE, ["$.spec.*[?$.spec contains @.x]"]),
@@ -219,6 +225,13 @@ def test_paths_that_look_at_too_much_are_refused_before_they_do(
 
     assert lines(refused) < 60_000
     assert preserve(value, value, ["$..*"]) == value
+
+
+@pytest.mark.criterion("S-F3")
+def test_names_above_what_is_matched_are_counted_once_for_each() -> None:
+    """2,000 fields below a key of 400,000 characters were paths of 800 MB."""
+    with pytest.raises(IgnoreFieldError, match="have 10000690 characters together"):
+        drift_paths(LONG_KEY, ["$.spec.*.*"])
 
 
 class Watched(dict[str, Any]):

@@ -11,11 +11,11 @@ from collections.abc import Hashable, Iterator, Mapping, Sequence, Set
 from typing import Any, Final
 
 from ctrlruntime.json import Json
+from ctrlruntime.resources.drift import Location, dotted
 from internal.tenancy.objects.path_errors import IgnoreFieldError
 from internal.tenancy.shared.slices import MANY, beside_loop
 
 Manifest = dict[str, Any]
-Location = tuple[str | int, ...]
 
 MATCH_KEYS = (
     "name",
@@ -31,6 +31,8 @@ MATCH_KEYS = (
 
 MOST_PATHS: Final = 100
 """Paths of one resource."""
+MOST_CHARACTERS: Final = 4 * 2**20
+"""Characters of the names of all fields that they match, each with those above it."""
 _FORBIDDEN: Final = frozenset[Location](
     {("apiVersion",), ("kind",), ("metadata",), ("metadata", "name")}
 )
@@ -76,8 +78,14 @@ def drift_paths(desired: Mapping[str, Any], paths: Sequence[str]) -> tuple[str, 
 
     What is within another match is left out. Raises IgnoreFieldError.
     """
-    found = _outermost(_matched(desired, paths), frozenset())
-    return tuple(sorted(_dotted(location) for location, _ in found))
+    found = [location for location, _ in _outermost(_matched(desired, paths), frozenset())]
+    characters = sum(len(part) for each in found for part in each if isinstance(part, str))
+    if characters > MOST_CHARACTERS:
+        raise IgnoreFieldError(
+            f"ignoreFields: the paths match fields whose names have {characters} characters together, more than "
+            f"{MOST_CHARACTERS}; write the path of what holds them"
+        )
+    return tuple(sorted(map(dotted, found)))
 
 
 async def preserve_beside(
@@ -148,13 +156,6 @@ def _allowed(paths: Sequence[str]) -> Sequence[str]:
 
 def _too_many(paths: Sequence[str]) -> str:
     return f"ignoreFields: there are {len(paths)} paths; write at most {MOST_PATHS}, with [*] or a filter for several fields"
-
-
-def _dotted(location: Location) -> str:
-    text = ""
-    for part in location:
-        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
-    return text
 
 
 class _Kept:

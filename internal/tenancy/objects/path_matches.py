@@ -78,8 +78,9 @@ def matches(
         if operator == path.env.union_token:
             made += more
         else:
-            work.charge(len(made) * len(more))
             values = [match.obj for match in more]
+            for value in values:
+                work.charge(len(made) * _weight(value)[0])
             made = [match for match in made if match.obj in values]
     return made
 
