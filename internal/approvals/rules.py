@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from copy import deepcopy
 from dataclasses import dataclass, field
 from typing import Final, Protocol, Self
 
 import orjson
 
-from ctrlruntime.json import Json
+from ctrlruntime.json import Json, copied
 
 REQUIRED: Final = "requireApprovalBy"
 """The field of a spec that names the groups."""
@@ -134,7 +133,7 @@ class ApprovalRules:
 
     def restored(self, spec: Json, protection: Mapping[str, Json]) -> Json:
         """Return a spec with another protection."""
-        found = deepcopy(spec) if isinstance(spec, dict) else {}
+        found = copied(spec) if isinstance(spec, dict) else {}
         self.fields.restore(found, protection)
         if protection.get(REQUIRED) is None:
             found.pop(REQUIRED, None)

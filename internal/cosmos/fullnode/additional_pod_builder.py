@@ -1,10 +1,10 @@
 """The Pods beside the nodes, such as an indexer for each of them. Pure."""
 
-import copy
 from collections.abc import Iterator
 from typing import Any, Final
 
 from apis.cosmos import AdditionalPod, CosmosFullNode
+from ctrlruntime.json import copied
 from ctrlruntime.resources import Desired
 from internal.cosmos import labels as label_keys
 from internal.cosmos.fullnode.desired_objects import POD, built, inputs_of
@@ -50,7 +50,7 @@ def build_additional_pods(node_set: CosmosFullNode) -> Iterator[Desired]:
 
 def _pod(node_set: CosmosFullNode, template: AdditionalPod, ordinal: int, place: int) -> Desired:
     node, name = pod_name(named(node_set), ordinal), pod_name(template.name, ordinal)
-    spec: dict[str, Any] = copy.deepcopy(template.pod_spec)
+    spec: dict[str, Any] = copied(template.pod_spec)
     version = node_version(node_set, node)
     if version is not None:
         set_images(spec, version)

@@ -1,6 +1,6 @@
 """ConfigMaps with what is laid over the configuration of each node. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from apis.cosmos import CosmosFullNode, DatabaseBackend, PeerRollout
@@ -25,27 +25,24 @@ BEFORE: Final = DatabaseBackend.GOLEVELDB
 
 def build_config_maps(
     node_set: CosmosFullNode, keys: Mapping[str, NodeKey], peers: Peers
-) -> list[Desired]:
-    """One for each node, also for those that are disabled or paused.
+) -> Iterator[Desired]:
+    """Yield one for each node, also for those that are disabled or paused, each built when it is taken.
 
     `keys` are those of the nodes, by name of the Pod: a node without one gets no ConfigMap yet. Raises
-    UnrecoverableError for overrides that are no TOML, with the name of the field.
+    UnrecoverableError for overrides that are no TOML or too large, with the name of the field.
     """
-    return [
-        _config_map(node_set, ordinal, peers)
-        for ordinal in node_ordinals(node_set)
-        if pod_name(named(node_set), ordinal) in keys
-    ]
+    for ordinal in node_ordinals(node_set):
+        if pod_name(named(node_set), ordinal) in keys:
+            yield _config_map(node_set, ordinal, peers)
 
 
-def steady_checksums(node_set: CosmosFullNode, peers: Peers) -> dict[str, str]:
-    """Return by Pod the checksum of its configuration without its peers; its own address is part of it."""
+def steady_checksums(node_set: CosmosFullNode, peers: Peers) -> Iterator[tuple[str, str]]:
+    """Yield Pods with the checksum of their configuration without its peers; its own address is part of it."""
     none = {"peers": "", "seeds": "", "private_peer_ids": "", "unconditional_peer_ids": ""}
     chain = node_set.spec.chain
     bare_chain = chain.model_copy(update={"config": chain.config.model_copy(update=none)})
     spec = node_set.spec.model_copy(update={"chain": bare_chain})
     bare = node_set.model_copy(update={"spec": spec})
-    found: dict[str, str] = {}
     for ordinal in node_ordinals(node_set):
         pod = pod_name(named(node_set), ordinal)
         own = peers.get(pod)
@@ -54,8 +51,7 @@ def steady_checksums(node_set: CosmosFullNode, peers: Peers) -> dict[str, str]:
             CONFIG_OVERLAY: config_overlay(bare, pod, alone),
             APP_OVERLAY: app_overlay(bare, pod),
         }
-        found[pod] = content_checksum({"data": data})
-    return found
+        yield pod, content_checksum({"data": data})
 
 
 def _config_map(node_set: CosmosFullNode, ordinal: int, peers: Peers) -> Desired:

@@ -1,7 +1,9 @@
 """The ConfigMaps with what is laid over the configuration of each node."""
 
-from collections.abc import Collection, Mapping
+import asyncio
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import TypeVar
 
 from apis.cosmos import CosmosFullNode, PeerRollout
 from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError
@@ -19,6 +21,8 @@ from internal.cosmos.workload.checksums import (
     checksummed,
     sticky_checksummed,
 )
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +49,7 @@ class ConfigMapControl:
         desired: dict[str, Desired] = {}
         done: dict[str, Outcome] = {}
         try:
-            built = self._built(node_set, keys, peers)
+            built = await self._built(node_set, keys, peers)
             _check_keys(node_set, keys)
         except (UnrecoverableError, TransientError) as error:
             findings.append(error)
@@ -60,13 +64,13 @@ class ConfigMapControl:
         }
         return {pod: checksum for pod, checksum in found.items() if checksum}
 
-    def _built(
+    async def _built(
         self, node_set: CosmosFullNode, keys: Mapping[str, NodeKey], peers: Peers
     ) -> list[Desired]:
-        found = build_config_maps(node_set, keys, peers)
+        found = await _in_turns(build_config_maps(node_set, keys, peers))
         if node_set.spec.peers.rollout is PeerRollout.ROLLING:
             return [checksummed(item) for item in found]
-        steady = steady_checksums(node_set, peers)
+        steady = dict(await _in_turns(steady_checksums(node_set, peers)))
         place = node_set.metadata.namespace
         return [
             sticky_checksummed(item, steady[item.name], self.config_maps.find(item.name, place))
@@ -80,6 +84,15 @@ class ConfigMapControl:
             return checksum_in_effect(desired, outcome.entry)
         entry = self.config_maps.find(pod, node_set.metadata.namespace)
         return "" if entry is None else entry.annotations.get(CONFIG_CHECKSUM, "")
+
+
+async def _in_turns(made: Iterable[T]) -> list[T]:
+    """Return what is made, with a turn of the loop after each: two files take some milliseconds to write."""
+    found = []
+    for each in made:
+        found.append(each)
+        await asyncio.sleep(0)
+    return found
 
 
 def _pods(node_set: CosmosFullNode) -> list[str]:

@@ -20,6 +20,11 @@ RPC: Final = 26657
 P2P: Final = 26656
 PRIVVAL: Final = 1234
 
+MOST_CHARACTERS: Final = 65_536
+"""Of overrides of a file: 20 ms of a parser."""
+DEEPEST: Final = 32
+"""Levels of tables and lists in them. A parser's time grows by the square of the parts of a dotted key."""
+
 Places = Mapping[str, tuple[tuple[str, ...], ...]]
 """By name of the port: where its listen address is in a file, in either spelling of the keys."""
 IN_CONFIG: Final[Places] = {
@@ -36,6 +41,7 @@ IN_APP: Final[Places] = {
     "grpc": (("grpc", "address"),),
     "grpc-web": (("grpc-web", "address"),),
 }
+_LONG_KEY = re.compile(rf"""(?<![\w"'-])(?:[\w"'-]++[ \t]*+\.[ \t]*+){{{DEEPEST + 1}}}""")
 _LOOPBACK = re.compile(r"^([a-z]+://)?(localhost|127\.[0-9.]+|\[?::1\]?):[0-9]+/?$")
 _PORT = re.compile(r":([0-9]{1,5})/?$")
 
@@ -57,6 +63,15 @@ def container_ports(node_set: CosmosFullNode) -> list[dict[str, Any]]:
         {"name": name, "containerPort": port, "protocol": "TCP"}
         for name, port in _numbers(node_set).items()
     ]
+
+
+def too_long(overrides: str) -> str:
+    """Return why overrides of a file would take a parser long; empty if they would not."""
+    if len(overrides) > MOST_CHARACTERS:
+        return f"has more than {MOST_CHARACTERS} characters"
+    if _LONG_KEY.search(overrides):
+        return f"has a key of more than {DEEPEST} parts"
+    return ""
 
 
 def moved(overrides: Mapping[str, Any], places: Places) -> dict[str, int]:
@@ -93,6 +108,8 @@ def _moved_by(text: str, app: str) -> Mapping[str, int]:
     """Return the same by both texts; what cannot be used there moves nothing: the ConfigMap is refused for it."""
     found: dict[str, int] = {}
     for overrides, places in ((text, IN_CONFIG), (app, IN_APP)):
+        if too_long(overrides):
+            continue
         try:
             found |= moved(tomllib.loads(overrides), places)
         except ValueError:

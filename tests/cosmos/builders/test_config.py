@@ -13,6 +13,7 @@ from ctrlruntime.json import Json
 from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
 from internal.cosmos.fullnode.peers import Peers, build_peers
+from tests.support.counted_lines import lines
 
 from .samples import balanced, key, keys_of, node_set
 
@@ -21,7 +22,7 @@ Document = dict[str, Any]
 
 def config_maps(nodes: CosmosFullNode, peers: Peers | None = None) -> list[Desired]:
     keys = keys_of(nodes)
-    return build_config_maps(nodes, keys, peers or build_peers(nodes, keys, {}))
+    return [*build_config_maps(nodes, keys, peers or build_peers(nodes, keys, {}))]
 
 
 def document(nodes: CosmosFullNode, file: str) -> Document:
@@ -48,7 +49,7 @@ def test_each_node_has_its_own() -> None:
     )
     assert [item.name for item in config_maps(nodes)] == ["test-4", "test-5", "test-6"]
     assert [item.instance for item in config_maps(nodes)] == [4, 5, 6]
-    some = build_config_maps(nodes, {"test-6": key(6)}, Peers())
+    some = [*build_config_maps(nodes, {"test-6": key(6)}, Peers())]
     assert [item.name for item in some] == ["test-6"]
 
 
@@ -239,6 +240,33 @@ def test_overrides_that_are_no_toml_name_the_field(where: str) -> None:
         given["minGasPrice"] = "1u"
     with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.{where}\.overrides: is no TOML"):
         config_maps(node_set(**{f"chain__{where}": given}))
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize(
+    ("overrides", "why"),
+    [
+        ("# " + "x" * 70_000, "has more than 65536 characters"),
+        ("\n".join(f"k{number} = 1" for number in range(4_000)), "has more than 400 values"),
+        ("a = " + "[" * 50 + "]" * 50, "nests more than 32 levels"),
+        (".".join("a" * 5_000) + " = 1", "has a key of more than 32 parts"),
+    ],
+)
+def test_overrides_that_take_long_are_refused_before(overrides: str, why: str) -> None:
+    """4,000 keys stopped the loop for 4 s, and the time grew by their square; a megabyte was parsed for 3 s."""
+    with pytest.raises(UnrecoverableError, match=rf"spec\.chain\.app\.overrides: {why}"):
+        config_maps(node_set(chain__app={"minGasPrice": "1u", "overrides": overrides}))
+
+
+@pytest.mark.criterion("S-F3")
+def test_each_is_built_when_it_is_taken() -> None:
+    """Those of 200 nodes were a second of the loop."""
+    nodes = node_set(replicas=200)
+    keys = keys_of(nodes)
+    peers = build_peers(nodes, keys, {})
+    few = node_set(replicas=1)
+    next(build_config_maps(few, keys, build_peers(few, keys, {})))  # the writer is imported
+    assert lines(lambda: next(build_config_maps(nodes, keys, peers))) < 300_000
 
 
 VERSIONS = [
