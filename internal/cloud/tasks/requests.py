@@ -178,7 +178,10 @@ class _Expected:
         )
 
     def complaint(self, data: Json, censored: Callable[[str], str]) -> str | None:
-        found = self.query.findall(data)
+        try:
+            found = self.query.findall(data)
+        except (jsonpath.JSONPathError, RecursionError) as error:
+            return f"{self.path} cannot be looked for: {type(error).__name__}"
         if not found:
             return f"{self.path} is missing"
         wrong = [] if self.any else [value for value in found if not equal(value, self.value)]

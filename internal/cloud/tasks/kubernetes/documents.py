@@ -8,7 +8,7 @@ from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.intake import IntakeError, Limits, read_yaml_all
 from internal.cloud.tasks.task import TaskRejected
 
-_LIMITS: Final = Limits(bytes=2**24, items=200_000)
+LIMITS: Final = Limits(bytes=2**24, items=200_000)
 """Of one file or bundle of manifests; a task reads it in a process of its own."""
 
 
@@ -43,7 +43,7 @@ class Document:
 def parse(text: str, source: str) -> list[Document]:
     """Return the manifests of a YAML or JSON text, Lists taken apart. Raises TaskRejected."""
     try:
-        loaded = read_yaml_all(text, _LIMITS, source, timestamps=False)
+        loaded = read_yaml_all(text, LIMITS, source, timestamps=False)
     except IntakeError as error:
         raise TaskRejected(str(error)) from error
     return collect(loaded, source)

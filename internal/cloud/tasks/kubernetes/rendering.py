@@ -3,16 +3,17 @@
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import yaml
 
 from apis.cloud import Bundle, HelmChart
+from ctrlruntime.intake import LimitExceeded, read_body
 from ctrlruntime.processes import end_process
-from internal.cloud.tasks.kubernetes.documents import Document, collect, parse
+from internal.cloud.tasks.kubernetes.documents import LIMITS, Document, collect, parse
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.task import TaskError, TaskRejected
 
@@ -20,6 +21,9 @@ _MANIFESTS: Final = (".yaml", ".yml", ".json")
 _KUSTOMIZATIONS: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
 _SECONDS: Final = 300
 _LONGEST: Final = 1500
+_PIECE: Final = 64 * 1024
+KUSTOMIZATION: Final = "the kustomization"
+_PRINTED: Final = replace(LIMITS, seconds=2 * _SECONDS)
 _ENVIRONMENT: Final = (
     "PATH",
     "LANG",
@@ -59,7 +63,7 @@ async def render(rendering: Rendering) -> list[Document]:
         places.fill_data(list(bundle.manifests), keep_unknown=True), "spec.cluster.bundle.manifests"
     )
     if bundle.kustomize:
-        return inline + parse(await _kustomize(rendering), "the kustomization")
+        return inline + parse(await _kustomize(rendering), KUSTOMIZATION)
     if bundle.helm is not None:
         return inline + parse(await _helm(rendering, bundle.helm), f"chart {bundle.helm.chart}")
     if rendering.values_files:
@@ -99,7 +103,7 @@ async def _kustomize(rendering: Rendering) -> str:
     }
     (overlay / _KUSTOMIZATIONS[0]).write_text(yaml.safe_dump(top))
     kubectl = _program("kubectl", "spec.cluster.bundle.kustomize")
-    return await _run([kubectl, "kustomize", str(overlay)], rendering.folder)
+    return await _run([kubectl, "kustomize", str(overlay)], rendering.folder, KUSTOMIZATION)
 
 
 async def _helm(rendering: Rendering, chart: HelmChart) -> str:
@@ -123,7 +127,8 @@ async def _helm(rendering: Rendering, chart: HelmChart) -> str:
         command += ["--values", str(base / name)]
     values = base.parent / "values.yaml"
     values.write_text(yaml.safe_dump(places.fill_data(chart.values, keep_unknown=True, typed=True)))
-    return await _run([*command, "--values", str(values)], rendering.folder)
+    command += ["--values", str(values)]
+    return await _run(command, rendering.folder, f"chart {chart.chart}")
 
 
 def _chart(name: str, base: Path) -> str:
@@ -160,8 +165,8 @@ def _program(name: str, field: str) -> str:
     return found
 
 
-async def _run(command: Sequence[str], folder: Path) -> str:
-    """Return what a program prints. Raises TaskError with what it complains of."""
+async def _run(command: Sequence[str], folder: Path, what: str) -> str:
+    """Return what a program prints. Raises TaskError with what it complains of, TaskRejected for more than a bundle may have."""
     environment = {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ}
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -171,14 +176,33 @@ async def _run(command: Sequence[str], folder: Path) -> str:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
+    complaint = asyncio.ensure_future(_end_of(process.stderr))
     try:
         async with asyncio.timeout(_SECONDS):
-            out, err = await process.communicate()
+            out = await read_body(_pieces(process.stdout), _PRINTED, what)
+            err = await complaint
+            await process.wait()
     except TimeoutError as error:
         raise TaskError(f"{Path(command[0]).name} took longer than {_SECONDS} s") from error
+    except LimitExceeded as error:
+        raise TaskRejected(str(error)) from None
     finally:
+        complaint.cancel()
         await end_process(process)
     if process.returncode != 0:
         said = err.decode(errors="replace").strip()[-_LONGEST:]
         raise TaskError(f"{Path(command[0]).name} {command[1]} failed: {said}")
     return out.decode(errors="replace")
+
+
+async def _pieces(stream: asyncio.StreamReader | None) -> AsyncIterator[bytes]:
+    while stream is not None and (piece := await stream.read(_PIECE)):
+        yield piece
+
+
+async def _end_of(stream: asyncio.StreamReader | None) -> bytes:
+    """Return the end of what a stream has, whatever its length."""
+    found = b""
+    async for piece in _pieces(stream):
+        found = (found + piece)[-4 * _LONGEST :]
+    return found

@@ -148,6 +148,8 @@ printf '%s\\n' "$@" > "$HOME/arguments"
 for last; do :; done
 cat "$last" > "$HOME/values"
 [ "$3" = broken ] && { echo "Error: no chart $3" >&2; exit 1; }
+[ "$3" = endless ] && exec yes
+[ "$3" = loud ] && { yes | head -c 10000000 >&2; echo "Error: loud" >&2; exit 1; }
 printf 'apiVersion: v1\\nkind: ConfigMap\\nmetadata: {name: chart}\\n'
 """
 
@@ -199,6 +201,16 @@ class TestHelm:
     def test_its_own_words_are_passed_on(self, tmp_path: Path) -> None:
         with pytest.raises(TaskError, match="helm template failed: Error: no chart broken"):
             rendered(tmp_path, helm={"chart": "broken"})
+
+    def test_no_more_of_what_it_prints_is_kept_than_a_bundle_may_have(self, tmp_path: Path) -> None:
+        """S-F9: all of it was kept, until the memory of the run was at its end."""
+        with pytest.raises(TaskRejected, match="chart endless is larger than 16,777,216 bytes"):
+            rendered(tmp_path, helm={"chart": "endless"})
+
+    def test_of_complaints_without_an_end_the_last_ones_are_passed_on(self, tmp_path: Path) -> None:
+        with pytest.raises(TaskError, match=r"(?s)helm template failed: .{1500}$") as caught:
+            rendered(tmp_path, helm={"chart": "loud"})
+        assert str(caught.value).endswith("y\ny\nError: loud")
 
     def test_a_machine_without_helm_reports_it(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

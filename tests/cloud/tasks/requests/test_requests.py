@@ -308,6 +308,16 @@ async def test_no_more_of_an_answer_is_read_than_the_limit(site: Site, requests:
     assert len(answer.body) == 100
 
 
+async def test_an_answer_that_nests_too_deep_for_a_path_is_not_good(
+    site: Site, requests: Requests
+) -> None:
+    """S-F3: the check ended with an error of the library."""
+    site.answers["GET /"] = Say(text='{"a":' * 150 + "1" + "}" * 150)
+    answer = await requests.send(request(site.url, expect=[{"path": "$..c"}]))
+    assert not answer.good
+    assert "$..c cannot be looked for" in answer.text
+
+
 def test_manifests_keep_what_is_not_ours() -> None:
     fill: Callable[..., Any] = PLACES.fill_data
     data = {"cmd": "echo ${HOME} ${version}", "n": 1, "l": [{"x": "${outputs.region}"}]}

@@ -27,6 +27,8 @@ _LINE: Final = 64 << 20
 """Bytes that are kept of a line: a diagnostic may hold a whole file, a plan as JSON is one line."""
 _CHUNK: Final = 64 << 10
 _LAST: Final = 20
+_SHOWN: Final = 16 << 10
+"""Bytes that are kept of each of the last lines: 20 of the longest were more than a run has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,7 +212,7 @@ async def _read(
                 keep(each) if tell is None else tell(each)
 
     def keep(each: bytes) -> None:
-        last.append(each.decode("utf-8", "replace").rstrip())
+        last.append(each[:_SHOWN].decode("utf-8", "replace").rstrip())
 
     await asyncio.gather(take(process.stdout, line), take(process.stderr, None))
 
