@@ -6,7 +6,6 @@ A data plane that is restored from a backup loses what was recorded there, just 
 from __future__ import annotations
 
 import base64
-import binascii
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,11 +17,14 @@ from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
 from ctrlruntime.api import BUILTIN, GroupVersionKind, Manifest
 from ctrlruntime.client import Client, NotFound
 from ctrlruntime.gate import Hold
+from ctrlruntime.intake import Limits, inflate
 from internal.fleet.orphans import SweepRecord
 
 CONFIG_MAP: Final = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]
 _FIELD_MANAGER: Final = "fleet-orphans"
 _RECORD: Final = "record"
+_LIMITS: Final = Limits(bytes=2**25)
+"""Inflated: whoever may write ConfigMaps of the target namespace could have a gigabyte read otherwise."""
 HELD: Final = "held"
 """Key of the ConfigMap: what waits, and the command that approves it; missing if nothing waits."""
 
@@ -46,9 +48,9 @@ class OrphanRecord:
             return None, ""
         try:
             text = (found.get("binaryData") or {})[_RECORD]
-            data = orjson.loads(zlib.decompress(base64.b64decode(text, validate=True)))
-            record = SweepRecord.of(data)
-        except (KeyError, ValueError, binascii.Error, zlib.error) as error:
+            packed = base64.b64decode(text, validate=True)
+            record = SweepRecord.of(orjson.loads(inflate(packed, _LIMITS, "the record")))
+        except (KeyError, ValueError) as error:
             raise ValueError(
                 f"ConfigMap {ORPHAN_RECORD} cannot be read, so nothing is deleted; delete it, and all that is gone by then waits "
                 f"for an approval: kubectl delete configmap {ORPHAN_RECORD} -n {self.namespace}"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import zlib
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
@@ -10,11 +12,12 @@ from typing import Any
 import pytest
 import yaml
 
-from apis.fleet.labels import APPROVE_ORPHANS
+from apis.fleet.labels import APPROVE_ORPHANS, ORPHAN_RECORD
 from ctrlruntime.api.conditions import conditions_to_wire
 from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.envtest import Environment
 from ctrlruntime.gate import Cause, Evidence, Hold, Removal, Victim
+from ctrlruntime.intake import LimitExceeded
 from internal.fleet.orphans import SweepRecord
 from internal.fleet.plane_check import NAMESPACE
 from internal.removal_holds import Parent, allow_delete, held_condition
@@ -122,6 +125,20 @@ async def test_what_a_target_namespace_holds_is_listed_and_approved_too(env: Env
     await approve(env, "namespace/plane-1", "--digest", hold.digest)
     found = await client.get(NAMESPACE, "plane-1")
     assert found["metadata"]["annotations"] == {APPROVE_ORPHANS: hold.digest}
+
+
+async def test_a_record_that_inflates_to_more_than_one_has_is_not_read(env: Environment) -> None:
+    """S-F9: who may write ConfigMaps of a target namespace had a gigabyte of a small one read by the operator of all."""
+    client, packed = env.client("envtest"), zlib.compress(bytes(2**26))
+    await client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "plane-2"}})
+    metadata = {"name": ORPHAN_RECORD, "namespace": "plane-2"}
+    data = {"record": base64.b64encode(packed).decode()}
+    await client.create(
+        {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "binaryData": data}
+    )
+    with pytest.raises(ValueError, match="cannot be read") as caught:
+        await OrphanRecord(client, "plane-2").load()
+    assert isinstance(caught.value.__cause__, LimitExceeded)
 
 
 async def test_another_digest_and_an_object_that_holds_nothing_are_refused(
