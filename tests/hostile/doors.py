@@ -14,6 +14,7 @@ from tests.hostile.documents import (
     WEBHOOKS,
 )
 from tests.hostile.every_field import FIELDS
+from tests.hostile.health_answers import HEALTH
 from tests.hostile.measure import Door
 from tests.hostile.peers import DATABASES, NODES, TOKEN
 from tests.hostile.plane_answers import LIST, PLANE, WATCH
@@ -21,7 +22,7 @@ from tests.hostile.plane_answers import LIST, PLANE, WATCH
 DOORS: Final[tuple[Door, ...]] = (
     *(PLANE, WATCH, LIST, LISTS, WATCHES),
     *FIELDS,
-    *(KUBECONFIG, MANIFESTS, ANNOTATIONS, WEBHOOKS, TEMPLATE, DATABASES, NODES, TOKEN),
+    *(KUBECONFIG, MANIFESTS, ANNOTATIONS, WEBHOOKS, TEMPLATE, DATABASES, NODES, HEALTH, TOKEN),
 )
 
 

@@ -37,6 +37,8 @@ from internal.tenancy.sources.tls import TLSSettings
 
 ONCE = RetryPolicy(attempts=1)
 EXPECTED = [{"path": "$.a", "equals": "x"}, {"path": "$.b[*]", "equals": True}, {"path": "$..c"}]
+SECONDS = 10
+"""Of a request, and of a health check."""
 CONNECT_TIMEOUT = 2.0
 """Seconds that a database has to answer; MySQL's greeting twice that."""
 Door = Callable[[str], Awaitable[str]]
@@ -63,7 +65,9 @@ async def invariant(url: str) -> str:
     """Send the check of an invariant."""
     with reported(TaskError) as report:
         async with Requests(Places(values={}), lambda _ref: "secret", retries=ONCE) as requests:
-            wanted = HTTPRequest.model_validate({"url": url, "expect": EXPECTED})
+            wanted = HTTPRequest.model_validate(
+                {"url": url, "expect": EXPECTED, "timeoutSeconds": SECONDS}
+            )
             report.text = (await requests.send(wanted)).text
     return report.text
 
@@ -83,7 +87,9 @@ def health_check(kind: str) -> Door:
         done = asyncio.Event()
         checker = HealthChecker([url], lambda _request: done.set(), lambda: datetime.now(UTC))
         more = {"query": "up"} if kind == "prometheus" else {}
-        check = HealthCheck.model_validate({"name": "errors", kind: {"url": url, **more}})
+        check = HealthCheck.model_validate(
+            {"name": "errors", "timeoutSeconds": SECONDS, kind: {"url": url, **more}}
+        )
         given = (Request("r"), [check], CheckedTarget("v2"), datetime.now(UTC))
         checker.results(*given)
         await done.wait()

@@ -29,7 +29,7 @@ PAGE: Final = 100
 """Items of a page: the most there may be."""
 _UNSURE: Final = frozenset({500, 502, 503, 504})
 _LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-_LARGEST: Final = 32 << 20
+LARGEST: Final = 32 << 20
 
 Resource = Mapping[str, Any]
 """A resource object: type, id, attributes, relationships."""
@@ -204,7 +204,7 @@ class HCP:
                 message,
                 self._retries,
                 repeatable=repeatable,
-                limit=_LARGEST,
+                limit=LARGEST,
                 sleep=self.sleep,
             )
         except BadAddress as error:
