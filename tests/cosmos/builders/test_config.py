@@ -259,6 +259,14 @@ def test_overrides_that_take_long_are_refused_before(overrides: str, why: str) -
 
 
 @pytest.mark.criterion("S-F3")
+def test_more_origins_than_the_writer_takes_on_the_loop_are_refused() -> None:
+    """10,000 stopped it for 10 s."""
+    origins = [f"https://{number}.example" for number in range(401)]
+    with pytest.raises(UnrecoverableError, match="corsAllowedOrigins: has more than 400 origins"):
+        config_maps(node_set(chain__config={"corsAllowedOrigins": origins}))
+
+
+@pytest.mark.criterion("S-F3")
 def test_each_is_built_when_it_is_taken() -> None:
     """Those of 200 nodes were a second of the loop."""
     nodes = node_set(replicas=200)
