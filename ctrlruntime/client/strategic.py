@@ -8,6 +8,8 @@ delete|replace|merge``, ``$retainKeys``, ``$deleteFromPrimitiveList/<field>``,
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Hashable
 from typing import Any, Protocol
 
 import orjson
@@ -98,10 +100,11 @@ def _retain_keys(merged: dict[str, Any], patch: dict[str, Any]) -> None:
     kept = patch[_RETAIN]
     if not isinstance(kept, list):
         raise _bad("invalid patch format of $retainKeys list")
+    names = {_comparable(each) for each in kept}
     for key, value in patch.items():
-        if value is not None and not key.startswith("$") and key not in kept:
+        if value is not None and not key.startswith("$") and key not in names:
             raise _bad("patch contains fields that are not in the $retainKeys list")
-    for key in [key for key in merged if key not in kept]:
+    for key in [key for key in merged if key not in names]:
         del merged[key]
 
 
@@ -133,40 +136,40 @@ def _merge_member(mine: object, value: object, schema: PatchSchema | None) -> ob
 def _merge_lists(mine: list[Any], patch: list[Any], schema: PatchSchema) -> list[Any]:
     key = schema.merge_key
     if not key:
-        merged: list[Any] = []
+        values: dict[Hashable, Any] = {}
         for item in [*mine, *patch]:
-            if item not in merged:
-                merged.append(item)
-        return _ordered(merged, patch, mine, "")
+            values.setdefault(_comparable(item), item)
+        return _ordered([*values.values()], patch, mine, "")
     for item in patch:
         if not isinstance(item, dict):
             raise _bad(f"expected a list of objects with the merge key {key}, got {go_value(item)}")
     if any(item.get(_PATCH) == "replace" for item in patch):
         return [_cleaned(item) for item in patch if item.get(_PATCH) != "replace"]
-    merged = list(mine)
+    return _ordered(_merge_items(mine, patch, schema), patch, mine, key)
+
+
+def _merge_items(mine: list[Any], patch: list[dict[str, Any]], schema: PatchSchema) -> list[Any]:
+    """Return the items of both, those of one key merged. Each is found by its key: there may be 10,000."""
+    key, child = schema.merge_key, schema.item()
+    merged: list[Any] = list(mine)
+    places: dict[Hashable, list[int]] = {}
+    for place, each in enumerate(mine):
+        if isinstance(each, dict):
+            places.setdefault(_comparable(each.get(key)), []).append(place)
+    gone: set[int] = set()
     for item in patch:
-        _merge_item(merged, item, schema)
-    return _ordered(merged, patch, mine, key)
-
-
-def _merge_item(merged: list[Any], item: dict[str, Any], schema: PatchSchema) -> None:
-    key = schema.merge_key
-    if key not in item:
-        raise _bad(f"map: {go_value(item)} does not contain declared merge key: {key}")
-    found = [
-        index
-        for index, each in enumerate(merged)
-        if isinstance(each, dict) and each.get(key) == item[key]
-    ]
-    if item.get(_PATCH) == "delete":
-        for index in reversed(found):
-            del merged[index]
-        return
-    child = schema.item()
-    if found:
-        merged[found[0]] = _merge_maps(merged[found[0]], item, child)
-    else:
-        merged.append(_cleaned(_merge_maps({}, item, child)))
+        if key not in item:
+            raise _bad(f"map: {go_value(item)} does not contain declared merge key: {key}")
+        name = _comparable(item[key])
+        found = places.get(name)
+        if item.get(_PATCH) == "delete":
+            gone.update(places.pop(name, ()))
+        elif found:
+            merged[found[0]] = _merge_maps(merged[found[0]], item, child)
+        else:
+            places[name] = [len(merged)]
+            merged.append(_cleaned(_merge_maps({}, item, child)))
+    return [item for place, item in enumerate(merged) if place not in gone]
 
 
 def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str) -> list[Any]:
@@ -176,26 +179,35 @@ def _ordered(items: list[Any], order: list[Any], before: list[Any], key: str) ->
     behind them there, else at the end.
     """
 
-    def name(item: object) -> object:
-        part = item.get(key) if key and isinstance(item, dict) else item
-        return orjson.dumps(part) if isinstance(part, dict | list) else part
+    def name(item: object) -> Hashable:
+        return _comparable(item.get(key) if key and isinstance(item, dict) else item)
 
     wanted = {name(entry): place for place, entry in enumerate(order)}
     position = {name(entry): place for place, entry in enumerate(before)}
     named = sorted((i for i in items if name(i) in wanted), key=lambda item: wanted[name(item)])
     others = [item for item in items if name(item) not in wanted]
     others.sort(key=lambda item: position.get(name(item), len(before)))
+    waiting = deque(others)
     out: list[Any] = []
     for item in named:
         mark = position.get(name(item))
-        while mark is not None and others and position.get(name(others[0]), mark) < mark:
-            out.append(others.pop(0))
+        while mark is not None and waiting and position.get(name(waiting[0]), mark) < mark:
+            out.append(waiting.popleft())
         out.append(item)
-    return out + others
+    return [*out, *waiting]
 
 
 def _without(items: list[Any], gone: list[Any]) -> list[Any]:
-    return [item for item in items if item not in gone]
+    names = {_comparable(item) for item in gone}
+    return [item for item in items if _comparable(item) not in names]
+
+
+def _comparable(value: Any) -> Hashable:  # noqa: ANN401
+    """Return a value as one that a dict takes: equal ones are equal, objects and lists too."""
+    if isinstance(value, dict | list):
+        return orjson.dumps(value, option=orjson.OPT_SORT_KEYS)
+    made: Hashable = value
+    return made
 
 
 def _cleaned_map(value: dict[str, Any]) -> dict[str, Any]:

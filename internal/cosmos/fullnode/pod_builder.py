@@ -177,6 +177,7 @@ def _placed(node_set: CosmosFullNode) -> Part:
     """Return the template's fields of the Pod itself."""
     template = node_set.spec.pod_template
     grace = template.termination_grace_period_seconds
+    nodes = {"labelSelector": {"matchLabels": node_selector(node_set)}}
     said: Part = {
         "affinity": template.affinity,
         "imagePullSecrets": template.image_pull_secrets,
@@ -186,8 +187,7 @@ def _placed(node_set: CosmosFullNode) -> Part:
         "schedulerName": template.scheduler_name,
         "tolerations": template.tolerations,
         "topologySpreadConstraints": [
-            {"labelSelector": {"matchLabels": node_selector(node_set)}, **each}
-            for each in template.topology_spread_constraints
+            {**nodes, **each} for each in template.topology_spread_constraints
         ],
     }
     made = {key: value for key, value in said.items() if value}

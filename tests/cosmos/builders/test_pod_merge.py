@@ -11,6 +11,7 @@ from ctrlruntime.client.strategic import PatchSchema
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.envtest.schema.registry import BuiltinSchema, SchemaRegistry
 from internal.cosmos.fullnode.pod_merge import POD_SPEC, ListOrMap, with_theirs
+from tests.support.counted_lines import lines
 
 from .samples import node_set
 from .test_pods import container, names, pod, spec
@@ -116,3 +117,38 @@ def _compare(ours: ListOrMap, api: PatchSchema | None, place: str) -> None:
     assert inner is not None
     for name, each in ours.fields.items():
         _compare(each, inner.field(name), f"{place}.{name}")
+
+
+@pytest.mark.criterion("S-F3")
+@pytest.mark.parametrize("inner", [False, True])
+def test_ten_times_the_items_are_ten_times_the_work(inner: bool) -> None:
+    """Each was looked for among all: 10,000 containers, or variables of one, stopped the loop for 8 s."""
+
+    def work(count: int) -> int:
+        named = [{"name": f"x{number}"} for number in range(count)]
+        given = [{"name": "node", "env": named}] if inner else named
+        ours = {"containers": [{"name": "node", "env": [{"name": "HOME"}]}]}
+        return lines(lambda: with_theirs(ours, {"containers": given}, "spec"))
+
+    assert work(1_000) < 15 * work(100)
+
+
+@pytest.mark.criterion("S-F3")
+def test_the_fields_of_a_volume_are_looked_at_once() -> None:
+    """10,000 of one took 0.7 s: what is kept was looked for in a list, in C."""
+    volume = {"name": "v"} | {f"x{number}": "y" for number in range(2_000)}
+    compared = 0
+
+    class Compared(str):
+        __slots__ = ()
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return str.__eq__(self, other)
+
+        __hash__ = str.__hash__
+
+    given = {**volume, "$retainKeys": [Compared(key) for key in volume]}
+    assert with_theirs({}, {"volumes": [given]}, "spec")["volumes"] == [volume]
+    assert compared < 10_000
