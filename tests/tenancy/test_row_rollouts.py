@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,9 +13,10 @@ import pytest_asyncio
 
 from apis.tenancy import Tenant, TenantTemplate
 from ctrlruntime.envtest.proxy import DelayEvents, Match
+from internal.tenancy.objects.values import SECRET, secret_name
 from internal.tenancy.shared.labels import CHANGE, PREVIOUS_ROW
 from tests.tenancy.fleet import Fleet
-from tests.tenancy.harness import TenancyHarness, config_map
+from tests.tenancy.harness import CONFIG_MAP, TenancyHarness, config_map
 from tests.tenancy.rollout_fleet import (
     NAMES,
     UIDS,
@@ -168,6 +170,28 @@ async def test_sensitive_values_are_staged_and_not_taken_back(harness: TenancyHa
     assert CHANGE in annotations
     assert PREVIOUS_ROW not in annotations
     assert "new" not in json.dumps(annotations)
+    # What is lost is made again, and what is edited put back, from what was admitted.
+    waiting = min(await with_plan(fleet, "basic"))
+    uid = waiting.removesuffix("-app")
+    text = base64.b64encode(f"secret-of-{uid}".encode()).decode()
+    for change in ("lost", "edited"):
+        if change == "lost":
+            await harness.client.delete(SECRET, secret_name(waiting), namespace=fleet.namespace)
+            await harness.client.delete(CONFIG_MAP, f"{uid}-cm", namespace=fleet.namespace)
+        else:
+            await harness.client.patch(
+                SECRET,
+                secret_name(waiting),
+                {"data": {"password": "bmV3"}},
+                namespace=fleet.namespace,
+            )
+            await fleet.patch(Tenant, waiting, {"spec": {"variables": {"planId": BAD}}})
+        await harness.eventually(
+            lambda: fleet.get(SECRET, secret_name(waiting)),
+            lambda seen: seen is not None and seen["data"] == {"password": text},
+        )
+        await harness.eventually(lambda: fleet.get(CONFIG_MAP, f"{uid}-cm"))
+        await harness.eventually(lambda: with_plan(fleet, BAD), {changed}.__eq__)
 
 
 async def test_other_content_tries_refused_rows_again(harness: TenancyHarness) -> None:
@@ -187,12 +211,17 @@ async def test_new_rows_and_edits_by_hand_do_not_wait(harness: TenancyHarness) -
     fleet.rows("new")
     await fleet.ready("new-app")
     waiting = min(await with_plan(fleet, "basic") - {"new-app"})
-    await fleet.patch(Tenant, waiting, {"spec": {"configMaps": [config_map("cm", "by-hand")]}})
-    await fleet.harness.eventually(
-        lambda: fleet.read(Tenant, waiting),
-        lambda seen: seen.spec.config_maps[0].name_template == "{{ uid }}-cm",
-    )
-    assert (await plans(fleet))[waiting] == "basic"
+    admitted = (await fleet.read(Tenant, waiting)).spec
+    for edit in (
+        {"configMaps": [config_map("cm", "by-hand")]},
+        {"variables": {"planId": BAD}},
+        {"variables": {"planId": None, "more": "x"}, "templateRevision": "0"},
+        {"sensitiveVariables": {"secretName": "other", "names": ["x"]}},
+    ):
+        await fleet.patch(Tenant, waiting, {"spec": edit})
+        await fleet.harness.eventually(
+            lambda: fleet.read(Tenant, waiting), lambda seen: seen.spec == admitted
+        )
 
 
 async def test_without_rows_a_changed_row_reaches_its_tenants_at_once(
@@ -227,7 +256,11 @@ async def test_a_manager_that_is_restarted_in_the_midst_keeps_the_budget_and_goe
     await own_harness.restart_manager()
     await status(fleet, lambda seen: seen.phase == "RolledBack")
     assert await with_plan(fleet, "basic") == set(NAMES)
-    await own_harness.restart_manager()
+    # What was admitted is on record: an edit while no manager runs does not pass for the row before.
+    await own_harness.stop_manager()
+    await fleet.patch(Tenant, NAMES[0], {"spec": {"variables": {"planId": "by-hand"}}})
+    await own_harness.start_manager()
+    await own_harness.eventually(lambda: with_plan(fleet, "basic"), set(NAMES).__eq__)
     update_all(fleet, "gold")
     async with observed(fleet) as observer:
         await status(fleet, lambda seen: seen.phase == "Complete")

@@ -9,13 +9,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ctrlruntime.resources import revision
 from ctrlruntime.rollout import Assignment, Change, ChangeKind, Health, Member
 from internal.tenancy.rows.row import ActiveRow
-from internal.tenancy.sync.plan_inputs import DesiredTenant, ExistingTenant, RecordedRow, Template
+from internal.tenancy.sync.plan_inputs import (
+    AdmittedRow,
+    DesiredTenant,
+    ExistingTenant,
+    RecordedRow,
+    Template,
+)
 from internal.tenancy.sync.row_rollouts import (
     LARGEST,
     assigned,
+    format_admitted,
     format_row,
+    parse_admitted,
     parse_row,
     restorable,
     row_member,
@@ -90,10 +99,22 @@ def test_a_record_that_was_edited_is_none(row: dict[str, str], text: str) -> Non
     assert parse_row(format_row(RecordedRow("0", row))) is None
 
 
-def test_a_row_that_is_too_large_for_an_annotation_is_not_recorded() -> None:
-    tenant = ExistingTenant(
-        name="a", uid="a", template="t", version="two", variables={"x": "y" * LARGEST}
-    )
+@given(variables, secrets, st.text(max_size=20))
+def test_what_a_tenant_is_written_with_is_recorded_without_sensitive_values(
+    row: dict[str, str], sensitive: dict[str, str], text: str
+) -> None:
+    recorded = format_admitted("content", ActiveRow("a", row, sensitive))
+    assert parse_admitted(recorded) == AdmittedRow("content", row, tuple(sensitive))
+    assert parse_admitted(text) is None
+    assert parse_admitted(recorded.replace('"revision":"', '"revision":"0')) is None
+    assert parse_admitted(format_row(RecordedRow(revision(row), row))) is None
+
+
+@pytest.mark.parametrize("letter", ["y" * 6, "é"])
+def test_a_row_that_is_too_large_for_an_annotation_is_not_recorded(letter: str) -> None:
+    row = {"x": letter * (LARGEST // 6)}
+    assert not format_admitted("two", ActiveRow("a", row))
+    tenant = ExistingTenant(name="a", uid="a", template="t", version="two", variables=row)
     wanted = DesiredTenant("a", Template("t", "two"), ActiveRow("a", {"x": "z"}))
     there = changed(tenant, wanted, ChangeKind.ROLLOUT, "two", "two")
     assert there.previous_row is None

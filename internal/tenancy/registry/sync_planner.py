@@ -18,6 +18,7 @@ from ctrlruntime.controller.annotations import is_paused
 from ctrlruntime.resources import Control, Definitions, Owner
 from internal.removal_holds import approval_error
 from internal.tenancy.objects.children import OWNER_INDEX
+from internal.tenancy.objects.values import decoded
 from internal.tenancy.registry.teardown import (
     is_lost,
     lost_message,
@@ -111,6 +112,9 @@ class SyncPlanner:
         owner = owner_of(entry)
         templates = self.templates_of(registry)
         builder = TenantBuilder(registry, self.blueprints.of(templates))
+        builder.staging_rows = frozenset(
+            item.name for item in templates if self.blueprints.stages_rows(item)
+        )
         existing, unread = await self._existing(builder, owner, reading)
         guard = replace(guard, long_gone=self._long_gone(entry, templates, existing))
         elsewhere, moved = self._neighbours().of(entry, [item.name for item in templates], existing)
@@ -282,13 +286,47 @@ class SyncPlanner:
     ) -> ExistingTenant:
         """Return the tenant with its row's sensitive values, if its Secret holds just these."""
         row = rows.get(tenant.uid)
-        if row is None or not row.sensitive or tenant.template not in builder.blueprints:
+        if row is None or tenant.template not in builder.blueprints:
             return tenant
+        if not row.sensitive and not (tenant.admitted and tenant.admitted.sensitive):
+            return tenant
+        if not self._is_pending(tenant, builder, row, owner):
+            return self._holding(tenant, builder, row.sensitive)
+        if tenant.template not in builder.staging_rows:
+            return tenant
+        return self._before_turn(tenant, builder, row, owner)
+
+    def _before_turn(
+        self, tenant: ExistingTenant, builder: TenantBuilder, row: ActiveRow, owner: Owner
+    ) -> ExistingTenant:
+        """Return a tenant whose row may have to wait, with what its Secret was written with: it is lost, edited, or of before."""
+        key = (builder.namespace, tenant.name)
+        labels = builder.labels(DesiredTenant(tenant.name, Template(tenant.template, ""), row))
+        entry = self.control.look(builder.secret(tenant.name, labels, row))
+        if entry is None and tenant.admitted is not None and not tenant.admitted.sensitive:
+            return replace(tenant, sensitive={})  # it had none
+        if entry is not None:
+            there = replace(row, sensitive=decoded(entry.field("data")))
+            if not self._is_pending(tenant, builder, there, owner):
+                return self._holding(tenant, builder, there.sensitive)
+        known = self.existing.held_values.get(key)
+        return tenant if known is None else replace(tenant, sensitive=known, intact=False)
+
+    def _is_pending(
+        self, tenant: ExistingTenant, builder: TenantBuilder, row: ActiveRow, owner: Owner
+    ) -> bool:
+        """Whether the Secret is not as it is written with the sensitive values of a row."""
         desired = DesiredTenant(tenant.name, Template(tenant.template, ""), row)
         secret = builder.secret(tenant.name, builder.labels(desired), row)
-        if self.control.pending(secret, owner):
-            return tenant
-        return replace(tenant, sensitive=row.sensitive)
+        return self.control.pending(secret, owner)
+
+    def _holding(
+        self, tenant: ExistingTenant, builder: TenantBuilder, values: Mapping[str, str]
+    ) -> ExistingTenant:
+        """Return a tenant with the values that its Secret holds, which are remembered where it may have to wait."""
+        if tenant.template in builder.staging_rows:
+            self.existing.held_values[builder.namespace, tenant.name] = values
+        return replace(tenant, sensitive=values)
 
     def _neighbours(self) -> Neighbours:
         return Neighbours(

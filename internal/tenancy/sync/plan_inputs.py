@@ -32,12 +32,21 @@ class RecordedRow:
     variables: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True)
+class AdmittedRow:
+    """What a tenant was last written with: the version of its template's content, its variables, the names of its sensitive ones."""
+
+    content: str
+    variables: Mapping[str, str]
+    sensitive: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExistingTenant:
     """A tenant of the registry as it stands in the cluster.
 
-    `sensitive` is the content of its Secret, None when there is none. `intact` is false when its
-    spec was edited by hand. `deleting` tenants only keep their name taken. `created` is its
+    `sensitive` is the content of its Secret, None when that is unknown. `intact` is false when its
+    spec was edited by hand, or its Secret was or is lost. `deleting` tenants only keep their name taken. `created` is its
     creationTimestamp. `replaced_by` are the names that it records as its replacements, `inherited_by` those of
     them that its objects pass to, and with `handing_over` it was decided that it goes once they are ready. `moving_to` is the data plane that it
     moves to, and `row` what was recorded of its row since then.
@@ -68,6 +77,8 @@ class ExistingTenant:
     """The last change by a rollout of its template."""
     previous_row: RecordedRow | None = None
     """What the row was before that change, if rows take part in rollouts."""
+    admitted: AdmittedRow | None = None
+    """What it was last written with, if rows take part in rollouts: `version` and `variables` are those."""
     health_since: datetime | None = None
     """When it last became ready or lost readiness; not read for a ready tenant without a `change`."""
     judgement: Judgement = field(default_factory=Judgement)

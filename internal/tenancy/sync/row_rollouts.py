@@ -15,7 +15,12 @@ from ctrlruntime.intake import DOCUMENT, read_json
 from ctrlruntime.resources import revision
 from ctrlruntime.rollout import Assignment, ChangeKind, Member
 from internal.tenancy.rows.row import ActiveRow
-from internal.tenancy.sync.plan_inputs import DesiredTenant, ExistingTenant, RecordedRow
+from internal.tenancy.sync.plan_inputs import (
+    AdmittedRow,
+    DesiredTenant,
+    ExistingTenant,
+    RecordedRow,
+)
 
 SECRETS_DIFFER: Final = "!"
 """Ends the version of a tenant whose sensitive values change: they are recorded nowhere, so it cannot return to them."""
@@ -109,6 +114,32 @@ def parse_row(text: str) -> RecordedRow | None:
         return None
 
 
+def format_admitted(content: str, row: ActiveRow) -> str:
+    """Return what a tenant is written with as the text of an annotation; empty if that is too large."""
+    recorded = _recorded(revision(dict(row.variables)), row.variables)
+    if recorded is None:
+        return ""
+    found = {
+        "content": content,
+        "revision": recorded.revision,
+        "sensitive": sorted(row.sensitive),
+        "variables": dict(recorded.variables),
+    }
+    return json.dumps(found, separators=(",", ":"), sort_keys=True)
+
+
+def parse_admitted(text: str) -> AdmittedRow | None:
+    """Return what `format_admitted` wrote; None for anything else."""
+    row = parse_row(text)
+    if row is None:
+        return None
+    try:
+        found = read_json(text, DOCUMENT)
+        return AdmittedRow(str(found["content"]), row.variables, tuple(found["sensitive"]))
+    except (KeyError, TypeError):
+        return None
+
+
 def _refused(target: str, wanted: DesiredTenant) -> str:
     return str(RowVersion(target, revision(dict(wanted.row.variables))))
 
@@ -122,5 +153,7 @@ def _variables(tenant: ExistingTenant, row: str) -> Mapping[str, str] | None:
 
 
 def _recorded(row: str, variables: Mapping[str, str]) -> RecordedRow | None:
-    size = sum(len(name) + len(value) for name, value in variables.items())
+    size = len(
+        json.dumps(dict(variables))
+    )  # with what is escaped: a letter may take six characters
     return RecordedRow(row, variables) if size <= LARGEST else None

@@ -1,6 +1,6 @@
 """The builder of Tenants: a row and a template to the desired Tenant, and back to what plans need."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from internal.tenancy.objects.children import OWNER_INDEX
 from internal.tenancy.objects.values import SECRET, secret_name, values_secret
 from internal.tenancy.rows.row import ActiveRow
 from internal.tenancy.shared.labels import (
+    ADMITTED_ROW,
     CHANGE,
     FINALIZER,
     KINDS,
@@ -44,7 +45,12 @@ from internal.tenancy.shared.tenant_counts import state_of
 from internal.tenancy.sync.change_progress import Judgement, judge
 from internal.tenancy.sync.plan_inputs import DesiredTenant, ExistingTenant
 from internal.tenancy.sync.rollout_changes import format_change, parse_change, ready_changed_at
-from internal.tenancy.sync.row_rollouts import format_row, parse_row
+from internal.tenancy.sync.row_rollouts import (
+    format_admitted,
+    format_row,
+    parse_admitted,
+    parse_row,
+)
 
 LISTS_EXCLUDED = frozenset({"registryId", "rollout"})
 
@@ -78,6 +84,8 @@ class TenantBuilder:
     """Earlier content of templates, by name and version."""
     position: str = ""
     """How far the rows were read; empty if that is unknown."""
+    staging_rows: Set[str] = frozenset()
+    """The templates whose changed rows take part in their rollouts: what their tenants are written with is recorded."""
 
     @property
     def namespace(self) -> str:
@@ -132,6 +140,10 @@ class TenantBuilder:
         annotations = {KINDS: kinds, **_change_annotation(tenant, before)}
         if position := self.position or _position_of(before):
             annotations[SOURCE_POSITION] = position
+        if tenant.template.name in self.staging_rows and (
+            admitted := format_admitted(blueprint.revision, tenant.row)
+        ):
+            annotations[ADMITTED_ROW] = admitted
         return Desired(
             mapping=Tenant.mapping(),
             manifest=manifest,
@@ -203,27 +215,37 @@ def _still_used(
 class ExistingTenants:
     """Tenants in the cluster as plans see them; each is decoded once per resourceVersion."""
 
+    held_values: dict[Key, Mapping[str, str]] = field(default_factory=dict)
+    """What the Secrets of tenants whose rows take part in rollouts held when they were last as they were written."""
     _known: VersionMemo[Key, ExistingTenant] = field(default_factory=VersionMemo)
-    _intact: dict[tuple[str, frozenset[str], bytes, str], bool] = field(default_factory=dict)
+    _intact: dict[tuple[frozenset[str], bytes, str], bool] = field(default_factory=dict)
 
     def of(self, entry: Entry, owner: Owner) -> ExistingTenant:
         """Return what a plan needs of one tenant. Its Secret is not looked at here."""
-        version = (owner.uid, entry.uid, entry.resource_version)
-        known = self._known.get(entry.key, version)
+        seen = (owner.uid, entry.uid, entry.resource_version)
+        known = self._known.get(entry.key, seen)
         if known is not None:
             return known
         spec = entry.field("spec") or {}
         variables = spec.get("variables") or {}
         state = state_of(entry)
         is_ready = state is TenantState.READY
+        version = str(spec.get("templateRevision", ""))
+        admitted = parse_admitted(entry.annotations.get(ADMITTED_ROW, ""))
+        edited = admitted is not None and (version, variables) != (
+            admitted.content,
+            admitted.variables,
+        )
+        if admitted is not None and edited:
+            version, variables = admitted.content, admitted.variables
         tenant = ExistingTenant(
             name=entry.name,
             uid=str(spec.get("uid", "")),
             template=str(spec.get("templateRef", "")),
-            version=str(spec.get("templateRevision", "")),
+            version=version,
             variables=variables,
             object_uid=entry.uid,
-            intact=self._is_intact(entry, spec, owner),
+            intact=not edited and self._is_intact(entry, spec, owner),
             deleting=entry.deletion_timestamp is not None,
             created=entry.creation_timestamp,
             state=state,
@@ -237,14 +259,16 @@ class ExistingTenants:
             labels=entry.labels,
             change=(change := parse_change(entry.annotations.get(CHANGE, ""))),
             previous_row=parse_row(entry.annotations.get(PREVIOUS_ROW, "")),
+            admitted=admitted,
             health_since=ready_changed_at(entry) if change or not is_ready else None,
             judgement=Judgement() if is_ready else judge(entry, change),
         )
-        return self._known.put(entry.key, version, tenant)
+        return self._known.put(entry.key, seen, tenant)
 
     def forget(self, namespace: str, name: str) -> None:
         """Forget a tenant that is gone."""
         self._known.forget((namespace, name))
+        self.held_values.pop((namespace, name), None)
 
     def _is_intact(self, entry: Entry, spec: Manifest, owner: Owner) -> bool:
         """Whether every field we applied is still owned by us. Tenants of one template share the answer."""
@@ -252,12 +276,10 @@ class ExistingTenants:
             return False
         if not is_controlled(entry, owner):
             return False
-        key = (
-            str(spec.get("templateRevision", "")),
-            frozenset(spec.get("variables") or ()),
-            entry.owned,
-            revision({name: item for name, item in spec.items() if isinstance(item, list)}),
-        )
+        shared = {name: item for name, item in spec.items() if name not in {"uid", "variables"}}
+        if named := shared.get("sensitiveVariables"):
+            shared["sensitiveVariables"] = {**named, "secretName": ""}
+        key = (frozenset(spec.get("variables") or ()), entry.owned, revision(shared))
         known = self._intact.get(key)
         if known is None:
             applied = {

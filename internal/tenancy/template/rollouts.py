@@ -22,6 +22,7 @@ from ctrlruntime.rollout import (
     parse_window,
 )
 from ctrlruntime.rollout.health_checks import health_check_problems
+from internal.tenancy.rows.row import ActiveRow
 from internal.tenancy.shared.tally import TenantState
 from internal.tenancy.sync.plan import Plan, Update, UpdateReason
 from internal.tenancy.sync.plan_inputs import DesiredTenant, ExistingTenant
@@ -201,12 +202,15 @@ def _is_unready(tenant: ExistingTenant) -> bool:
     return tenant.state is not TenantState.READY
 
 
-def _edited_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
-    """Return what repairs the spec of a tenant whose changed row waits: with the values that it has."""
-    row = update.tenant.row
-    if UpdateReason.EDITED not in update.reasons or dict(tenant.sensitive or {}) != row.sensitive:
+def _repaired_while_waiting(update: Update, tenant: ExistingTenant) -> Update | None:
+    """Return what repairs a tenant whose changed row waits, with what it was last written with; None if that is unknown."""
+    row, values = update.tenant.row, dict(tenant.sensitive or {})
+    known = tenant.sensitive is not None or not row.sensitive
+    if tenant.admitted is not None:
+        known = tuple(sorted(values)) == tenant.admitted.sensitive
+    if UpdateReason.EDITED not in update.reasons or not known:
         return None
-    kept = replace(row, variables=tenant.variables)
+    kept = ActiveRow(row.uid, tenant.variables, values)
     return Update(replace(update.tenant, row=kept, version=tenant.version), (UpdateReason.EDITED,))
 
 
@@ -230,7 +234,7 @@ class _Stage:
         if not self.template.changes(update.reasons):
             return update
         if self.template.rows and UpdateReason.DATA in update.reasons:
-            return _edited_while_waiting(update, tenant)
+            return _repaired_while_waiting(update, tenant)
         reasons = tuple(each for each in update.reasons if each is not UpdateReason.TEMPLATE)
         return Update(replace(update.tenant, version=tenant.version), reasons) if reasons else None
 
