@@ -18,6 +18,7 @@ __all__ = [
     "KUBECONFIG_SECRET",
     "LEASE",
     "MOVED_FROM",
+    "MOVED_TO",
     "MOVING_TO",
     "ORPHAN_RECORD",
     "PARALLEL_PREFIX",
@@ -48,6 +49,9 @@ MOVING_TO: Final = f"{GROUP}/moving-to"
 """Annotation of a Tenant that `manager fleet move` moves: the id of the data plane that it goes to."""
 MOVED_FROM: Final = f"{GROUP}/moved-from"
 """Annotation of a Tenant that was moved: the id of the data plane that it came from."""
+MOVED_TO: Final = f"{GROUP}/moved-to"
+"""Annotation of the Lease on a data plane: the ids of the data planes that Tenants were moved to from there, separated by
+commas. It outlives a hub that is restored from before."""
 ROW: Final = f"{GROUP}/row"
 """Annotation of a Tenant that moves and that a registry made: whether that registry still has its row. It is
 written by the registry, which does not delete the Tenant from then on."""

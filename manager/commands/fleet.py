@@ -16,10 +16,11 @@ from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.client import Client, NotFound
 from ctrlruntime.resources import owner_key
 from internal.fleet.metrics import is_up
+from internal.fleet.plane_answers import ANSWER
 from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
 from internal.fleet.targets import TRUE
 from manager.commands.fleet_adopt import adopt
-from manager.commands.fleet_forget import ANSWER, forget
+from manager.commands.fleet_forget import forget
 from manager.commands.fleet_move import move
 from manager.commands.plane_clients import connect_plane
 from manager.commands.plane_objects import OWNERS, plane_objects

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,19 +9,25 @@ from typing import Any, Final
 
 import click
 
-from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, KUBECONFIG_SECRET, TARGET_NAMESPACE
+from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, TARGET_NAMESPACE
 from ctrlruntime.api import BUILTIN, RESTMapping
 from ctrlruntime.client import Client, Conflict, NotFound
 from internal.cosmos.volumesnapshots import VOLUME_SNAPSHOT
 from internal.fleet.adoption import Adoption, owner_kinds, plan_adoption
 from internal.fleet.hub import parallel_label
-from internal.fleet.plane_access import access_of
-from internal.fleet.plane_check import FAILURES, NAMESPACE, identify
+from internal.fleet.plane_answers import (
+    answers_of,
+    place_unasked,
+    place_with,
+    places_of,
+    unasked_message,
+)
+from internal.fleet.plane_check import NAMESPACE
 from internal.fleet.pods import WORKLOADS
 from internal.fleet.routing import FOLLOWERS
-from internal.fleet.targets import TRUE, TargetError
+from internal.fleet.targets import TRUE
 from manager.commands.output import echo
-from manager.commands.plane_clients import SECRET, proved_plane
+from manager.commands.plane_clients import proved_plane
 from manager.commands.plane_stacks import running_stack
 from manager.flags.cluster import hub_options, talk
 from manager.kinds import PLANE_KINDS
@@ -33,8 +38,6 @@ ADOPTED_KINDS: Final = (
     *(each for each in BUILTIN.values() if each.gvk.group_kind in WORKLOADS | FOLLOWERS),
 )
 """All kinds that stacks write on the hub."""
-ANSWER: Final = 10.0
-"""Seconds that a data plane has for an answer."""
 ROUNDS: Final = 20
 """Times that objects are read again which were changed by others meanwhile."""
 NAMED: Final = 10
@@ -183,38 +186,24 @@ async def _check_stack(plane: Client, target: str) -> None:
 
 
 async def _check_former(hub: Client, former: str, target: str) -> None:
-    """Raise ClickException while the former data plane answers, or may have a stack of this hub."""
-    for metadata in await _metadata(hub, NAMESPACE):
-        labels, name = metadata.get("labels") or {}, metadata["name"]
-        recorded = (metadata.get("annotations") or {}).get(DATA_PLANE_ID)
-        label = next((each for each in (DATA_PLANE, TARGET_NAMESPACE) if labels.get(each)), "")
-        if recorded == former and label:
+    """Raise ClickException while the former data plane answers, cannot be asked, or may have a stack of this hub."""
+    places = [each for each in await places_of(hub) if each.name != target]
+    for each in places:
+        if each.plane == former and each.label:
             raise click.ClickException(
-                f"namespace {name} has data plane {former} and the label {label}, so its stack may be at work: kubectl label "
-                f"namespace {name} {DATA_PLANE}- ; wait until the operator has removed {TARGET_NAMESPACE} and {DATA_PLANE_ID}, and "
-                "run this again. Nothing was changed"
+                f"namespace {each.name} has data plane {former} and the label {each.label}, so its stack may be at work: kubectl "
+                f"label namespace {each.name} {DATA_PLANE}- ; wait until the operator has removed {TARGET_NAMESPACE} and "
+                f"{DATA_PLANE_ID}, and run this again. Nothing was changed"
             )
-    secrets = await hub.list(SECRET, fields=f"metadata.name={KUBECONFIG_SECRET}")
-    others = [each for each in secrets if each["metadata"]["namespace"] != target]
-    answers = await asyncio.gather(*(_answer(each.get("data") or {}) for each in others))
-    places = [each["metadata"]["namespace"] for each in others]
-    _check_silent(former, dict(zip(places, answers, strict=True)))
-
-
-def _check_silent(former: str, answers: Mapping[str, str]) -> None:
-    """Raise ClickException if a data plane that answers, by the namespace of its kubeconfig, is the former one."""
-    place = next((name for name, answer in sorted(answers.items()) if answer == former), None)
-    if place is not None:
+    answers = await answers_of(hub, {each for each in places if each.plane or each.label})
+    answers.pop(target, None)
+    if place := place_with(former, answers):
         raise click.ClickException(
             f"data plane {former} answers (kubeconfig of namespace {place}): it was not replaced. Its Tenants are moved one by one "
             "(see manager fleet move --help); to give up the data plane, stop its API server first. Nothing was changed"
         )
-
-
-async def _answer(data: Mapping[str, Any]) -> str:
-    """Return the id of the data plane that a kubeconfig leads to; empty if it does not answer."""
-    try:
-        async with asyncio.timeout(ANSWER), Client.connect(access_of(data).config) as client:
-            return await identify(client)
-    except (*FAILURES, TargetError):
-        return ""
+    if place := place_unasked(former, places, answers):
+        message = unasked_message(former, "was replaced", place)
+        raise click.ClickException(
+            f"{message}, or delete the Secret if it is of no use. Nothing was changed"
+        )

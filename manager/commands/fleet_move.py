@@ -40,6 +40,7 @@ from internal.fleet.move_state import (
     uid_of,
 )
 from internal.fleet.registry_move import marked, recorded
+from internal.fleet.stack_lease import record_move
 from internal.fleet.targets import TRUE
 from internal.tenancy.objects.values import SECRET
 from internal.tenancy.shared.policies import is_orphaned
@@ -225,10 +226,12 @@ class Move:
             case Step.RECORD:
                 await self._check_stacks()
                 await self._check_grants(objects)
+                await record_move(self.left, self.target_id)
                 await self._patch(self.left, recorded(left, self.target_id))
             case Step.PAUSE:
                 await self._check_stacks()
                 await self._check_grants(objects)
+                await record_move(self.left, self.target_id)
                 await self._patch(self.left, paused_source(left, self.target_id))
             case Step.DELETE:
                 await self._delete(self.left, left)
@@ -249,6 +252,7 @@ class Move:
                 await self._patch(self.made, marked(made, self.source_id))
             case Step.HAND_OVER:
                 await self._check_target()
+                await record_move(self.left, self.target_id)
                 await self._hand_over(objects, made)
             case Step.RESUME:
                 await self._patch(self.made, _RESUMED)

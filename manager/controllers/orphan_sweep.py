@@ -38,10 +38,10 @@ from internal.fleet.orphans import (
     hold_of,
     with_holds,
 )
+from manager.commands.other_planes import Elsewhere, OtherPlanes
 from manager.commands.plane_objects import ON_HUB, OWNERS, STACK_MANAGERS, goes_with_owner
 from manager.controllers.hub import Hub
 from manager.controllers.orphan_record import OrphanRecord
-from manager.controllers.other_planes import Elsewhere, OtherPlanes
 
 PERIOD: Final = 60.0
 """Seconds between two looks, which cost no request."""
@@ -306,10 +306,11 @@ class OrphanSweeper:
     @property
     def _others(self) -> OtherPlanes:
         return OtherPlanes(
-            self.hub.cluster.live_client,
-            self.hub.data_plane,
-            self.hub.options.target_namespace,
-            {kind: mapping for kind, (mapping, _) in self.owners.items()},
+            hub=self.hub.cluster.live_client,
+            own=self.hub.data_plane,
+            kinds={kind: mapping for kind, (mapping, _) in self.owners.items()},
+            own_namespace=self.hub.options.target_namespace,
+            plane=self.manager.live_client,
         )
 
     async def _save(self, record: SweepRecord, hold: Hold | None) -> None:

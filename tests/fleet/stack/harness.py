@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
+
+import yaml
 
 from apis.fleet.labels import DATA_PLANE
 from apis.tenancy import Tenant, TenantRegistry, TenantTemplate
@@ -344,3 +347,10 @@ async def gone(plane: Server, name: str = "acme", namespace: str = "default") ->
 def planes_of(objects: Iterable[dict[str, Any]]) -> set[str]:
     """Return the ids of the data planes that objects are labelled with."""
     return {str((each["metadata"].get("labels") or {}).get(DATA_PLANE)) for each in objects}
+
+
+def with_expired_token(plane: Server) -> bytes:
+    """A kubeconfig that leads to a data plane, which refuses its credentials."""
+    kubeconfig = yaml.safe_load(plane.environment.kubeconfig("manager").read_bytes())
+    users = [{**each, "user": {"token": "expired"}} for each in kubeconfig["users"]]
+    return json.dumps({**kubeconfig, "users": users}).encode()

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 
-from apis.fleet.labels import DATA_PLANE, DATA_PLANE_ID, PARALLEL_PREFIX, TARGET_NAMESPACE
+from apis.fleet.labels import (
+    DATA_PLANE,
+    DATA_PLANE_ID,
+    KUBECONFIG_KEY,
+    KUBECONFIG_SECRET,
+    PARALLEL_PREFIX,
+    TARGET_NAMESPACE,
+)
 from ctrlruntime.api.kinds import RESTMapping
 from ctrlruntime.resources import OWNER, OWNER_UID
 from internal.fleet.adoption import plan_adoption
@@ -30,6 +38,7 @@ from tests.fleet.stack.harness import (
     condition,
     idle,
     ready,
+    with_expired_token,
 )
 from tests.fleet.stack.move_harness import hold_lease, renewed
 
@@ -151,12 +160,17 @@ async def test_what_the_former_data_plane_may_be_at_work_on_is_not_adopted(
     await hold_lease(second, "hub/plane-0/a", age=61)  # as a backup has it
     await first.restart()
     await check_refused(servers, "answers (kubeconfig of namespace plane-0): it was not replaced")
+    usable = await hub.get(SECRET, KUBECONFIG_SECRET, namespace="plane-0")
+    expired = {KUBECONFIG_KEY: base64.b64encode(with_expired_token(first)).decode()}
+    await hub.patch(SECRET, KUBECONFIG_SECRET, {"data": expired}, namespace="plane-0")
+    await check_refused(servers, f"whether data plane {first.id} was replaced is not known")
+    await hub.patch(SECRET, KUBECONFIG_SECRET, {"data": usable["data"]}, namespace="plane-0")
     await first.stop()
     await check_refused(servers, "itself: nothing to adopt", former=second.id)
     patch = {"metadata": {"annotations": {DATA_PLANE_ID: first.id}}}
     await hub.patch(NAMESPACE, "plane-1", patch)
     await check_refused(servers, "its stack was deployed for")
-    await hub.delete(SECRET, "data-plane-kubeconfig", namespace="plane-1")
+    await hub.delete(SECRET, KUBECONFIG_SECRET, namespace="plane-1")
     await check_refused(servers, "has no kubeconfig of a data plane that can be used")
 
 

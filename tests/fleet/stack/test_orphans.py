@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from apis.fleet.labels import (
     APPROVE_ORPHANS,
     DATA_PLANE,
+    DATA_PLANE_ID,
     KUBECONFIG_KEY,
     KUBECONFIG_SECRET,
     ORPHAN_RECORD,
@@ -37,6 +38,7 @@ from internal.fleet.orphans import (
     is_held,
     with_holds,
 )
+from internal.fleet.stack_lease import record_move
 from manager.commands.plane_objects import plane_objects
 from manager.controllers.hub import StackOptions, add_hub
 from manager.controllers.orphan_sweep import OrphanSweeper, add_orphan_sweep
@@ -45,6 +47,7 @@ from tests.fleet.stack.harness import (
     DEPLOYMENT,
     NAMESPACE,
     Fleet,
+    Server,
     builtin,
     config_map,
     deployment,
@@ -55,8 +58,8 @@ from tests.fleet.stack.harness import (
     ready,
     tenant,
 )
+from tests.fleet.stack.move_harness import hold_lease, two_planes
 from tests.fleet.stack.move_harness import run as move
-from tests.fleet.stack.move_harness import two_planes
 from tests.support.manager_harness import make_manager
 
 CLAIM: Final = builtin("v1", "PersistentVolumeClaim")
@@ -450,6 +453,10 @@ async def test_a_hub_restored_from_before_a_move_loses_nothing(tmp_path: Path) -
                 kept = await hub.client.get(kind, name, namespace="default")
                 assert kept["metadata"]["uid"] == before[kind]["metadata"]["uid"]
                 assert "deletionTimestamp" not in kept["metadata"]
+            # Restored from before the other data plane was there.
+            await hub.client.delete(NAMESPACE, "plane-1")
+            assert (await looked(restarted(sweeper), 1)).held == 1
+            assert "t0" in await hub.names(DEPLOYMENT)
 
 
 async def on_plane(servers: Fleet) -> int:
@@ -458,7 +465,7 @@ async def on_plane(servers: Fleet) -> int:
 
 
 @pytest.mark.criterion("G-F2")
-@pytest.mark.parametrize("other", ["stopped", "no-secret", "same-name"])
+@pytest.mark.parametrize("other", ["stopped", "no-secret", "same-name", "swapped", "unknown"])
 async def test_what_another_data_plane_may_have_waits_for_an_answer_or_an_approval(
     tmp_path: Path, other: str
 ) -> None:
@@ -466,7 +473,12 @@ async def test_what_another_data_plane_may_have_waits_for_an_answer_or_an_approv
         hub, (_, second) = servers.hub, servers.planes
         names = [f"t{number}" for number in range(6)]
         await tenants(servers, *names)
-        await target_namespace(servers, secret=other != "no-secret")
+        if other == "unknown":
+            await hold_lease(servers.plane, "hub/plane-0/a")
+            await record_move(servers.plane.client, second.id)
+        else:
+            plane = servers.plane if other == "swapped" else second
+            await target_namespace(servers, None if other == "no-secret" else plane)
         if other == "same-name":
             await second.client.create(tenant(deployment("t0"), name="t0"))
         if other == "stopped":
@@ -480,18 +492,24 @@ async def test_what_another_data_plane_may_have_waits_for_an_answer_or_an_approv
                 await approve(servers, waiting.hold.digest)
             elif other == "stopped":
                 await second.restart()
+            elif other == "unknown":
+                await target_namespace(servers, second)
             else:
                 await hub.client.delete(NAMESPACE, "plane-1")
             await sweeper.look()
             assert await hub.names(DEPLOYMENT) == set(names[1:])
 
 
-async def target_namespace(servers: Fleet, *, secret: bool) -> None:
-    """Have the second data plane a target namespace, perhaps without its kubeconfig."""
-    metadata: dict[str, Any] = {"name": "plane-1", "labels": {DATA_PLANE: "true"}}
+async def target_namespace(servers: Fleet, leads_to: Server | None) -> None:
+    """Have the second data plane a target namespace, with a kubeconfig of which one, or without."""
+    metadata: dict[str, Any] = {
+        "name": "plane-1",
+        "labels": {DATA_PLANE: "true"},
+        "annotations": {DATA_PLANE_ID: servers.planes[1].id},
+    }
     await servers.hub.client.create({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata})
-    if secret:
-        text = servers.planes[1].environment.kubeconfig("manager").read_bytes()
+    if leads_to is not None:
+        text = leads_to.environment.kubeconfig("manager").read_bytes()
         data = {KUBECONFIG_KEY: base64.b64encode(text).decode()}
         metadata = {"name": KUBECONFIG_SECRET, "namespace": "plane-1"}
         await servers.hub.client.create(
