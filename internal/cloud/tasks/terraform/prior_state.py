@@ -154,7 +154,12 @@ def _difference(given: RunInput, found: StateFacts | None, *, teardown: bool) ->
         return _Difference("there is no state", None)
     if _is_unproven(given):
         return _Difference("there is no state", None) if is_absent(found) else None
-    lineage, serial = record.get(LINEAGE), int(record.get(SERIAL, "-1"))
+    lineage, serial = record.get(LINEAGE), _serial(record)
+    if serial is None:
+        return _Difference(
+            f"the recorded serial {record[SERIAL]!r} is no number, so whether it is an older one is not known",
+            None if found.empty else found,
+        )
     if WORKSPACE in record and found.workspace != record[WORKSPACE]:
         return _Difference(
             f"the workspace is another one (id {found.workspace}) than the recorded one"
@@ -181,8 +186,14 @@ def _destroyed(record: Mapping[str, str], found: StateFacts) -> bool:
     """Whether an empty state is a later one than was recorded: an earlier attempt has destroyed all of it."""
     if WORKSPACE in record:
         return found.workspace == record[WORKSPACE]
-    same = LINEAGE in record and found.lineage == record[LINEAGE]
-    return same and found.serial is not None and found.serial > int(record.get(SERIAL, "0"))
+    same, serial = LINEAGE in record and found.lineage == record[LINEAGE], _serial(record)
+    return same and found.serial is not None and serial is not None and found.serial > serial
+
+
+def _serial(record: Mapping[str, str]) -> int | None:
+    """Return the recorded serial, -1 without one; None for what a person wrote there that is no number."""
+    text = record.get(SERIAL, "-1")
+    return int(text) if text.removeprefix("-").isdecimal() else None
 
 
 def _answers(difference: _Difference, *, teardown: bool) -> tuple[Answer, ...]:

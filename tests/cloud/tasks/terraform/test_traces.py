@@ -18,8 +18,10 @@ from internal.cloud.tasks.task import (
     POSSIBLY_BUILT,
     TORN_DOWN,
     TaskContext,
+    TaskHeld,
     TaskResult,
 )
+from internal.cloud.tasks.terraform.prior_state import StateFacts, check_state
 from internal.cloud.tasks.terraform.task import TerraformTask
 from tests.cloud.tasks.terraform.test_missing_state import (
     answered,
@@ -28,6 +30,7 @@ from tests.cloud.tasks.terraform.test_missing_state import (
     recorded,
     refused,
 )
+from tests.cloud.tasks.workbench import Workbench
 
 pytestmark = pytest.mark.criterion("G-C1")
 
@@ -99,6 +102,17 @@ async def test_g_c1_a_state_of_a_failed_run_counts(tmp_path: Path) -> None:
         await keeper.run(APPLY, {"record": MAYBE})
         result = await keeper.run(TEARDOWN, {"record": MAYBE})
         assert result.message == "0 added, 0 changed, 2 destroyed"
+
+
+@pytest.mark.parametrize("serial", ["", "x", "1e3"])
+def test_g_c1_a_recorded_serial_that_was_edited_holds(tmp_path: Path, serial: str) -> None:
+    """It is no older state and no defect of a run, but unknown."""
+    record = {"lineage": "l", "serial": serial, "resources": "2"}
+    given = replace(Workbench(tmp_path).context("terraform", {}).input, record=record)
+    found = StateFacts(lineage="l", serial=3, resources=2)
+    for teardown in (False, True):
+        with pytest.raises(TaskHeld, match="is no number"):
+            check_state(given, found, "here", teardown=teardown)
 
 
 def ended(operation: TaskOperation, *, started: bool = True) -> TaskRun:
