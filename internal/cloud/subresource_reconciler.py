@@ -242,7 +242,8 @@ class SubresourceReconciler(Generic[R]):
             deployed=is_deployed(instance) or self._was_deployed(instance),
             terraform_runs=terraform_runs_of(instance) if sub.plans else None,
             priority=priority_of(sub, resource, instance),
-            record=self._recorded(instance),
+            record=self._recorded(instance, sub.kind),
+            shared_record=self._recorded(instance, sub.record_of),
             drift_check=check,
             bad_schedule=bad_schedule,
         )
@@ -252,11 +253,12 @@ class SubresourceReconciler(Generic[R]):
         last = None if instance is None else self.reads.last(instance)
         return last is not None and was_built(last)
 
-    def _recorded(self, instance: Entry | None) -> dict[str, str]:
-        """Return what the object of the kind that keeps the record has of it, or else what the Instance has."""
-        if instance is None:
+    def _recorded(
+        self, instance: Entry | None, kind: type[Resource[Any, TaskStatus]] | None
+    ) -> dict[str, str]:
+        """Return what the object of a kind has on record, or else what the Instance has of it."""
+        if instance is None or kind is None:
             return {}
-        kind = self.subresource.record_of or self.subresource.kind
         cache = self.tools.client.cache
         keeper = cache.entry(kind, instance.name, namespace=instance.namespace)
         kept = {} if keeper is None else keeper.field("status") or {}

@@ -139,6 +139,8 @@ class EnsureOptions(Generic[R]):
     """Whether runs are on a hub, which takes them: the status shows it once there is one."""
     is_explained: Callable[[Exception], bool] = lambda _error: False
     """Whether the caller shows what is wrong with the provider, if a request raises that error."""
+    shared_record: Mapping[str, str] = field(default_factory=dict)
+    """The record of an object of another kind, for a task that works on the same."""
     record: Mapping[str, str] = field(default_factory=dict)
     """What the instance recorded of what an earlier object of the kind left behind."""
 
@@ -532,7 +534,7 @@ class _Pass(Generic[R]):
             annotations=s.inputs.annotations,
             outputs=s.status.outputs,
             built=await self._is_built(),
-            record=s.status.record or options.record,
+            record={**options.shared_record, **(s.status.record or options.record)},
             config_maps=options.config_maps,
             traceparent=run.traceparent,
             approval=s.plans.approval,

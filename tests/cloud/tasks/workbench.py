@@ -24,6 +24,7 @@ class Workbench:
     secrets: dict[tuple[str, str], str] = field(default_factory=dict)
     config_maps: dict[str, dict[str, str]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)
+    kept: dict[str, str] = field(default_factory=dict)
 
     def context(
         self,
@@ -68,6 +69,7 @@ class Workbench:
             folder=Path(tempfile.mkdtemp(dir=self.folder)),
             log=structlog.get_logger(),
             progress=self.said.append,
+            keep=self.kept.__setitem__,
         )
 
     def _secret(self, ref: SecretKeyRef) -> str:

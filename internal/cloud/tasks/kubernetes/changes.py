@@ -36,6 +36,8 @@ ROLL: Final = "roll"
 VERIFY: Final = "verify"
 MIGRATE_BEGUN: Final = "migrate-begun"
 """Key beside those of the steps: when the migration was begun that has no result yet."""
+MIGRATION: Final = "migration"
+"""Of the record of a run: the change whose migration was begun; empty once it has succeeded."""
 MIGRATE_FAILED: Final = "migrate-failed"
 """Key beside those of the steps: when the migration failed."""
 
@@ -201,4 +203,14 @@ def hold_message(record: ChangeRecord, version: str, instance: str, namespace: s
         f" out on its data. Set spec.version to {data} to finish it. Or restore the backup from"
         f" before it, set the version to {record.from_version} and run `kubectl annotate"
         f" instances.{GROUP} {instance} -n {namespace} {DATABASE_RESTORED}={record.digest} --overwrite`"
+    )
+
+
+def lost_message(migration: str, name: str, place: str, instance: str, owner_namespace: str) -> str:
+    """Return why no step is begun where the ConfigMap with the record is gone, and what a person can do."""
+    return (
+        f"held: the migration of {migration} was begun, and the ConfigMap {name} in namespace {place}, which records how far"
+        " that came, is gone: a backup would take the place of the one from before. Restore it from a backup of the cluster."
+        f" Or restore the database from before the migration, and begin anew: `kubectl create configmap {name} -n {place}`."
+        f" Then run `manager instance retry {instance} -n {owner_namespace}`"
     )

@@ -21,6 +21,7 @@ from internal.cloud.tasks.kubernetes.changes import (
     Closed,
     continued,
     hold_message,
+    lost_message,
     manifest_of,
     record_name,
     record_of,
@@ -44,14 +45,22 @@ class Checkpoint:
         self._record = begun
         self._done: dict[str, str] = {}
 
-    async def load(self, instance: str, owner_namespace: str) -> None:
-        """Read what is recorded. Raises TaskHeld if the data were migrated to a newer version than is wanted."""
+    async def load(self, instance: str, owner_namespace: str, migration: str = "") -> None:
+        """Read what is recorded. `migration`: the change whose migration was begun, by the record of a run.
+
+        Raises TaskHeld if the data were migrated to a newer version than is wanted, or such a change is recorded no more.
+        """
         begun = self._record
         try:
             found = await self._client.get(
                 CONFIG_MAP, record_name(self._key), namespace=self._namespace
             )
         except NotFound:
+            if migration:
+                message = lost_message(
+                    migration, record_name(self._key), self._namespace, instance, owner_namespace
+                )
+                raise TaskHeld(message, MIGRATED) from None
             return
         record = record_of(found) or _of_earlier_release(found, begun)
         then = continued(record, begun.from_version, begun.to_version, begun.uid)

@@ -15,6 +15,7 @@ from internal.cloud.tasks.kubernetes.changes import (
     BACKUP,
     HEALTH_CHECK,
     MIGRATE,
+    MIGRATION,
     ROLL,
     VERIFY,
     ChangeRecord,
@@ -25,7 +26,7 @@ from internal.cloud.tasks.kubernetes.rollout import Rollout
 from internal.cloud.tasks.kubernetes.task import Workload, documents_of, rollout_of
 from internal.cloud.tasks.placeholders import Places
 from internal.cloud.tasks.requests import Requests
-from internal.cloud.tasks.task import TaskContext, TaskError, TaskResult
+from internal.cloud.tasks.task import RECORDED, TaskContext, TaskError, TaskResult
 from internal.cloud.tasks.upgrade.checkpoint import PRECAUTIONS, Checkpoint
 from internal.cloud.tasks.upgrade.jobs import Jobs
 
@@ -64,7 +65,9 @@ class UpgradeTask:
             rollout = rollout_of(context, client, spec.cluster, poll=self._poll)
             checkpoint = _checkpoint(context, spec, client)
             await rollout.ensure_namespace()
-            await checkpoint.load(context.input.instance, context.input.owner.namespace)
+            given = context.input
+            migration = given.record.get(MIGRATION, "")
+            await checkpoint.load(given.instance, given.owner.namespace, migration)
             max_age = timedelta(seconds=spec.steps.max_check_age_seconds)
             inputs = _inputs_of(spec.steps)
             for step in await checkpoint.reopen(self._clock(), max_age, inputs):
@@ -86,6 +89,7 @@ class UpgradeTask:
         return TaskResult(
             message=f"{spec.from_version or 'nothing'} -> {spec.to_version}: {', '.join(done)}.",
             outputs={"version": spec.to_version},
+            record={MIGRATION: ""} if spec.steps.migrate is not None or migration else {},
         )
 
     async def _walk(
@@ -100,7 +104,9 @@ class UpgradeTask:
             context.progress(f"step {number}/{len(steps)}: {step}")
             context.log.info("step begins", step=step)
             if step == MIGRATE:
+                change = f"{upgrade.spec.from_version} -> {upgrade.spec.to_version}"
                 await checkpoint.begin_migration(self._clock())
+                context.keep(f"{RECORDED}{MIGRATION}", change)
             try:
                 await do()
             except TaskError:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +22,8 @@ from internal.cloud.keys import instance_key
 from internal.cloud.tasks import TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.kubernetes import KubernetesTask
 from internal.cloud.tasks.kubernetes.applying import UPGRADES
+from internal.cloud.tasks.kubernetes.changes import MIGRATION
+from internal.cloud.tasks.task import RECORDED
 from internal.cloud.tasks.upgrade import UpgradeTask
 from tests.cloud.servers.site import Asked, Say, Site
 from tests.cloud.tasks.kubeconfigs import inline
@@ -134,7 +136,11 @@ def steps(site: Site) -> dict[str, Any]:
 @pytest.fixture
 def run(bench: Workbench, site: Site, clock: Clock) -> Run:
     async def run(
-        attempt: int = 1, uid: str = "u-1", to: str = "5.3.0", **more: object
+        attempt: int = 1,
+        uid: str = "u-1",
+        to: str = "5.3.0",
+        record: Mapping[str, str] | None = None,
+        **more: object,
     ) -> TaskResult:
         spec = {
             "instanceName": "acme",
@@ -151,6 +157,7 @@ def run(bench: Workbench, site: Site, clock: Clock) -> Run:
         context = bench.context(
             "upgrade", spec, kind="UpgradeInstanceTask", uid=uid, attempt=attempt
         )
+        context = replace(context, input=replace(context.input, record=record or {}))
         return await UpgradeTask(poll=0.02, clock=clock).run(context)
 
     return run
@@ -499,6 +506,27 @@ async def test_g_c2_the_failed_version_is_finished_though_a_newer_one_was_tried(
     await run(uid="u-3", to="5.3.0")
     assert posts(site, "/backup") == ["u-1/backup"]
     assert posts(site, "/migrate") == ["u-1/migrate", "u-2/migrate"]
+
+
+@pytest.mark.criterion("G-C2")
+async def test_g_c2_without_the_record_of_a_migration_that_was_begun_nothing_is_done(
+    run: Run, site: Site, client: Client, bench: Workbench
+) -> None:
+    """It was deleted by hand, or the cluster was restored from before: absence of a record is no absence."""
+    await interrupt_migration(run, site)
+    known = {MIGRATION: bench.kept[f"{RECORDED}{MIGRATION}"]}
+    [found] = await client.list(CONFIG_MAP, namespace="acme", labels=UPGRADES)
+    name = found["metadata"]["name"]
+    await client.delete(CONFIG_MAP, name, namespace="acme")
+    for again in ({"uid": "u-1", "attempt": 2}, {"uid": "u-2"}, {"uid": "u-3", "to": "5.4.0"}):
+        with pytest.raises(TaskRejected, match=r"5\.2\.0 -> 5\.3\.0 was begun, and the ConfigMap"):
+            await run(record=known, **again)
+    assert posts(site, "/backup") == ["u-1/backup"]
+    metadata = {"name": name, "namespace": "acme"}
+    await client.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    result = await run(uid="u-2", record=known)
+    assert result.record == {MIGRATION: ""}
+    assert posts(site, "/backup") == ["u-1/backup", "u-2/backup"]
 
 
 @pytest.mark.criterion("G-C2")
