@@ -33,7 +33,7 @@ HEALTH_SHAPES: Final[dict[str, tuple[str, Body]]] = {
 async def checked(kind: str, shape: str) -> None:
     """Evaluate a check whose server answers so: it has no result, and a short reason."""
     async with serving(*HEALTH_SHAPES[shape]) as server:
-        text = await health_check(kind)(server.url)
+        text = await health_check(kind, 10)(server.url)
     assert 0 < len(text) < 300
     assert text not in (GOOD_TEXT, "the query finds nothing")
 
