@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import traceback
 from collections.abc import Callable, Hashable
 from typing import TYPE_CHECKING, Any, Final
 
 from structlog.typing import FilteringBoundLogger
 
 from ctrlruntime.api.kinds import GroupKind
+from ctrlruntime.client.errors import APIError, TransportError
 from ctrlruntime.clock import perf
+from ctrlruntime.controller.aggregate_error import TransientError, UnrecoverableError, is_transient
 from ctrlruntime.controller.event_dispatch import LOW_PRIORITY
-from ctrlruntime.controller.hot_requests import ADVICE, MANY, WINDOW
 from ctrlruntime.controller.last_errors import LastErrors
 from ctrlruntime.controller.metrics import ControllerMetrics, Outcome
 from ctrlruntime.controller.object_timer import ObjectTimer
@@ -25,7 +28,6 @@ from ctrlruntime.controller.reconcile import (
     TerminalError,
     _current,
 )
-from ctrlruntime.controller.tracebacks import Tracebacks
 from ctrlruntime.fast_dataclass import fast_dataclass
 from ctrlruntime.hot_keys import HotKeys
 from ctrlruntime.queue import Item, PriorityQueue, Request
@@ -35,6 +37,24 @@ from ctrlruntime.tracing import Tracing
 
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
+
+MAX_FRAMES = 50
+"""Innermost frames written for each exception of a chain."""
+_MAX_CHAIN = 10
+_MAX_MESSAGE = 500
+_VARYING = re.compile(r"0x[0-9a-f]+|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d+", re.IGNORECASE)
+_EXPECTED = (TerminalError, ReconcileError, TransientError, UnrecoverableError, TransportError)
+_Fingerprint = tuple[tuple[str, str, str, int], ...]
+
+WINDOW: Final = 10.0
+"""Seconds in which reconciles of a request are counted."""
+MANY: Final = 300
+"""Reconciles of one request in that time that no wanted change explains."""
+ADVICE: Final = (
+    "One object is reconciled again and again. Either each reconcile writes something that the next one finds changed (a time, a "
+    "field that the server or a webhook sets), or another program undoes it: a second manager with the same field manager, which "
+    "leader election with one Lease prevents, or another controller of the object, which its managedFields name"
+)
 
 BUGS: tuple[type[Exception], ...] = (
     ArithmeticError,
@@ -308,3 +328,69 @@ def _attributes(run: ReconcileContext) -> dict[str, str | int]:
         "attempt": run.attempt,
         "reasons": ", ".join(sorted(run.reasons)),
     }
+
+
+class Tracebacks:
+    """Decides which failures of a controller are logged with a traceback."""
+
+    def __init__(self) -> None:
+        self._last: dict[Hashable, _Fingerprint] = {}
+
+    def report(self, request: Hashable, error: BaseException) -> str | None:
+        """Return the traceback of ``error``, without local variables.
+
+        None for an expected error, and for the exception that the last failure of ``request`` had: the
+        same type, place and message, numbers and UUIDs in it aside.
+        """
+        if is_expected(error):
+            self.forget(request)
+            return None
+        fingerprint = _fingerprint(error)
+        if self._last.get(request) == fingerprint:
+            return None
+        self._last[request] = fingerprint
+        return format_traceback(error)
+
+    def forget(self, request: Hashable) -> None:
+        """Clear what is kept of ``request``, whose next failure is a new one."""
+        if self._last:  # seldom: no hash of the request where nothing fails
+            self._last.pop(request, None)
+
+
+def is_expected(error: BaseException) -> bool:
+    """Return whether the message of an error is enough: raised as a verdict, or an answer that retries resolve."""
+    return isinstance(error, _EXPECTED) or (isinstance(error, APIError) and is_transient(error))
+
+
+def format_traceback(error: BaseException) -> str:
+    """Return the traceback of an exception and its causes, without local variables."""
+    lines = traceback.TracebackException.from_exception(
+        error, limit=-MAX_FRAMES, capture_locals=False, compact=True
+    ).format()
+    return "".join(lines).rstrip()
+
+
+def _fingerprint(error: BaseException) -> _Fingerprint:
+    found: list[tuple[str, str, str, int]] = []
+    pending: list[BaseException] = [error]
+    while pending and len(found) < _MAX_CHAIN:
+        each = pending.pop(0)
+        file, line = _raised_at(each)
+        message = _VARYING.sub("#", str(each)[:_MAX_MESSAGE])
+        found.append((type(each).__qualname__, message, file, line))
+        if isinstance(each, BaseExceptionGroup):
+            pending += each.exceptions
+        cause = each.__cause__ or (None if each.__suppress_context__ else each.__context__)
+        if cause is not None:
+            pending.append(cause)
+    return tuple(found)
+
+
+def _raised_at(error: BaseException) -> tuple[str, int]:
+    """Return file and line of the innermost frame."""
+    place = error.__traceback__
+    if place is None:
+        return "", 0
+    while place.tb_next is not None:
+        place = place.tb_next
+    return place.tb_frame.f_code.co_filename, place.tb_lineno

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from itertools import pairwise
 from typing import Any, cast
 
 from pydantic import BaseModel
@@ -13,7 +18,6 @@ from pydantic_core import SchemaError as CoreSchemaError
 from ctrlruntime.api.model import ApiModel
 from ctrlruntime.json import Json
 
-from .docstrings import attribute_docstrings
 from .errors import SchemaError
 
 __all__ = ["json_schema_of"]
@@ -120,3 +124,39 @@ def _plain(value: object) -> object:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
     return value
+
+
+def attribute_docstrings(cls: type) -> Mapping[str, str]:
+    """Return the texts under the attributes of a class by name, those of base classes too; empty where there is no source.
+
+    They are read where they are needed: with pydantic's `use_attribute_docstrings` every process that imports
+    a kind parses its source, for texts that only the generator uses.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(cls.__mro__):
+        found |= _own(base)
+    return found
+
+
+@cache
+def _own(cls: type) -> Mapping[str, str]:
+    if not inspect.get_annotations(cls):
+        return {}
+    try:
+        source = textwrap.dedent(inspect.getsource(cls))
+        tree = ast.parse(source)
+    except (OSError, TypeError, SyntaxError):
+        return {}
+    return dict(_texts(tree.body[0])) if tree.body else {}
+
+
+def _texts(node: ast.stmt) -> Iterator[tuple[str, str]]:
+    if not isinstance(node, ast.ClassDef):
+        return
+    for attribute, below in pairwise(node.body):
+        match attribute, below:
+            case (
+                ast.AnnAssign(target=ast.Name(id=name)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ):
+                yield name, inspect.cleandoc(text)

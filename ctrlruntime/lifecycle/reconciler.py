@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any, Final, Generic, Literal, Protocol, TypeVar
+from typing import Any, Final, Generic, Literal, Protocol, TypeVar, cast
 
 from pydantic import ValidationError
 
 from ctrlruntime.api.conditions import find_condition, new_condition, set_condition
 from ctrlruntime.api.kinds import RESTMapping
-from ctrlruntime.api.resource import Resource
+from ctrlruntime.api.resource import ObjectMeta, Resource
 from ctrlruntime.cache.cache import Cache
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.cache.informer import Informer
@@ -29,7 +29,6 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.events import EventRecorder
 from ctrlruntime.lifecycle.memory import PerObject
 from ctrlruntime.lifecycle.pausing import Entries, Later, PausableReconciler, PausePolicy
-from ctrlruntime.lifecycle.reading import without_spec
 from ctrlruntime.lifecycle.remote import ClusterTrouble, Remote, report_hub
 from ctrlruntime.lifecycle.status import StatusWriter
 from ctrlruntime.queue import Request
@@ -385,3 +384,18 @@ class _Passes(Generic[KindT]):
             return result
         await this.write(obj)
         return result
+
+
+def without_spec(entry: Entry, kind: type[KindT]) -> KindT:
+    """Return an object whose spec cannot be read, so it has none; its status, or an empty one, and its names."""
+    model: Any = kind.model_fields["status"].annotation
+    try:
+        status = model.model_validate(entry.field("status") or {})
+    except ValidationError:
+        status = model()
+    gvk, untyped = kind.gvk(), cast("Any", kind)  # the plugin of the type checker forgets KindT
+    names = ObjectMeta(name=entry.name, namespace=entry.namespace, uid=entry.uid)
+    bare: KindT = untyped.model_construct(
+        api_version=gvk.api_version, kind=gvk.kind, metadata=names, spec=None, status=status
+    )
+    return bare

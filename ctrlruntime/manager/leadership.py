@@ -8,15 +8,21 @@ a loss: see :meth:`Leadership.fence`.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
+from ctrlruntime.client.auth import (
+    Authenticator,
+    ClientCertificate,
+    ExecAuth,
+    FileAuth,
+    StaticAuth,
+)
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
-from ctrlruntime.client.cross_loop_auth import shared
 from ctrlruntime.clock import boottime
 from ctrlruntime.events.recorder import EventRecorder
 from ctrlruntime.manager.election import LeaderElector, Term, default_identity
@@ -27,6 +33,9 @@ from ctrlruntime.manager.metrics import Metrics
 from ctrlruntime.manager.options import ManagerOptions, lease_namespace
 from ctrlruntime.manager.shared_lease import SHARED_HOLDER, SharingLock
 from ctrlruntime.side_by_side import as_failure
+
+PATIENCE = 0.2
+"""Seconds that the other loop has to answer before what it said last is used again."""
 
 LAST_BYTES: Final = 0.5
 """Seconds between closing the fence and releasing the Lease of a loop that stands still: a write may have passed the fence."""
@@ -265,3 +274,55 @@ class Leadership:
             "LeaderElection",
             f"{self._elector.identity} {what}",
         )
+
+
+def shared(auth: Authenticator, owner: asyncio.AbstractEventLoop) -> Authenticator:
+    """``auth``, which belongs to the loop ``owner``, for use on another loop.
+
+    A known one is made anew, and so waits for none. Any other is called on its own loop; while
+    that is busy, the last credentials are used.
+    """
+    match auth:
+        case StaticAuth():
+            return auth
+        case FileAuth() | ExecAuth():
+            return auth.renewed()
+        case _:
+            return RelayedAuth(auth, owner)
+
+
+class RelayedAuth:
+    """Credentials that are had on another loop."""
+
+    def __init__(self, auth: Authenticator, owner: asyncio.AbstractEventLoop) -> None:
+        self._auth = auth
+        self._owner = owner
+        self._headers: Mapping[str, str] | None = None
+
+    @property
+    def renewable(self) -> bool:
+        return self._auth.renewable
+
+    @property
+    def generation(self) -> int:
+        return self._auth.generation
+
+    @property
+    def certificate(self) -> ClientCertificate | None:
+        return self._auth.certificate
+
+    async def headers(self, *, refused: Mapping[str, str] | None = None) -> Mapping[str, str]:
+        asked = asyncio.run_coroutine_threadsafe(self._ask(refused), self._owner)
+        answer = asyncio.wrap_future(asked)
+        if refused is not None or self._headers is None:
+            return await answer
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        try:
+            async with asyncio.timeout(PATIENCE):
+                return await asyncio.shield(answer)
+        except TimeoutError:
+            return self._headers
+
+    async def _ask(self, refused: Mapping[str, str] | None) -> Mapping[str, str]:
+        self._headers = await self._auth.headers(refused=refused)
+        return self._headers

@@ -13,8 +13,7 @@ import yaml
 
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.config import Config, ConfigError
-from ctrlruntime.client.proxies import proxy_of_environment
+from ctrlruntime.client.config import Config, ConfigError, proxy_of_environment
 from ctrlruntime.client.request_head import RequestHead
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.users import administrator

@@ -9,8 +9,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from ctrlruntime.controller import ControllerOptions, Result
-from ctrlruntime.controller.hot_requests import MANY, WINDOW
 from ctrlruntime.controller.reconcile import FuncReconciler
+from ctrlruntime.controller.worker import MANY, WINDOW
 from ctrlruntime.hot_keys import QUIET, HotKeys
 from ctrlruntime.open_files import raise_open_files
 from ctrlruntime.queue import Request

@@ -17,7 +17,7 @@ from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.errors import Conflict, Invalid
 from ctrlruntime.controller import Builder, TerminalError
-from ctrlruntime.controller.tracebacks import Tracebacks
+from ctrlruntime.controller.worker import Tracebacks
 from ctrlruntime.envtest.server import APIServer, ServerOptions
 from ctrlruntime.manager.logs import REDACTED, default_logger, make_logger
 from ctrlruntime.queue import Request

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pytest
 
 from ctrlruntime.client.auth import CallbackAuth, FileAuth, StaticAuth
-from ctrlruntime.client.cross_loop_auth import PATIENCE, shared
 from ctrlruntime.manager.election import NEVER, ElectionOptions
+from ctrlruntime.manager.leadership import PATIENCE, shared
 from ctrlruntime.manager.lease import LeaderRecord
 from tests.manager.test_election import Candidate, Lock, Store, now, running
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from ctrlruntime.api.meta import set_controller_reference
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
-from ctrlruntime.envtest.nodes import rollout
 from ctrlruntime.envtest.nodes.cluster import Cluster
 from ctrlruntime.envtest.nodes.kinds import (
     DEPLOYMENT,
@@ -40,8 +43,8 @@ class ReplicaSetView:
         self.available: int = status.get("availableReplicas", 0)
 
     @property
-    def scale(self) -> rollout.Scale:
-        return rollout.Scale(
+    def scale(self) -> Scale:
+        return Scale(
             name=self.entry.name,
             wanted=self.wanted,
             exists=self.exists,
@@ -83,14 +86,14 @@ class DeploymentReconciler:
         new = next((s for s in sets if s.hash == wanted_hash), None)
         old = sorted((s for s in sets if s is not new), key=lambda s: s.revision)
         if new is None:
-            scale = rollout.Scale(name="", wanted=0, exists=0, available=0)
-            sizes = rollout.plan(replicas, spec.get("strategy", {}), scale, [s.scale for s in old])
+            scale = Scale(name="", wanted=0, exists=0, available=0)
+            sizes = plan(replicas, spec.get("strategy", {}), scale, [s.scale for s in old])
             await self._create(deployment, wanted_hash, revision + 1, sizes.get("", 0))
             return
         if new.revision < revision:
             annotations = {REVISION: str(revision + 1)}
             await self._patch_set(new, {"metadata": {"annotations": annotations}})
-        sizes = rollout.plan(replicas, spec.get("strategy", {}), new.scale, [s.scale for s in old])
+        sizes = plan(replicas, spec.get("strategy", {}), new.scale, [s.scale for s in old])
         for view in sets:
             size = sizes.get(view.entry.name)
             if size is not None:
@@ -213,7 +216,7 @@ def deployment_conditions(
         progressing = condition(
             "Progressing", True, "ReplicaSetUpdated", f"{subject} is progressing."
         )
-    _, unavailable = rollout.limits(spec.get("strategy", {}), replicas)
+    _, unavailable = limits(spec.get("strategy", {}), replicas)
     if spec.get("strategy", {}).get("type") == "Recreate":
         unavailable = 0
     enough = available >= replicas - unavailable
@@ -237,3 +240,74 @@ def _timed_out(status: Manifest, spec: Manifest, now: datetime, available: int) 
         return False
     deadline = timedelta(seconds=spec.get("progressDeadlineSeconds", 600))
     return now >= parse_timestamp(old["lastUpdateTime"]) + deadline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scale:
+    """A ReplicaSet's size: asked for, existing and available Pods."""
+
+    name: str
+    wanted: int
+    exists: int
+    available: int
+
+
+def limits(strategy: Mapping[str, Any], replicas: int) -> tuple[int, int]:
+    """MaxSurge (rounded up) and maxUnavailable (rounded down), never both zero."""
+    rolling = strategy.get("rollingUpdate") or {}
+    surge = _share(rolling.get("maxSurge", "25%"), replicas, math.ceil)
+    unavailable = _share(rolling.get("maxUnavailable", "25%"), replicas, math.floor)
+    if surge == 0 and unavailable == 0:
+        unavailable = 1
+    return surge, min(unavailable, replicas)
+
+
+def _share(value: int | str, total: int, rounded: Callable[[float], int]) -> int:
+    if isinstance(value, int):
+        return value
+    return int(rounded(int(value.rstrip("%")) * total / 100))
+
+
+def plan(
+    replicas: int, strategy: Mapping[str, Any], new: Scale, old: Sequence[Scale]
+) -> dict[str, int]:
+    """Return the sizes to set now, by name of ReplicaSet; empty when there is nothing to do.
+
+    As the deployment controller: `Recreate` waits until no old Pod is left; `RollingUpdate`
+    keeps within maxSurge and maxUnavailable, old Pods that are not available go first.
+    """
+    if strategy.get("type") == "Recreate":
+        return _recreate(replicas, new, old)
+    surge, unavailable = limits(strategy, replicas)
+    old_wanted = sum(s.wanted for s in old)
+    size = new.wanted
+    if new.wanted > replicas:
+        size = replicas
+    elif new.wanted < replicas:
+        room = replicas + surge - old_wanted - new.wanted
+        size = min(replicas, new.wanted + max(room, 0))
+    sizes = {} if size == new.wanted else {new.name: size}
+    return sizes | _shrink(replicas - unavailable, new, old)
+
+
+def _shrink(minimum: int, new: Scale, old: Sequence[Scale]) -> dict[str, int]:
+    """Smaller sizes of old ReplicaSets, so that `minimum` Pods stay available."""
+    sizes = {s.name: s.wanted for s in old}
+    spare = sum(sizes.values()) + new.wanted - minimum - (new.wanted - new.available)
+    for scale in old:
+        dead = min(max(scale.wanted - scale.available, 0), max(spare, 0))
+        sizes[scale.name] -= dead
+        spare -= dead
+    spare = new.available + sum(s.available for s in old) - minimum
+    for scale in old:
+        cut = min(sizes[scale.name], max(spare, 0))
+        sizes[scale.name] -= cut
+        spare -= cut
+    return {s.name: sizes[s.name] for s in old if sizes[s.name] != s.wanted}
+
+
+def _recreate(replicas: int, new: Scale, old: Sequence[Scale]) -> dict[str, int]:
+    sizes = {scale.name: 0 for scale in old if scale.wanted}
+    if sizes or any(scale.exists for scale in old):
+        return sizes
+    return {} if new.wanted == replicas else {new.name: replicas}

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from ctrlruntime.envtest.schema.builtin import Definitions, single_type
-from ctrlruntime.envtest.schema.omitted import omitted
 from ctrlruntime.envtest.schema.quantity import MILLI, QuantityError, canonical, value_of
+from ctrlruntime.envtest.schema.zero import omitted
 from ctrlruntime.json import Json
 
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"

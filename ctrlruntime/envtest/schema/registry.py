@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import re
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +14,7 @@ from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.envtest.merge import fields
 from ctrlruntime.envtest.merge.fields import FieldSet
 from ctrlruntime.envtest.merge.typed import TypeNode
-from ctrlruntime.envtest.schema import builtin, pruning
+from ctrlruntime.envtest.schema import builtin, causes, pruning
 from ctrlruntime.envtest.schema.builtin_fields import (
     BuiltinFields,
     FieldNode,
@@ -23,9 +26,7 @@ from ctrlruntime.envtest.schema.builtin_fields import (
 from ctrlruntime.envtest.schema.builtin_types import BuiltinTypes, PatchNode
 from ctrlruntime.envtest.schema.causes import Cause
 from ctrlruntime.envtest.schema.cel import has_rules, run_rules
-from ctrlruntime.envtest.schema.defaulting import default, drop_nulls
-from ctrlruntime.envtest.schema.embedded import check_embedded, embedded_metadata, has_embedded
-from ctrlruntime.envtest.schema.structural import Structural, merge_type
+from ctrlruntime.envtest.schema.structural import NO_DEFAULT, Structural, merge_type
 from ctrlruntime.envtest.schema.validation import (
     ABSENT,
     BLOCKING,
@@ -35,6 +36,14 @@ from ctrlruntime.envtest.schema.validation import (
     validate,
 )
 from ctrlruntime.envtest.schema.zero import zero_value
+
+_KIND = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
+_BAD_KIND = (
+    "may have mixed case, but should otherwise match: a DNS-1035 label must consist of lower case "
+    "alphanumeric characters or '-', start with an alphabetic character, and end with an "
+    "alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for validation is "
+    "'[a-z]([-a-z0-9]*[a-z0-9])?')"
+)
 
 Manifest = dict[str, Any]
 
@@ -282,3 +291,104 @@ class SchemaRegistry:
             found = CustomSchema(schema, metadata, status=status, object_meta=members)
             self._custom[key] = found
         return found
+
+
+def default(value: object, node: Structural) -> None:
+    """Fill in the defaults of absent members (changes ``value``).
+
+    A null for a member that is not nullable and has a default counts as absent.
+    """
+    if not node.has_defaults:
+        return
+    if isinstance(value, dict):
+        _default_map(value, node)
+    elif isinstance(value, list) and node.items is not None:
+        for item in value:
+            default(item, node.items)
+
+
+def _default_map(value: dict[str, Any], node: Structural) -> None:
+    for name, child in node.properties.items():
+        if child.default is NO_DEFAULT:
+            continue
+        if name not in value or (value[name] is None and not child.nullable):
+            value[name] = copy.deepcopy(child.default)
+    for name, item in value.items():
+        member = node.child(name)
+        if member is None:
+            continue
+        if item is None and member.default is not NO_DEFAULT and not member.nullable:
+            value[name] = copy.deepcopy(member.default)
+        elif item is not None:
+            default(item, member)
+
+
+def drop_nulls(value: object, node: Structural) -> None:
+    """Remove nulls of members that are neither nullable nor have a default (changes ``value``).
+
+    The server does so when it decodes a body, but not to the result of an apply.
+    """
+    if isinstance(value, list):
+        if node.items is not None:
+            for item in value:
+                drop_nulls(item, node.items)
+        return
+    if not isinstance(value, dict):
+        return
+    for name in list(value):
+        member = node.child(name)
+        if member is None:
+            continue
+        if value[name] is None:
+            if not member.nullable and member.default is NO_DEFAULT:
+                del value[name]
+        else:
+            drop_nulls(value[name], member)
+
+
+def has_embedded(node: Structural) -> bool:
+    """Whether there may be an embedded object anywhere."""
+    return node.embedded or any(has_embedded(child) for child in node.children())
+
+
+def check_embedded(value: object, node: Structural, path: str) -> Iterator[Cause]:
+    """Yield what is wrong with the apiVersion and kind of embedded objects."""
+    if isinstance(value, list):
+        if node.items is not None:
+            for index, item in enumerate(value):
+                yield from check_embedded(item, node.items, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        if node.embedded:
+            yield from _type_meta(value, path)
+        for name, item in value.items():
+            child = node.child(name)
+            if child is not None and isinstance(item, dict | list):
+                yield from check_embedded(item, child, f"{path}.{name}" if path else name)
+
+
+def embedded_metadata(value: object, node: Structural, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield the metadata of every embedded object and where it lies."""
+    if isinstance(value, list):
+        if node.items is not None:
+            for index, item in enumerate(value):
+                yield from embedded_metadata(item, node.items, f"{path}[{index}]")
+    elif isinstance(value, dict):
+        if node.embedded and "metadata" in value:
+            yield f"{path}.metadata", value["metadata"]
+        for name, item in value.items():
+            child = node.child(name)
+            if child is not None and isinstance(item, dict | list):
+                yield from embedded_metadata(item, child, f"{path}.{name}" if path else name)
+
+
+def _type_meta(value: dict[str, Any], path: str) -> Iterator[Cause]:
+    version, kind = value.get("apiVersion"), value.get("kind")
+    if not version:
+        yield causes.required(f"{path}.apiVersion")
+    elif isinstance(version, str) and version.count("/") > 1:
+        detail = f"unexpected GroupVersion string: {version}"
+        yield causes.invalid(f"{path}.apiVersion", version, detail)
+    if not kind:
+        yield causes.required(f"{path}.kind")
+    elif isinstance(kind, str) and not (len(kind) <= 63 and _KIND.fullmatch(kind.lower())):
+        yield causes.invalid(f"{path}.kind", kind, _BAD_KIND)

@@ -11,9 +11,9 @@ import pytest
 from ctrlruntime.api.kinds import GroupVersionKind
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest import Environment
-from ctrlruntime.envtest.differences import differences
 from ctrlruntime.envtest.eventually import (
     consistently,
+    differences,
     eventually,
     eventually_gone,
     eventually_holds,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ctrlruntime.client.client import Client
 from ctrlruntime.envtest.eventually import eventually
-from ctrlruntime.envtest.nodes.addresses import PodAddresses
+from ctrlruntime.envtest.nodes.cluster import PodAddresses
 from ctrlruntime.envtest.nodes.kinds import POD
 
 LOOPBACK = ipaddress.ip_network("127.128.0.0/9")

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from ctrlruntime.envtest.nodes.auxiliary_controllers import needed_healthy, selector_text
 from ctrlruntime.envtest.nodes.containers import CannotStart, command_of, expand, references
+from ctrlruntime.envtest.nodes.deployments import Scale, limits, plan
 from ctrlruntime.envtest.nodes.podshape import random_suffix, template_hash
-from ctrlruntime.envtest.nodes.rollout import Scale, limits, plan
 from ctrlruntime.envtest.nodes.status import condition, conditions, difference
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
