@@ -1,14 +1,18 @@
 """`manager instance`: what operators do to instances, and to many of them at once."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from pathlib import Path
+from typing import Final
 
 import click
 
-from apis.cloud import Instance, Phase
+from apis.cloud import Instance, Phase, PlannedChange, TaskOperation
+from ctrlruntime.api import format_time
 from ctrlruntime.client.client import Client
-from ctrlruntime.clock import wall
+from ctrlruntime.clock import monotonic, wall
 from ctrlruntime.controller.annotations import PAUSED as LIBRARY_PAUSED
 from internal.cloud.bulk import (
     MONTHLY,
@@ -24,13 +28,186 @@ from internal.cloud.bulk import (
 )
 from internal.cloud.labels import CONTROL_PLANE_MODE, PAUSED, RETRY
 from internal.cloud.release_assignment import version_that_counts
-from internal.cloud.subresource_requests import cancel_runs, request_runs
-from internal.cloud.unlock_requests import NotUnlocked, unlock_state
-from manager.commands.instance_logs import logs
-from manager.commands.instance_plans import approve, reject
+from internal.cloud.run_logs import LogElsewhere, NoLog, find_run, log_lines
+from internal.cloud.runs.cloudrun import (
+    LOGGING_URL,
+    CloudAPI,
+    CloudRunLogs,
+    TokenSource,
+    metadata_token,
+)
+from internal.cloud.subresource_requests import (
+    NotUnlocked,
+    WaitingPlan,
+    cancel_runs,
+    decide_on_plan,
+    request_runs,
+    unlock_state,
+    waiting_plans,
+)
 from manager.commands.instance_views import describe, list_instances
 from manager.commands.output import echo
 from manager.flags.cluster import cluster_options, talk
+
+TOKEN: Final = "GOOGLE_OAUTH_ACCESS_TOKEN"  # noqa: S105
+"""Variable with an access token of Google, as Terraform's provider reads it."""
+_HELP: Final = f"It takes roles/logging.viewer on the project, and {TOKEN}=$(gcloud auth print-access-token). The log is at:"
+
+
+def _token() -> TokenSource:
+    """Return the token of the variable, or else that of the machine's account."""
+    given = os.environ.get(TOKEN, "")
+    if not given:
+        return metadata_token(monotonic)
+
+    async def token() -> str:
+        return given
+
+    return token
+
+
+@click.command()
+@click.argument("name")
+@click.option("-f", "--follow", is_flag=True, help="Print further lines until the run has ended.")
+@click.option("--kind", default="", help="The subresource: InstanceTerraform, ...")
+@click.option("--run", "run_id", default="", help="Only this run, by its id.")
+@click.option(
+    "--tail", default=200, show_default=True, type=click.IntRange(1), help="Lines to begin with."
+)
+@click.option(
+    "--cloud-logging-url",
+    default=LOGGING_URL,
+    show_default=True,
+    help="Address of Cloud Logging, which has the logs of Cloud Run.",
+)
+@cluster_options
+def logs(
+    name: str,
+    follow: bool,
+    kind: str,
+    run_id: str,
+    tail: int,
+    cloud_logging_url: str,
+    kubeconfig: Path | None,
+    context: str | None,
+    namespace: str,
+) -> None:
+    """Print the log of the run that is under way, or else of the last one.
+
+    Logs of Cloud Run are read from Cloud Logging, with the access token in the variable GOOGLE_OAUTH_ACCESS_TOKEN or, on a
+    machine of Google, with that of its account. If that fails, their address is printed. Values of secrets were hidden
+    when they were written.
+    """
+
+    async def read(client: Client) -> None:
+        api = CloudAPI(_token())
+        try:
+            await show(client, CloudRunLogs(api, cloud_logging_url))
+        finally:
+            await api.close()
+
+    async def show(client: Client, cloud: CloudRunLogs) -> None:
+        found = await find_run(client, name, namespace=namespace, kind=kind, run_id=run_id)
+        echo(f"{found.kind.__name__} {found.name}, run {found.run.run_id}:", err=True)
+        lines = log_lines(client, found, tail=tail, follow=follow, cloud=cloud)
+        async with aclosing(lines):
+            async for line in lines:
+                echo(line)
+
+    try:
+        talk(kubeconfig, context, read)
+    except LogElsewhere as elsewhere:
+        if elsewhere.reason:
+            echo(f"{elsewhere.reason}. {_HELP}", err=True)
+        echo(elsewhere.address)
+    except NoLog as error:
+        raise click.ClickException(str(error)) from error
+
+
+_PLAN_OPTION = click.option(
+    "--plan", "digest", default="", help="The digest of the plan, as it is shown and in the status."
+)
+
+
+@click.command()
+@click.argument("name")
+@_PLAN_OPTION
+@cluster_options
+def approve(
+    name: str, digest: str, kubeconfig: Path | None, context: str | None, namespace: str
+) -> None:
+    """Show the plan that waits for an instance, and approve it if --plan names its digest.
+
+    The approval is for this plan: one that is made later needs an approval of its own. Ends with 1 if nothing
+    is approved. A freeze or a closed maintenance window holds an approved plan until it ends.
+    """
+    found = talk(kubeconfig, context, lambda client: _decide(client, name, namespace, digest, True))
+    echo(f"{found.kind} {found.name}: plan {digest} is approved")
+
+
+@click.command()
+@click.argument("name")
+@_PLAN_OPTION
+@cluster_options
+def reject(
+    name: str, digest: str, kubeconfig: Path | None, context: str | None, namespace: str
+) -> None:
+    """Show the plan that waits for an instance, and give it up if --plan names its digest.
+
+    Nothing is applied, and no other plan is made until the spec changes or a retry is requested. Ends with 1 if
+    nothing is rejected.
+    """
+    found = talk(
+        kubeconfig, context, lambda client: _decide(client, name, namespace, digest, False)
+    )
+    echo(f"{found.kind} {found.name}: plan {digest} is rejected")
+    echo(f"To plan again: manager instance retry {name}")
+
+
+async def _decide(
+    client: Client, name: str, namespace: str, digest: str, approves: bool
+) -> WaitingPlan:
+    """Print what waits, and record the decision. Raises ClickException if there is no plan of that digest."""
+    plans = await waiting_plans(client, name, namespace=namespace)
+    for each in plans:
+        echo(plan_text(each))
+    if not plans:
+        raise click.ClickException(
+            f"{name}: no plan waits; `manager instance describe {name}` shows its tasks"
+        )
+    if not digest:
+        word = "approve" if approves else "reject"
+        raise click.ClickException(
+            f"nothing was decided: `manager instance {word} {name} --plan DIGEST` names the plan"
+        )
+    named = next((item.plan for item in plans if item.plan.digest == digest), None)
+    if named is None:
+        raise click.ClickException(f"{name}: no plan {digest} waits, nothing was decided")
+    if named.operation is TaskOperation.PLAN:
+        raise click.ClickException(
+            f"{name}: plan {digest} is only a plan: set spec.terraformRuns.operation of the Instance to Apply"
+        )
+    done = await decide_on_plan(client, name, namespace=namespace, digest=digest, approve=approves)
+    if done is None:
+        raise click.ClickException(f"{name}: plan {digest} has just been superseded")
+    return done
+
+
+def plan_text(waiting: WaitingPlan) -> str:
+    """Return a plan for people: its numbers, what it destroys, where it can be looked at."""
+    plan = waiting.plan
+    lines = [
+        f"{waiting.kind} {waiting.name}: plan {plan.digest}, since {format_time(plan.since)}",
+        f"  {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy, {plan.replace} of them replaced",
+        *(f"  {address}" for address in plan.destroys),
+        *_further(plan),
+    ]
+    return "\n".join([*lines, f"  {plan.link}"] if plan.link else lines)
+
+
+def _further(plan: PlannedChange) -> list[str]:
+    more = plan.destroy - len(plan.destroys)
+    return [f"  and {more} more that are destroyed or replaced"] if more > 0 else []
 
 
 @click.group()

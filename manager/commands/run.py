@@ -1,5 +1,6 @@
 """`manager run`: its options, and what they must agree in."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,13 +12,14 @@ from ctrlruntime.client.kubeconfig import ConfigError
 from ctrlruntime.manager import run as run_on_uvloop
 from ctrlruntime.manager.http import AddressError
 from ctrlruntime.manager.options import SERVICE_ACCOUNT_NAMESPACE, lease_namespace
+from ctrlruntime.sharding.slots import BadSlots, parse_slots
 from ctrlruntime.webhook.tls import CertificateError
 from internal.fleet.hub import instead_of_foreign
 from manager.controllers.cosmos_options import CosmosOptions
+from manager.controllers.health_check_options import HealthCheckOptions
 from manager.controllers.tenancy_options import TenancyOptions
 from manager.flags.cloud import cloud_options, take_cloud_options
-from manager.flags.groups import check_allowed_addresses, described, take_described
-from manager.flags.health_checks import health_check_options, take_health_check_options
+from manager.flags.groups import check_allowed_addresses, described, take_described, with_options
 from manager.flags.privileges import (
     PRIVILEGES,
     default_account_option,
@@ -30,12 +32,110 @@ from manager.flags.serving import (
     take_console_options,
     webhook_options,
 )
-from manager.flags.shards import check_shards, shard_options
 from manager.flags.stack import BY_DEFAULT, check_stack, stack_options
-from manager.options import LEADER_ELECTION_ID, SYSTEMS, RunOptions
+from manager.options import LEADER_ELECTION_ID, SYSTEMS, Role, RunOptions
 from manager.own_image import NoImage, NoSidecarImage
 from manager.serving.run import run_manager
 from manager.test_environment import check_test_environment
+
+
+def shard_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Add the flags."""
+    return with_options(
+        command,
+        click.option(
+            "--slots",
+            metavar="RANGES",
+            callback=lambda _context, _option, text: None if text is None else _slots(text),
+            help="Work on the tenants, node sets and Instances of these slots alone, such as 0-31, beside managers of the other slots.",
+        ),
+        click.option(
+            "--shards",
+            is_flag=True,
+            help="Share tenants, node sets and Instances with the other managers that have this flag, as they come and go.",
+        ),
+        click.option(
+            "--shard-name",
+            default="",
+            metavar="NAME",
+            help="This manager's name among them. Default: the host's, which is the Pod's; with --slots these.",
+        ),
+    )
+
+
+def _slots(text: str) -> frozenset[int]:
+    """Return the slots of a text. Raises BadParameter."""
+    try:
+        return parse_slots(text)
+    except BadSlots as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def check_shards(options: RunOptions) -> None:
+    """Raise UsageError for what managers that share objects need, or cannot do."""
+    if not options.shares:
+        return
+    given = "--shards" if options.shards else "--slots"
+    if options.shards and options.slots is not None:
+        raise click.UsageError("give --slots or --shards: fixed slots, or those that come by load")
+    if not options.leader_elect:
+        raise click.UsageError(f"{given} needs --leader-elect: one of the managers decides for all")
+    if options.role is Role.ADMISSION:
+        raise click.UsageError(
+            f"{given} divides the work of controllers: leave --role admission out"
+        )
+    if options.slots is not None and (
+        options.data_plane_kubeconfig is not None or options.role is Role.WORKERS
+    ):
+        raise click.UsageError(
+            "--slots is not there for stacks: give --shards, and the leader assigns slots"
+        )
+    try:
+        options.sharding()
+    except ValueError as error:
+        raise click.UsageError(f"--shard-name: {error}") from None
+
+
+Command = Callable[..., Any]
+
+
+def health_check_options(command: Command) -> Command:
+    """Addresses that health checks may be below, and the token for them."""
+    return with_options(
+        command,
+        click.option(
+            "--health-check-url",
+            "health_check_urls",
+            multiple=True,
+            metavar="URL",
+            callback=lambda _context, _option, given: _addresses(given),
+            help="Let health checks of templates and FleetRollouts send requests below this address. Repeatable. "
+            "Default: none.",
+        ),
+        click.option(
+            "--health-check-token-file",
+            type=click.Path(path_type=Path),
+            help="File with a bearer token for them.",
+        ),
+    )
+
+
+def take_health_check_options(given: dict[str, Any]) -> HealthCheckOptions:
+    """Take the flags of health checks out of `given`."""
+    return HealthCheckOptions(
+        urls=given.pop("health_check_urls"), token_file=given.pop("health_check_token_file")
+    )
+
+
+def _addresses(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return addresses that are ones. Raises BadParameter."""
+    for each in given:
+        if not each.startswith(("http://", "https://")) or "?" in each or "#" in each:
+            raise click.BadParameter(
+                f"{each!r}: write http:// or https://, a host, and a path if any"
+            )
+    return given
+
 
 _PATH = click.Path(path_type=Path)
 

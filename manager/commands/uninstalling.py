@@ -7,16 +7,20 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from ctrlruntime.api import BUILTIN, GroupVersionKind, RESTMapping
-from ctrlruntime.client.client import Client, PatchType
-from ctrlruntime.client.errors import Forbidden, NotFound
+from ctrlruntime.client import APIError, Client, Forbidden, NotFound, PatchType
 from ctrlruntime.clock import monotonic, wall
 from ctrlruntime.gate import Cause, Evidence
 from ctrlruntime.resources import removal_of, remove_object
 from manager.commands.leases import LEASE, find_held, find_member, list_shards
 from manager.commands.owned_objects import OwnedObject, is_ours, owned_objects, release
 from manager.kinds import KINDS
-from manager.manifests.crd_guard import is_denied_by_guard, remove_guard
 from manager.options import LEASES
+
+NAME: Final = "ctrlruntime-crds"
+"""The admission policy of `config/guard`, by which CRDs of this product are deleted only with an approval."""
+_GROUP: Final = "admissionregistration.k8s.io"
+BINDING: Final = BUILTIN[GroupVersionKind(_GROUP, "v1", "ValidatingAdmissionPolicyBinding")]
+POLICY: Final = BUILTIN[GroupVersionKind(_GROUP, "v1", "ValidatingAdmissionPolicy")]
 
 CRD: Final = BUILTIN[GroupVersionKind("apiextensions.k8s.io", "v1", "CustomResourceDefinition")]
 DEPLOYMENT: Final = BUILTIN[GroupVersionKind("apps", "v1", "Deployment")]
@@ -186,3 +190,24 @@ async def _remove(client: Client, mapping: RESTMapping, metadata: Mapping[str, A
     """Delete what the user has confirmed. Raises the client's errors."""
     removal = removal_of(mapping, metadata, Cause.UNINSTALLED, Evidence.CERTAIN)
     await remove_object(client, mapping, removal)
+
+
+async def remove_guard(client: Client) -> bool:
+    """Delete the policy and its binding, the binding first. Return whether there was one.
+
+    The server may enforce it for a moment longer. Raises the client's errors, other than NotFound.
+    """
+    found = False
+    for mapping in (BINDING, POLICY):
+        removal = removal_of(mapping, {"name": NAME}, Cause.UNINSTALLED, Evidence.CERTAIN)
+        try:
+            await remove_object(client, mapping, removal)
+        except NotFound:
+            continue
+        found = True
+    return found
+
+
+def is_denied_by_guard(error: APIError) -> bool:
+    """Return whether the policy refused a request."""
+    return isinstance(error, Forbidden) and f"ValidatingAdmissionPolicy '{NAME}'" in str(error)

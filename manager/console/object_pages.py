@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
@@ -15,7 +16,7 @@ from ctrlruntime.api.kinds import GroupKind
 from ctrlruntime.cache.entry import Entry
 from internal.cloud.run_tails import LogSource, NoLog
 from manager.commands.instance_views import instance_row
-from manager.console import charts, rollout_view, run_view, samples, tenant_view, timeline, tree
+from manager.console import charts, rollout_view, samples, tenant_view, timeline, tree
 from manager.console.access import CLAIMS, EVENTS, PODS, Sight
 from manager.console.commands import commands_for
 from manager.console.fleet_view import States, line
@@ -25,6 +26,18 @@ from manager.console.rendering import link
 from manager.console.rows import ENDED, Row
 from manager.console.scopes import namespace_of
 from manager.console.state import ConsoleState
+
+FIELDS: Final = (
+    *("runID", "state", "outcome", "operation", "attempt", "message", "logs", "createdAt"),
+    *("startedAt", "finishedAt", "deadline", "interruptAt", "retryAt", "inputsVersion"),
+)
+"""What of a run is shown."""
+_COUNTS: Final = ("add", "change", "destroy", "replace")
+PLAN_FIELDS: Final = ("digest", *_COUNTS, "link", "since", "checkedAt")
+"""What of a plan that waits is shown, besides the addresses."""
+_FAILURE: Final = re.compile(r"\b(error|fatal|panic|failed|failure|exception)\b", re.IGNORECASE)
+"""What a line of a log has that reports a failure."""
+STEPS: Final = ("Pending", "Creating", "Created", "Started", "Done")
 
 Model = dict[str, Any]
 Special = Callable[[ConsoleState, Entry, Sight], Awaitable[Model]]
@@ -121,7 +134,7 @@ async def of_instance(_state: ConsoleState, entry: Entry, _seen: Sight) -> Model
 async def of_run(state: ConsoleState, entry: Entry, seen: Sight) -> Model:
     """Return the run of an object's task, with its log."""
     status = entry.field("status") or {}
-    return {"output": await _output(state, entry, seen), **run_view.run_page(status)}
+    return {"output": await _output(state, entry, seen), **run_page(status)}
 
 
 async def of_rollout(state: ConsoleState, entry: Entry, _seen: Sight) -> Model:
@@ -160,7 +173,7 @@ async def _output(state: ConsoleState, entry: Entry, seen: Sight) -> Model:
     except NoLog as error:
         return {"lines": (), "note": str(error)}
     note = "" if tail.lines else "The run has printed nothing."
-    return {"lines": run_view.log_lines(tail.lines), "note": note}
+    return {"lines": log_lines(tail.lines), "note": note}
 
 
 def _log_source(entry: Entry) -> LogSource | None:
@@ -329,3 +342,45 @@ def _index(seen: Sight, kind: str) -> KindIndex | None:
 def _row(seen: Sight, kind: str, namespace: str, name: str) -> Row | None:
     index = _index(seen, kind)
     return None if index is None else index.row(namespace, name)
+
+
+def run_fields(run: Mapping[str, Any] | None) -> dict[str, str]:
+    """Return what of a run is shown, by name; empty for none."""
+    return {name: str(run[name]) for name in FIELDS if run.get(name)} if run else {}
+
+
+def run_page(status: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the model of the page, from the status of the object whose task runs."""
+    run = run_fields(status.get("run"))
+    waiting = status.get("waiting") or {}
+    return {
+        "phase": str(status.get("phase", "")),
+        "message": str(status.get("message", "")),
+        "run": run,
+        "step": STEPS.index(run["state"]) if run.get("state") in STEPS else 0,
+        "steps": len(STEPS) - 1,
+        "plan": _plan(status.get("plan")),
+        "waiting": {key: str(value) for key, value in waiting.items() if value},
+        "log": [
+            {
+                key: str(item.get(key, ""))
+                for key in ("lastTransitionTime", "type", "status", "reason", "message", "runID")
+            }
+            for item in status.get("taskConditions") or []
+        ],
+        "history": [run_fields(item) for item in status.get("history") or []],
+    }
+
+
+def log_lines(lines: Iterable[str]) -> list[tuple[str, bool]]:
+    """Return the lines of a log, each with whether it reports a failure."""
+    return [(line, _FAILURE.search(line) is not None) for line in lines]
+
+
+def _plan(plan: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return a plan that waits: its facts, and the addresses of what it destroys or replaces."""
+    if not plan:
+        return None
+    given = {**dict.fromkeys(_COUNTS, 0), **plan}
+    facts = {name: str(given[name]) for name in PLAN_FIELDS if given.get(name) is not None}
+    return {"facts": facts, "destroys": [str(item) for item in plan.get("destroys") or ()]}

@@ -5,11 +5,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from math import isnan
 from typing import Any, Final
 
 from aiohttp import web
 
 from apis.health import Health
+from ctrlruntime.cache.entry import Entry
+from ctrlruntime.manager import Manager
+from ctrlruntime.sharding.slots import format_slots
 from internal.cloud.run_tails import LogSource
 from manager.commands.summaries import urgency
 from manager.console import (
@@ -17,12 +21,12 @@ from manager.console import (
     fleet_view,
     history,
     object_pages,
-    process_view,
     rollout_view,
     samples,
     timeline,
 )
 from manager.console.access import EVENTS, LOGS, Sight
+from manager.console.history import Line
 from manager.console.index import KindIndex
 from manager.console.paths import RUNS
 from manager.console.rollout_view import ROLLOUTS
@@ -210,28 +214,27 @@ async def _timeline(state: ConsoleState, request: web.Request, seen: Sight) -> M
 
 
 async def _queues(state: ConsoleState, _request: web.Request, _seen: Sight) -> Model:
-    model = process_view.queues(state.manager)
+    model = queues(state.manager)
     names = {each.name for each in model["queues"]}
     lines = [
         history.Line(name, line.values)
         for name in sorted(names)
         for line in state.history.lines(("queue", name))
     ]
-    busiest = sorted(lines, key=process_view.most, reverse=True)[: charts.MOST]
+    busiest = sorted(lines, key=most, reverse=True)[: charts.MOST]
     return {**model, "chart": charts.chart_of("Items of the busiest queues", busiest)}
 
 
 async def _shards(state: ConsoleState, _request: web.Request, _seen: Sight) -> Model:
-    return process_view.shards(state.manager)
+    return shards(state.manager)
 
 
 async def _planes(state: ConsoleState, _request: web.Request, seen: Sight) -> Model:
     configs = [entry for each in seen.kinds for entry in each.entries()]
-    clusters = process_view.clusters(state.manager) if seen.process else []
     return {
-        "planes": process_view.planes(configs),
+        "planes": planes(configs),
         "has_config": bool(seen.kinds),
-        "clusters": clusters,
+        "clusters": clusters(state.manager) if seen.process else [],
     }
 
 
@@ -349,3 +352,67 @@ PAGES: Final = (
     ),
 )
 """All pages; those of the menu in its order."""
+
+
+def queues(manager: Manager) -> dict[str, Any]:
+    """Return the work queues, those with the longest running item first, and the cache by kind."""
+    states = sorted(manager.metrics.queue_states(), key=lambda each: (-each.longest, each.name))
+    informers = sorted(manager.cache.stats(), key=lambda each: str(each.gvk))
+    return {"queues": states, "informers": informers, "leading": manager.elected.is_set()}
+
+
+def most(line: Line) -> float:
+    """Return the largest value of a line."""
+    return max((value for value in line.values if not isnan(value)), default=0.0)
+
+
+def shards(manager: Manager) -> dict[str, Any]:
+    """Return the members that share objects with their slots, and slots without an owner; nothing of a manager alone."""
+    if manager.shards is None:
+        return {"shared": False}
+    owned = manager.shards.owned
+    return {
+        "shared": True,
+        "whole": owned.is_whole,
+        "message": owned.message,
+        "oldest": owned.oldest,
+        "epoch": owned.epoch,
+        "members": [
+            {"name": name, "slots": format_slots(slots), "count": len(slots)}
+            for name, slots in sorted(owned.held.items())
+        ],
+        "unowned": [
+            {"slots": format_slots(each.slots), "owner": each.owner, "seconds": each.seconds}
+            for each in sorted(owned.unowned, key=lambda each: -each.seconds)
+        ],
+        "kept": [
+            {"slots": format_slots(each.slots), "member": each.member, "seconds": each.seconds}
+            for each in owned.kept
+        ],
+    }
+
+
+def clusters(manager: Manager) -> list[dict[str, Any]]:
+    """Return the clusters that the process is connected to."""
+    return [
+        {
+            "name": each.name or "own cluster",
+            "synced": each.cache.synced,
+            "objects": sum(stats.objects for stats in each.cache.stats()),
+            "waiting": ", ".join(str(kind) for kind in each.cache.unsynced()),
+        }
+        for each in (manager.cluster, *manager.engaged_clusters())
+    ]
+
+
+def planes(configs: Iterable[Entry]) -> list[dict[str, str]]:
+    """Return the data planes of FleetConfigs, those with trouble first."""
+    found = [
+        {
+            key: str(item.get(key, ""))
+            for key in ("name", "result", "reason", "message", "lastTransitionTime")
+        }
+        for entry in configs
+        for item in (entry.field("status") or {}).get("targetNamespaces") or []
+    ]
+    return sorted(found, key=lambda each: (each["result"] == "Success", each["name"]))

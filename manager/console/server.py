@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
@@ -23,11 +23,19 @@ from manager.console.pages import PAGES, Page
 from manager.console.rendering import STATIC, Renderer, link
 from manager.console.scopes import namespace_of
 from manager.console.state import ConsoleState
-from manager.console.stream import PERIOD, Streams
 from manager.console.users import COOKIE, LONGEST_TOKEN, Unknown, Users
 
 if TYPE_CHECKING:
     from ctrlruntime.webhook.mounted import CertWatcher
+
+PERIOD: Final = 1.0
+"""Seconds between two events of a stream, at least."""
+ALIVE: Final = 20.0
+"""Seconds after which an idle stream sends a comment, so that proxies keep it."""
+TAKEN: Final = 10.0
+"""Seconds that a client has to take an event; a slower one is dropped."""
+Wait = Callable[[], Awaitable[None]]
+Check = Callable[[], Awaitable[bool]]
 
 POLICY: Final = {
     "Content-Security-Policy": (
@@ -371,3 +379,68 @@ def _local_path(path: str) -> str:
     """Return a path of this server, whatever a form has."""
     local = path.startswith("/") and not path.startswith(("//", "/\\", "/live/"))
     return path if local and path.isprintable() else "/"
+
+
+class Streams:
+    """Sends events until the client disconnects, loses the right, or the server stops."""
+
+    def __init__(self) -> None:
+        self._stopping = asyncio.Event()
+
+    async def send(
+        self, request: web.Request, changed: Wait, may_see: Check, headers: Mapping[str, str]
+    ) -> web.StreamResponse:
+        """Answer a request with a stream of `changed`."""
+        response = web.StreamResponse(headers={**headers, "X-Accel-Buffering": "no"})
+        response.content_type = "text/event-stream"
+        response.charset = "utf-8"
+        await response.prepare(request)
+        try:
+            await self._send(response, changed, may_see)
+        except (TimeoutError, ConnectionError):
+            if request.transport is not None:
+                request.transport.abort()
+        return response
+
+    async def _send(self, response: web.StreamResponse, changed: Wait, may_see: Check) -> None:
+        await self._write(response, "retry: 2000\nevent: open\ndata: {}\n\n")
+        while await self._next(response, changed):
+            if not await may_see():
+                await self._write(response, "event: end\ndata: {}\n\n")
+                return
+            await self._write(response, "event: change\ndata: {}\n\n")
+            await self._pause(PERIOD)
+
+    def stop(self) -> None:
+        """End all streams."""
+        self._stopping.set()
+
+    async def _next(self, response: web.StreamResponse, changed: Wait) -> bool:
+        """Wait for a change. Returns False when the server stops."""
+        change = asyncio.ensure_future(changed())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            while True:
+                done, _ = await asyncio.wait(
+                    {change, stopping}, timeout=ALIVE, return_when=asyncio.FIRST_COMPLETED
+                )
+                if stopping in done:
+                    return False
+                if change in done:
+                    return True
+                await self._write(response, ": alive\n\n")
+        finally:
+            change.cancel()
+            stopping.cancel()
+            await asyncio.gather(change, stopping, return_exceptions=True)
+
+    async def _pause(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
+        except TimeoutError:
+            return
+
+    async def _write(self, response: web.StreamResponse, text: str) -> None:
+        async with asyncio.timeout(TAKEN):
+            await response.write(text.encode())

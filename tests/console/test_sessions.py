@@ -8,8 +8,7 @@ import aiohttp
 import pytest
 
 from manager.console.options import ConsoleOptions
-from manager.console.sessions import MOST, MOST_EACH, SECONDS, Sessions
-from manager.console.users import COOKIE
+from manager.console.users import COOKIE, MOST, MOST_EACH, SECONDS, Sessions
 from tests.console.harness import ADMIN, Harness, running
 
 pytestmark = pytest.mark.criterion("S-F18")

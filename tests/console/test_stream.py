@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 
 from apis.tenancy import Tenant
-from manager.console import stream
+from manager.console import server
 from manager.console.changes import Changes, TooManyStreams, Topic
 from manager.console.options import ConsoleOptions
 from tests.console.harness import (
@@ -89,7 +89,7 @@ async def test_changes_elsewhere_are_no_event(console: Harness) -> None:
 
 
 async def test_many_changes_are_one_event_a_second_at_most(console: Harness) -> None:
-    assert stream.PERIOD == 1.0
+    assert server.PERIOD == 1.0
     async with followed(console, "/live/failures") as events:
         began = time.monotonic()
         for number in range(3):
@@ -117,7 +117,7 @@ async def test_a_stream_takes_the_right_that_its_page_takes_and_ends_with_it(
 async def test_a_client_that_disconnects_is_dropped_at_once(
     console: Harness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stream, "ALIVE", 3600.0)  # no write notices it
+    monkeypatch.setattr(server, "ALIVE", 3600.0)  # no write notices it
     changes = console.console.state.changes
     async with followed(console, "/live/"), followed(console, "/live/failures"):
         assert len(changes) == 2

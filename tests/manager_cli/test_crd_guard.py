@@ -15,9 +15,8 @@ from ctrlruntime.client.client import Client, PatchType
 from ctrlruntime.client.errors import Forbidden
 from ctrlruntime.envtest import Environment
 from ctrlruntime.envtest.eventually import eventually_gone, eventually_holds
-from manager.commands.uninstalling import CRD, custom_resources
+from manager.commands.uninstalling import BINDING, CRD, NAME, POLICY, custom_resources
 from manager.kinds import KINDS
-from manager.manifests.crd_guard import BINDING, NAME, POLICY
 from tests.docs.blocks import ROOT
 from tests.manager_cli.test_uninstall import cluster, definitions, make_by_hand, uninstall
 

@@ -18,7 +18,7 @@ from ctrlruntime.sharding.members import announcement
 from ctrlruntime.sharding.options import GROUP_LABEL
 from manager.cli import main
 from manager.commands.summaries import Summary
-from manager.commands.top_members import NO_OWNER, read_members
+from manager.commands.top import NO_OWNER, read_members
 from manager.options import RunOptions
 
 STACK = ["--data-plane-kubeconfig", "plane", "--target-namespace", "east"]

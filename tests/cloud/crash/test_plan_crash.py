@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from apis.cloud import InstanceTerraform, PlannedChange
-from internal.cloud.plan_requests import decide_on_plan
+from internal.cloud.subresource_requests import decide_on_plan
 from tests.cloud.crash.test_crash import NAME, NAMESPACE, Scene, begun, manifest
 
 pytestmark = pytest.mark.xdist_group("crashes of cloud")

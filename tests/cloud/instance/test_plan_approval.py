@@ -11,7 +11,7 @@ import pytest
 from apis.cloud import FleetRollout, InstanceTerraform, PlannedChange
 from apis.operations import ChangeFreeze
 from ctrlruntime.api import find_condition
-from internal.cloud.plan_requests import decide_on_plan
+from internal.cloud.subresource_requests import decide_on_plan
 from internal.cloud.subresources.terraform import SUBRESOURCE
 from tests.cloud.instance.harness import NAMESPACE, InstanceHarness, instance
 from tests.cloud.instance.local_harness import local_harness
