@@ -13,8 +13,7 @@ from apis.tenancy import TenantRegistry, TenantTemplate
 from ctrlruntime.api.builtin import BUILTIN
 from ctrlruntime.api.kinds import GroupKind, GroupVersionKind
 from ctrlruntime.client.client import Client
-from internal.tenancy.shared.edit_role import EDITABLE
-from internal.tenancy.shared.privileges import Privileges
+from internal.tenancy.shared.privileges import EDITABLE, Privileges
 from manager.controllers.tenancy_options import TenancyOptions
 from tests.backends import SharedServer
 from tests.manifests.installation import installer, manifests

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from internal.tenancy.rows.readings import BREATH, is_same
+from internal.tenancy.registry.query_schedule import BREATH, is_same
 from internal.tenancy.rows.row import ActiveRow, InvalidRow, Reading, RowProblem
 
 ROWS = 1000

@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from internal.tenancy.rendering import Renderer, RenderError
-from internal.tenancy.rendering.fair_turns import FairTurns
 from internal.tenancy.rendering.renderer import MOST_INLINE_STRINGS
-from internal.tenancy.rendering.worker import Worker
+from internal.tenancy.rendering.worker import FairTurns, Worker
 from internal.tenancy.template.compiled import Blueprints
 from tests.tenancy.test_builder import built, config_map
 from tests.tenancy.test_examined_templates import manifest, template

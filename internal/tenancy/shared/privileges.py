@@ -14,8 +14,32 @@ from typing import Any, Final
 
 from ctrlruntime.api import BUILTIN, GroupKind, GroupVersionKind
 from ctrlruntime.client.protected_namespaces import matches
-from internal.tenancy.shared.edit_role import EDITABLE
 from internal.tenancy.shared.policies import NAMESPACE
+
+_EDIT_ROLE: Final = {
+    "": (
+        "ConfigMap",
+        "Event",
+        "PersistentVolumeClaim",
+        "Pod",
+        "ReplicationController",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+    ),
+    "apps": ("DaemonSet", "Deployment", "ReplicaSet", "StatefulSet"),
+    "autoscaling": ("HorizontalPodAutoscaler",),
+    "batch": ("CronJob", "Job"),
+    "coordination.k8s.io": ("Lease",),
+    "events.k8s.io": ("Event",),
+    "networking.k8s.io": ("Ingress", "NetworkPolicy"),
+    "policy": ("PodDisruptionBudget",),
+    "resource.k8s.io": ("ResourceClaim", "ResourceClaimTemplate"),
+}
+EDITABLE: Final = frozenset(
+    GroupKind(group, kind) for group, kinds in _EDIT_ROLE.items() for kind in kinds
+)
+"""What `system:aggregate-to-edit` of the newest supported Kubernetes grants; a test compares the two."""
 
 TOKEN_SECRET: Final = "kubernetes.io/service-account-token"  # noqa: S105 - a type of Secret
 """Type of Secrets that the API server fills with a token of any account of the namespace."""
