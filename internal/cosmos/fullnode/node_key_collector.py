@@ -2,19 +2,19 @@
 
 import base64
 import binascii
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from apis.cosmos import CosmosFullNode
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
-from ctrlruntime.resources import Action, Owner
+from ctrlruntime.resources import Action, Desired, Owner
+from internal.cosmos.fullnode.desired_objects import SECRET, built, inputs_of
 from internal.cosmos.fullnode.errors import Findings
 from internal.cosmos.fullnode.events import Note, Reason
-from internal.cosmos.fullnode.metadata import named, node_ordinals
+from internal.cosmos.fullnode.metadata import default_labels, metadata, named, node_ordinals
 from internal.cosmos.fullnode.node_key import FILE, BadNodeKey, NodeKey
-from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
 from internal.cosmos.fullnode.objects import Objects
 from internal.cosmos.labels import node_key_name, pod_name
 
@@ -107,3 +107,47 @@ def _made_anew(pod: str, secret: str) -> str:
 
 def _unreadable(secret: str, error: BadNodeKey) -> UnrecoverableError:
     return UnrecoverableError(f"Secret {secret}: {error}: {_HELP}")
+
+
+def with_missing(
+    node_set: CosmosFullNode,
+    existing: Mapping[str, NodeKey],
+    make: Callable[[], NodeKey] = NodeKey.make,
+) -> dict[str, NodeKey]:
+    """Return a key for every node of the set, by name of its Pod: the one it has, or else a new one.
+
+    The caller stores new ones before anything else is made with them.
+    """
+    names = [pod_name(named(node_set), ordinal) for ordinal in node_ordinals(node_set)]
+    return {name: existing.get(name) or make() for name in names}
+
+
+def build_node_keys(node_set: CosmosFullNode, keys: Mapping[str, NodeKey]) -> list[Desired]:
+    """One Secret for each node. It is made once and never written again: a node keeps its identity.
+
+    Raises KeyError for a node without key.
+    """
+    return [_build(node_set, ordinal, keys) for ordinal in node_ordinals(node_set)]
+
+
+def _build(node_set: CosmosFullNode, ordinal: int, keys: Mapping[str, NodeKey]) -> Desired:
+    name = named(node_set)
+    key = keys[pod_name(name, ordinal)]
+    described = metadata(
+        node_set, node_key_name(name, ordinal), default_labels(node_set, ordinal=ordinal)
+    )
+    secret = built(
+        node_set,
+        SECRET,
+        {
+            "metadata": described,
+            "type": "Opaque",
+            "data": {FILE: base64.b64encode(key.text.encode()).decode()},
+        },
+        inputs_of(name, ordinal, key.id),
+        ordinal=ordinal,
+        instance=ordinal,
+        once=True,
+    )
+    # The key is written once; what the Secret is found by is kept.
+    return replace(secret, labels=described["labels"])

@@ -1,9 +1,13 @@
 """The Pods of the nodes. Pure."""
 
 from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Final
 
+import orjson
+
 from apis.cosmos import ChainVersion, CosmosFullNode, PodTemplate, Probes, ProbeStrategy
+from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.controller.aggregate_error import UnrecoverableError
 from ctrlruntime.resources import Desired
 from internal.cosmos import labels as label_keys
@@ -25,7 +29,6 @@ from internal.cosmos.invalid import invalid_field
 from internal.cosmos.labels import pod_name
 from internal.cosmos.names import to_host
 from internal.cosmos.workload.checksums import CONFIG_CHECKSUM
-from internal.cosmos.workload.overrides import Override, override_pod
 
 Part = dict[str, Any]
 USER: Final = 1025
@@ -277,3 +280,41 @@ def _template_input(node_set: CosmosFullNode) -> PodTemplate:
     effective = probes_of(node_set)
     recorded = None if effective is ProbeStrategy.IN_SYNC else effective
     return node_set.spec.pod_template.model_copy(update={"probes": Probes(strategy=recorded)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Fields of one instance that differ from the template."""
+
+    image: str | None = None
+    """Image of the main container."""
+    node_selector: Mapping[str, str] = field(default_factory=dict)
+    """In place of the Pod's; empty: the Pod keeps its own."""
+
+
+def override_pod(manifest: Manifest, override: Override | None, *, container: str) -> Manifest:
+    """Return a copy of the Pod with the override.
+
+    `container`: the one whose image is overridden. Raises ValueError if the Pod has none of that name.
+    """
+    pod = _copy(manifest)
+    if override is None:
+        return pod
+    if override.image is not None:
+        _named(pod, container)["image"] = override.image
+    if override.node_selector:
+        pod["spec"]["nodeSelector"] = dict(override.node_selector)
+    return pod
+
+
+def _named(pod: Manifest, container: str) -> Manifest:
+    containers: list[Manifest] = pod["spec"].get("containers") or []
+    for each in containers:
+        if each["name"] == container:
+            return each
+    raise ValueError(f"Pod {pod['metadata']['name']!r} has no container {container!r}")
+
+
+def _copy(manifest: Manifest) -> Manifest:
+    copied: Manifest = orjson.loads(orjson.dumps(manifest))
+    return copied

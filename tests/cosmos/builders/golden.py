@@ -14,11 +14,11 @@ from ctrlruntime.resources import Desired
 from internal.cosmos.fullnode.additional_pod_builder import build_additional_pods
 from internal.cosmos.fullnode.configmap_builder import build_config_maps
 from internal.cosmos.fullnode.disruption_budget import build_disruption_budgets
-from internal.cosmos.fullnode.node_key_builder import build_node_keys
+from internal.cosmos.fullnode.node_key_collector import build_node_keys
 from internal.cosmos.fullnode.peers import build_peers
+from internal.cosmos.fullnode.plain_control import build_role_bindings, build_roles
 from internal.cosmos.fullnode.pod_builder import build_pods, sidecar_image_of
 from internal.cosmos.fullnode.pvc_builder import build_claims
-from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 from internal.cosmos.fullnode.service_builder import build_services
 

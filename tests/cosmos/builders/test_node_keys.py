@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from internal.cosmos.fullnode.node_key import BadNodeKey, NodeKey
-from internal.cosmos.fullnode.node_key_builder import build_node_keys, with_missing
+from internal.cosmos.fullnode.node_key_collector import build_node_keys, with_missing
 
 from .samples import decoded, key, keys_of, node_set
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
+from internal.cosmos.fullnode.plain_control import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 
 from .samples import node_set

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ctrlruntime.cache.events import CreateEvent, UpdateEvent
-from internal.cosmos.cache.change_filter import News
+from internal.cosmos.cache.cosmos_cache import News
 from internal.cosmos.cache.memory import Memory, Record
 from internal.cosmos.cache.observation import Observation
 from internal.cosmos.cache.pace import JITTER, PER_SECOND, SLOWEST, Pace

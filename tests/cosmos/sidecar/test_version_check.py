@@ -15,7 +15,7 @@ from ctrlruntime.client.errors import Forbidden, NotFound
 from ctrlruntime.client.status_client import StatusClient
 from ctrlruntime.envtest.environment import Environment
 from internal.cosmos.comet.client import NodeClient
-from internal.cosmos.fullnode.role_builder import build_role_bindings, build_roles
+from internal.cosmos.fullnode.plain_control import build_role_bindings, build_roles
 from internal.cosmos.fullnode.service_account_builder import build_service_accounts
 from internal.cosmos.sidecar.version_check import (
     Place,

@@ -9,9 +9,9 @@ from prometheus_client import CollectorRegistry
 
 from apis.cosmos import ScheduledVolumeSnapshotStatus, SnapshotPhase
 from ctrlruntime.api import find_condition
-from internal.cosmos.snapshots.candidate import NoCandidate, choose
 from internal.cosmos.snapshots.conditions import conclude
 from internal.cosmos.snapshots.events import Reason, of_step
+from internal.cosmos.snapshots.machine import NoCandidate, choose
 from internal.cosmos.snapshots.metrics import SnapshotMetrics
 from tests.cosmos.snapshots.fake_cluster import SET, Cluster, Schedule, spec
 from tests.cosmos.snapshots.test_machine import begun, down, reach, ready

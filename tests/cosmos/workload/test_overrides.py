@@ -9,6 +9,7 @@ from ctrlruntime.api import BUILTIN, GroupVersionKind
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.cache.entry import EntryDecoder
 from ctrlruntime.resources import Desired
+from internal.cosmos.fullnode.pod_builder import Override, override_pod
 from internal.cosmos.workload.checksums import (
     CONFIG_CHECKSUM,
     checksum_in_effect,
@@ -17,7 +18,6 @@ from internal.cosmos.workload.checksums import (
     content_checksum,
     with_checksum,
 )
-from internal.cosmos.workload.overrides import Override, override_pod
 from tests.resources.ordinal_factories import OWNER, DesiredSettings, differences, existing, pod
 
 CONFIG_MAP = BUILTIN[GroupVersionKind("", "v1", "ConfigMap")]

@@ -23,7 +23,7 @@ from internal.cloud.tasks import TaskError, TaskResult
 from internal.cloud.tasks.plans import plan_of
 from internal.cloud.tasks.task import INTERRUPTIBLE, LOCK_HOLDER, LOCK_INFO
 from internal.cloud.tasks.terraform.local import engine
-from internal.cloud.tasks.terraform.local.locks import failure, holder
+from internal.cloud.tasks.terraform.local.engine import failure, holder
 from internal.cloud.tasks.terraform.protection import (
     Destruction,
     destructions_in_log,

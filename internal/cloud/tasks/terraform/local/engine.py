@@ -3,8 +3,11 @@
 https://developer.hashicorp.com/terraform/cli/commands
 """
 
+import os
+import pwd
 import re
 import shutil
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,6 +23,7 @@ from internal.cloud.tasks.task import (
     DESTROYED,
     INTERRUPTIBLE,
     LOCK_HOLDER,
+    LOCK_INFO,
     TaskContext,
     TaskError,
     TaskRejected,
@@ -50,7 +54,6 @@ from internal.cloud.tasks.terraform.local.binary import (
     environment_from,
     local_settings,
 )
-from internal.cloud.tasks.terraform.local.locks import WITH_LOCK, failure, holder
 from internal.cloud.tasks.terraform.prior_state import (
     NOTHING_KEPT,
     StateFacts,
@@ -67,6 +70,27 @@ from internal.cloud.tasks.terraform.protection import (
     destructions_of,
     refusal,
 )
+
+WITH_LOCK: Final = frozenset(
+    {
+        "refresh_start",
+        "refresh_complete",
+        "resource_drift",
+        "planned_change",
+        "apply_start",
+        "apply_progress",
+        "apply_complete",
+        "apply_errored",
+        "provision_start",
+        "provision_progress",
+        "provision_complete",
+        "provision_errored",
+    }
+)
+"""Events that a command reports only while it holds the lock."""
+_REFUSED: Final = "Error acquiring the state lock"
+_FIELD: Final = re.compile(r"^\s*(ID|Who|Operation|Created):\s*(.*?)\s*$", re.MULTILINE)
+_TIME: Final = re.compile(r"^(\d{4}-\d\d-\d\d) (\d\d:\d\d:\d\d)(\.\d{1,6})?\d* ([+-]\d{4})")
 
 _PLAN: Final = "plan.tfplan"
 _STATE: Final = "terraform.tfstate"
@@ -401,3 +425,37 @@ def _registry_token(context: TaskContext, settings: TerraformSettings) -> dict[s
         return {}
     name = host.group(1).replace("-", "__").replace(".", "_")
     return {f"TF_TOKEN_{name}": context.secret(settings.token_from).strip()}
+
+
+class StateLocked(TaskError):
+    """The state is locked by another holder; the report has what the lock is."""
+
+    def __init__(self, message: str, info: dict[str, str]) -> None:
+        super().__init__(message)
+        self.outputs = {LOCK_INFO: orjson.dumps(info).decode()}
+
+
+def failure(message: str) -> TaskError:
+    """Return the error of a command that failed with a text: StateLocked where it was refused for the lock."""
+    if _REFUSED not in message:
+        return TaskError(message)
+    found = {name.lower(): value for name, value in _FIELD.findall(message)}
+    return StateLocked(message, {**found, "created": _rfc3339(found.get("created", ""))})
+
+
+def _rfc3339(text: str) -> str:
+    """Return a time as Go writes it, as RFC 3339; another text as it is."""
+    match = _TIME.match(text)
+    if match is None:
+        return text
+    date, time, fraction, zone = match.groups()
+    return f"{date}T{time}{fraction or ''}{zone[:3]}:{zone[3:]}"
+
+
+def holder() -> str:
+    """Return the holder that a lock of a command of this process names: user and host, as Go finds them."""
+    try:
+        user = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        user = os.environ.get("USER", "")
+    return f"{user}@{socket.gethostname()}"
