@@ -17,13 +17,7 @@ import msgspec
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.client.answer_limits import (
-    FOREIGN,
-    OWN,
-    AnswerLimits,
-    AnswerTooLarge,
-    PageLimit,
-)
+from ctrlruntime.client.answer_limits import FOREIGN, OWN, AnswerLimits, AnswerTooLarge, PageLimit
 from ctrlruntime.client.config import Config
 from ctrlruntime.client.connection_pool import ConnectionPool
 from ctrlruntime.client.dial import ConnectFailed, ConnectTimeout, Dialer, Endpoint

@@ -20,12 +20,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from ctrlruntime.envtest.archive import (
-    KUBE_CONTROLLER_MANAGER,
-    Archive,
-    ArchiveError,
-    say,
-)
+from ctrlruntime.envtest.archive import KUBE_CONTROLLER_MANAGER, Archive, ArchiveError, say
 
 KUBE_APISERVER: Final = ("etcd", "kube-apiserver")
 CONTROL_PLANE: Final = (*KUBE_APISERVER, KUBE_CONTROLLER_MANAGER)

@@ -14,13 +14,7 @@ from typing import Final
 
 from structlog.typing import FilteringBoundLogger
 
-from ctrlruntime.client.auth import (
-    Authenticator,
-    ClientCertificate,
-    ExecAuth,
-    FileAuth,
-    StaticAuth,
-)
+from ctrlruntime.client.auth import Authenticator, ClientCertificate, ExecAuth, FileAuth, StaticAuth
 from ctrlruntime.client.client import Client
 from ctrlruntime.client.config import Config
 from ctrlruntime.clock import boottime

@@ -34,13 +34,7 @@ from ctrlruntime.manager.logs import default_logger
 from ctrlruntime.manager.metrics import EventDrops, Metrics
 from ctrlruntime.manager.options import ManagerOptions, check_election
 from ctrlruntime.manager.pool_threads import working_threads
-from ctrlruntime.manager.runnables import (
-    Group,
-    Runnable,
-    RunnableGroup,
-    StoppingError,
-    group_of,
-)
+from ctrlruntime.manager.runnables import Group, Runnable, RunnableGroup, StoppingError, group_of
 from ctrlruntime.manager.running import outlast, run_in_background
 from ctrlruntime.manager.sharding import SHARD_VERBS, leader_options, make_shards
 from ctrlruntime.manager.signals import mark_graceful, stop_on_signals

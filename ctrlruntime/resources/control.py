@@ -14,21 +14,11 @@ from ctrlruntime.cache.errors import UndeclaredKind
 from ctrlruntime.cache.informer import Informer
 from ctrlruntime.cache.versions import number, version
 from ctrlruntime.client.client import Propagation
-from ctrlruntime.client.errors import (
-    AlreadyExists,
-    APIError,
-    Conflict,
-    NotFound,
-)
+from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, NotFound
 from ctrlruntime.cluster.cluster import Cluster
 from ctrlruntime.gate import STATE, Cause, Evidence, Gate, Hold, Permit, Removal, StateTable, Victim
 from ctrlruntime.resources.contention import Contention
-from ctrlruntime.resources.desired import (
-    Desired,
-    Manifest,
-    ObjectKey,
-    reference_manifest,
-)
+from ctrlruntime.resources.desired import Desired, Manifest, ObjectKey, reference_manifest
 from ctrlruntime.resources.diff import (
     Diff,
     Reason,

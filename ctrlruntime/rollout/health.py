@@ -11,11 +11,7 @@ from ctrlruntime.api.conditions import shorten
 from ctrlruntime.api.scalars import format_time
 from ctrlruntime.queue import Request
 from ctrlruntime.rollout.decision import Decision
-from ctrlruntime.rollout.health_checks import (
-    HealthCheck,
-    HealthCheckState,
-    HealthCheckStatus,
-)
+from ctrlruntime.rollout.health_checks import HealthCheck, HealthCheckState, HealthCheckStatus
 from ctrlruntime.rollout.strategy import Strategy
 from ctrlruntime.rollout.waiting import Reason, Waiting
 

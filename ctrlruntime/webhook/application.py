@@ -33,11 +33,7 @@ from ctrlruntime.webhook.admission import (
     encode_review,
     refused,
 )
-from ctrlruntime.webhook.authentication import (
-    LARGEST_TOKEN_REVIEW,
-    Authenticate,
-    TokenReviews,
-)
+from ctrlruntime.webhook.authentication import LARGEST_TOKEN_REVIEW, Authenticate, TokenReviews
 from ctrlruntime.webhook.conversion import (
     Conversion,
     ConversionError,

@@ -18,14 +18,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from ctrlruntime.pki import (
-    BACKDATE,
-    KeyPair,
-    cross_sign,
-    issue,
-    make_authority,
-    pem,
-)
+from ctrlruntime.pki import BACKDATE, KeyPair, cross_sign, issue, make_authority, pem
 from ctrlruntime.webhook.rotation_options import RotationOptions
 
 __all__ = ["CertificateSet", "RotationOptions", "UnusableSecret", "due", "following"]

@@ -10,11 +10,7 @@ import orjson
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.errors import APIError
 from ctrlruntime.json import carried, json_patch
-from ctrlruntime.webhook.admission import (
-    AdmissionRequest,
-    AdmissionResponse,
-    allowed,
-)
+from ctrlruntime.webhook.admission import AdmissionRequest, AdmissionResponse, allowed
 from ctrlruntime.webhook.review import Codec, Review, Step, refusal, run_steps
 
 __all__ = ["Defaulting"]

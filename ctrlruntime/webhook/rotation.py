@@ -14,20 +14,9 @@ from structlog.typing import FilteringBoundLogger
 from ctrlruntime.api.kinds import GroupVersionKind, Manifest
 from ctrlruntime.client.auth import AuthError
 from ctrlruntime.client.client import Client
-from ctrlruntime.client.errors import (
-    AlreadyExists,
-    APIError,
-    Conflict,
-    NotFound,
-    TransportError,
-)
+from ctrlruntime.client.errors import AlreadyExists, APIError, Conflict, NotFound, TransportError
 from ctrlruntime.clock import utc_now
-from ctrlruntime.webhook.certificates import (
-    CertificateSet,
-    UnusableSecret,
-    due,
-    following,
-)
+from ctrlruntime.webhook.certificates import CertificateSet, UnusableSecret, due, following
 from ctrlruntime.webhook.rotation_options import RotationOptions
 
 __all__ = ["SECRET", "CertRotator"]

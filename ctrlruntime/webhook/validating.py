@@ -7,12 +7,7 @@ from typing import Any
 
 from ctrlruntime.api.resource import Resource
 from ctrlruntime.client.errors import APIError, BadRequest
-from ctrlruntime.webhook.admission import (
-    AdmissionRequest,
-    AdmissionResponse,
-    allowed,
-    refused,
-)
+from ctrlruntime.webhook.admission import AdmissionRequest, AdmissionResponse, allowed, refused
 from ctrlruntime.webhook.review import Codec, Review, Step, refusal, run_steps
 
 __all__ = ["OPERATIONS", "Validating"]

@@ -11,15 +11,7 @@ import msgspec
 from ctrlruntime.api.kinds import Manifest
 from internal.approvals.counted import subject_of
 from internal.approvals.judge import Judgement, Recorder, is_person, protection_in_force
-from internal.approvals.records import (
-    Author,
-    Consent,
-    Given,
-    Identity,
-    Record,
-    signed,
-    verified,
-)
+from internal.approvals.records import Author, Consent, Given, Identity, Record, signed, verified
 from internal.approvals.rules import RECORD, REQUIRED, ApprovalRules, Policy, Protection, digest_of
 
 UNRECORDED: Final = "who approves cannot be recorded now"

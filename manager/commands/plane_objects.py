@@ -20,14 +20,7 @@ from apis.tenancy import DeletionPolicy, Tenant
 from ctrlruntime.api import BUILTIN, RESTMapping
 from ctrlruntime.client import Client, Conflict, NotFound
 from ctrlruntime.gate import Cause, Evidence
-from ctrlruntime.resources import (
-    OWNER,
-    OWNER_UID,
-    OwnerKey,
-    evidence_of,
-    removal_of,
-    remove_object,
-)
+from ctrlruntime.resources import OWNER, OWNER_UID, OwnerKey, evidence_of, removal_of, remove_object
 from internal.cloud.labels import FIELD_MANAGER as CLOUD_MANAGER
 from internal.cloud.tasks.kubernetes.inventory import FIELD_MANAGER as BUNDLE_MANAGER
 from internal.cosmos.labels import FIELD_MANAGER as COSMOS_MANAGER

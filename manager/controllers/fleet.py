@@ -41,13 +41,7 @@ from internal.fleet.namespace_reconciler import NamespaceReconciler, releases_pl
 from internal.fleet.plane_check import NAMESPACE, PlaneAnswer, check_plane
 from internal.fleet.plane_checks import CheckTimes, PlaneChecks
 from internal.fleet.planes import UNRENEWED, Planes
-from internal.fleet.stack_bindings import (
-    BINDINGS,
-    CLUSTER_ROLE_BINDING,
-    RBAC,
-    stacks_of,
-    target_of,
-)
+from internal.fleet.stack_bindings import BINDINGS, CLUSTER_ROLE_BINDING, RBAC, stacks_of, target_of
 from internal.fleet.stack_builder import SUPPORT, WORKLOADS, StackOptions
 from internal.fleet.stack_control import POD, StackControl
 from internal.fleet.stack_deployer import StackDeployer

@@ -14,14 +14,7 @@ from apis.operations import ChangeFreeze
 from apis.tenancy import LIST_KINDS, TenantRegistry
 from ctrlruntime import __version__
 from ctrlruntime.api import BUILTIN, Manifest, Resource
-from ctrlruntime.generate import (
-    drift,
-    limit_to_namespaces,
-    roles,
-    to_yaml,
-    webhook_files,
-    write,
-)
+from ctrlruntime.generate import drift, limit_to_namespaces, roles, to_yaml, webhook_files, write
 from ctrlruntime.generate.discovery import find_kinds, load
 from ctrlruntime.generate.layout import (
     METRICS_AUTH,

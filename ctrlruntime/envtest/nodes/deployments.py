@@ -12,20 +12,9 @@ from ctrlruntime.api.meta import set_controller_reference
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
-from ctrlruntime.envtest.nodes.kinds import (
-    DEPLOYMENT,
-    HASH_LABEL,
-    REPLICA_SET,
-    REVISION,
-    Manifest,
-)
+from ctrlruntime.envtest.nodes.kinds import DEPLOYMENT, HASH_LABEL, REPLICA_SET, REVISION, Manifest
 from ctrlruntime.envtest.nodes.podshape import template_hash, with_hash
-from ctrlruntime.envtest.nodes.status import (
-    condition,
-    conditions,
-    parse_timestamp,
-    without_zeros,
-)
+from ctrlruntime.envtest.nodes.status import condition, conditions, parse_timestamp, without_zeros
 from ctrlruntime.queue import Request
 
 

@@ -9,12 +9,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
 from ctrlruntime.envtest.nodes.kinds import JOB, MOST_PODS, POD, Manifest
 from ctrlruntime.envtest.nodes.podshape import PodView, pod_of, random_suffix
-from ctrlruntime.envtest.nodes.status import (
-    condition,
-    conditions,
-    parse_timestamp,
-    timestamp,
-)
+from ctrlruntime.envtest.nodes.status import condition, conditions, parse_timestamp, timestamp
 from ctrlruntime.queue import Request
 
 BACKOFF_MESSAGE = "Job has reached the specified backoff limit"

@@ -6,13 +6,7 @@ from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.envtest.nodes.cluster import Cluster
 from ctrlruntime.envtest.nodes.daemonsets import daemon_status
 from ctrlruntime.envtest.nodes.deployments import deployment_conditions
-from ctrlruntime.envtest.nodes.kinds import (
-    DAEMON_SET,
-    DEPLOYMENT,
-    JOB,
-    STATEFUL_SET,
-    Manifest,
-)
+from ctrlruntime.envtest.nodes.kinds import DAEMON_SET, DEPLOYMENT, JOB, STATEFUL_SET, Manifest
 from ctrlruntime.envtest.nodes.podshape import fails_to_pull, template_hash
 from ctrlruntime.envtest.nodes.statefulsets import revision_of
 from ctrlruntime.envtest.nodes.status import condition, conditions, timestamp, without_zeros

@@ -15,12 +15,7 @@ import uvloop
 from ctrlruntime.clock import random_hex
 from ctrlruntime.envtest.process import report_ready
 from ctrlruntime.envtest.proxy.control import ControlServer
-from ctrlruntime.envtest.proxy.proxy import (
-    Proxy,
-    ProxyOptions,
-    server_context,
-    serving_context,
-)
+from ctrlruntime.envtest.proxy.proxy import Proxy, ProxyOptions, server_context, serving_context
 from ctrlruntime.envtest.users import read_token_file
 
 CONTROL_TOKEN = "ENVTEST_PROXY_CONTROL_TOKEN"  # noqa: S105 - the variable's name

@@ -27,15 +27,7 @@ from ctrlruntime.envtest.proxy.framing import (
 )
 from ctrlruntime.envtest.proxy.log import RequestLog
 from ctrlruntime.envtest.proxy.requests import RequestInfo, classify
-from ctrlruntime.envtest.proxy.rules import (
-    ActiveRule,
-    Cut,
-    Delay,
-    Fail,
-    Kill,
-    LoseReply,
-    RuleSet,
-)
+from ctrlruntime.envtest.proxy.rules import ActiveRule, Cut, Delay, Fail, Kill, LoseReply, RuleSet
 from ctrlruntime.envtest.proxy.stale import AnswerKey
 from ctrlruntime.envtest.proxy.stream import WatchStream
 from ctrlruntime.graceful_server import Arrivals

@@ -14,11 +14,7 @@ import orjson
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.client.selectors import InvalidSelector, parse_fields, selector_matches
 from ctrlruntime.clock import random_bytes, random_hex
-from ctrlruntime.envtest.server.errors import (
-    StatusError,
-    forbidden,
-    unauthorized,
-)
+from ctrlruntime.envtest.server.errors import StatusError, forbidden, unauthorized
 from ctrlruntime.envtest.server.options import User
 from ctrlruntime.envtest.server.request import Request
 from ctrlruntime.envtest.server.state import State

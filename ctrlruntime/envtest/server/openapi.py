@@ -17,11 +17,7 @@ from ctrlruntime.envtest.server.document import Answer, Document, digest
 from ctrlruntime.envtest.server.errors import not_acceptable
 from ctrlruntime.envtest.server.kinds import Catalog, Kind
 from ctrlruntime.envtest.server.openapi_paths import Operation, operations, paths
-from ctrlruntime.envtest.server.openapi_schemas import (
-    builtin_names,
-    builtin_schema,
-    custom_schemas,
-)
+from ctrlruntime.envtest.server.openapi_schemas import builtin_names, builtin_schema, custom_schemas
 from ctrlruntime.envtest.server.request import Request
 
 JSON: Final = "application/json"

@@ -12,13 +12,7 @@ from ctrlruntime.envtest.merge.apply import printed_kind
 from ctrlruntime.envtest.merge.patches import json_patch, merge_patch
 from ctrlruntime.envtest.server.building import Build
 from ctrlruntime.envtest.server.codec import body_as_json
-from ctrlruntime.envtest.server.errors import (
-    StatusError,
-    bad_request,
-    bad_value,
-    conflict,
-    invalid,
-)
+from ctrlruntime.envtest.server.errors import StatusError, bad_request, bad_value, conflict, invalid
 from ctrlruntime.envtest.server.kinds import Kind, ScalePaths
 from ctrlruntime.envtest.server.patching import JSON_PATCH, Patcher, invalid_patch, read_applied
 from ctrlruntime.envtest.server.reading import Reader

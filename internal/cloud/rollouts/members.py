@@ -18,15 +18,7 @@ from apis.cloud import (
 )
 from ctrlruntime.api import find_condition
 from ctrlruntime.cache.entry import Entry
-from ctrlruntime.rollout import (
-    BadWindow,
-    Change,
-    Health,
-    Member,
-    Readiness,
-    Window,
-    closed_window,
-)
+from ctrlruntime.rollout import BadWindow, Change, Health, Member, Readiness, Window, closed_window
 from internal.cloud.bulk import is_newer
 from internal.cloud.change_holds import windows_of_instance
 from internal.cloud.instance.reading import read_written

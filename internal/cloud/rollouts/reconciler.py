@@ -7,10 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final
 
-from apis.cloud import (
-    FleetRollout,
-    FleetRolloutSpec,
-)
+from apis.cloud import FleetRollout, FleetRolloutSpec
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.controller.reconcile import Result
 from ctrlruntime.lifecycle import Lifecycle, ObjectPass

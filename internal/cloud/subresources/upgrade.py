@@ -5,11 +5,7 @@ from typing import Final
 from apis.cloud import Instance, InstanceKubernetes, UpgradeInstanceTask, UpgradeInstanceTaskSpec
 from internal.cloud.subresource import ObjectStrategy, Subresource, Upstream
 from internal.cloud.subresources.domains import primary_domain
-from internal.cloud.subresources.secrets import (
-    of_cluster,
-    of_requests,
-    requests_of_upgrade,
-)
+from internal.cloud.subresources.secrets import of_cluster, of_requests, requests_of_upgrade
 from internal.cloud.tasks.task import Concurrency, Retries, Supersede, TaskDefinition
 from internal.named_secrets import NamedKey
 

@@ -8,15 +8,7 @@ from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from apis.cloud import (
-    Phase,
-    TaskOutcome,
-    TaskPriority,
-    TaskRun,
-    TaskStatus,
-    Waiting,
-    WaitingReason,
-)
+from apis.cloud import Phase, TaskOutcome, TaskPriority, TaskRun, TaskStatus, Waiting, WaitingReason
 from ctrlruntime.cache.cached import CachedClient
 from ctrlruntime.client.fence import Fence
 from ctrlruntime.client.object_patcher import ObjectPatcher

@@ -15,14 +15,7 @@ from apis.cloud import (
 )
 from ctrlruntime.api import format_time
 from internal.cloud.labels import PAUSED
-from internal.cloud.taskdriver.context import (
-    CleanUp,
-    Leaving,
-    Next,
-    Rest,
-    Situation,
-    Wanted,
-)
+from internal.cloud.taskdriver.context import CleanUp, Leaving, Next, Rest, Situation, Wanted
 from internal.cloud.taskdriver.inputs import is_carried_out, is_fulfilled
 from internal.cloud.taskdriver.record import Identity, covers, last_attempt, retry_time, tries_of
 from internal.cloud.tasks.task import Supersede

@@ -17,13 +17,7 @@ from ctrlruntime.rollout import Waiting
 from internal.cosmos.fullnode import events
 from internal.cosmos.fullnode.disk_removals import parent_of
 from internal.cosmos.fullnode.metrics import NodeSetMetrics
-from internal.cosmos.fullnode.status import (
-    Facts,
-    lose_hub,
-    refuse,
-    set_status,
-    until_complete,
-)
+from internal.cosmos.fullnode.status import Facts, lose_hub, refuse, set_status, until_complete
 from internal.removal_holds import report_held
 
 Statuses = StatusClient[CosmosFullNodeSpec, CosmosFullNodeStatus]

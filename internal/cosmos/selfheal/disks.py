@@ -5,12 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
-from apis.cosmos import (
-    CosmosFullNodeSpec,
-    CosmosFullNodeStatus,
-    PVCAutoScale,
-    PVCAutoScaleRequest,
-)
+from apis.cosmos import CosmosFullNodeSpec, CosmosFullNodeStatus, PVCAutoScale, PVCAutoScaleRequest
 from ctrlruntime.api.scalars import Quantity
 from ctrlruntime.cache.entry import Entry
 from ctrlruntime.client import APIError, StatusClient, TransportError

@@ -22,15 +22,7 @@ from apis.cosmos import (
     SnapshotFailures,
     SnapshotPhase,
 )
-from internal.cosmos.snapshots.effects import (
-    Create,
-    Delete,
-    Effect,
-    Hold,
-    Pause,
-    Release,
-    Restore,
-)
+from internal.cosmos.snapshots.effects import Create, Delete, Effect, Hold, Pause, Release, Restore
 from internal.cosmos.snapshots.facts import Facts, Node
 from internal.cosmos.snapshots.naming import snapshot_name
 from internal.cosmos.snapshots.retention import is_cut, surplus

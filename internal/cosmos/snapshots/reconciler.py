@@ -23,15 +23,7 @@ from ctrlruntime.resources import Action, Control
 from ctrlruntime.resources.kept_metadata import KeptMetadata
 from internal.cosmos.labels import PAUSE_FINALIZER
 from internal.cosmos.snapshots.conditions import INVALID, conclude
-from internal.cosmos.snapshots.effects import (
-    Create,
-    Delete,
-    Effect,
-    Hold,
-    Pause,
-    Release,
-    Restore,
-)
+from internal.cosmos.snapshots.effects import Create, Delete, Effect, Hold, Pause, Release, Restore
 from internal.cosmos.snapshots.events import OF_PHASE, Note, Reason, of_step
 from internal.cosmos.snapshots.facts import Facts
 from internal.cosmos.snapshots.facts_reader import World, owner_of

@@ -8,14 +8,7 @@ from datetime import datetime
 
 from apis.tenancy import TenantRegistry
 from apis.windows import windows_of
-from ctrlruntime.rollout import (
-    BadWindow,
-    ChangeKind,
-    Decision,
-    Reason,
-    Waiting,
-    closed_window,
-)
+from ctrlruntime.rollout import BadWindow, ChangeKind, Decision, Reason, Waiting, closed_window
 from internal.tenancy.sync.plan import Plan, Update, UpdateReason
 
 

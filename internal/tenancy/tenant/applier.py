@@ -15,15 +15,7 @@ from ctrlruntime.client.errors import APIError, Invalid, NotFound, TooManyReques
 from ctrlruntime.gate import Cause
 from ctrlruntime.lifecycle.remote import ClusterTrouble
 from ctrlruntime.queue import Request
-from ctrlruntime.resources import (
-    OWNER,
-    REVISION,
-    Action,
-    Desired,
-    Owner,
-    Reason,
-    owner_key,
-)
+from ctrlruntime.resources import OWNER, REVISION, Action, Desired, Owner, Reason, owner_key
 from ctrlruntime.resources.outcome import Outcome as Written
 from ctrlruntime.resources.readiness import EXISTENCE, READY, Phase, Readiness, assess
 from internal.tenancy.objects.builder import Build, BuiltResource, not_served

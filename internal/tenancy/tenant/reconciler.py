@@ -29,12 +29,7 @@ from internal.tenancy.shared.missing_permissions import (
     impersonated,
     missing,
 )
-from internal.tenancy.shared.outcome import (
-    DEPENDENCY_ERROR,
-    VARIABLES_ERROR,
-    Failure,
-    is_under_way,
-)
+from internal.tenancy.shared.outcome import DEPENDENCY_ERROR, VARIABLES_ERROR, Failure, is_under_way
 from internal.tenancy.shared.policies import OrphanReason
 from internal.tenancy.shared.pools import TypeIsSlow
 from internal.tenancy.shared.privileges import Privileges

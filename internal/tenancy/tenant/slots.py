@@ -11,13 +11,7 @@ from ctrlruntime.api.conditions import Condition, new_condition
 from ctrlruntime.cache import Entry, Store
 from ctrlruntime.queue import Request
 from ctrlruntime.resources import Desired, Owner
-from ctrlruntime.sharding import (
-    SLOT_LABEL,
-    SlotOwnership,
-    format_slots,
-    slot_of,
-    slot_of_labels,
-)
+from ctrlruntime.sharding import SLOT_LABEL, SlotOwnership, format_slots, slot_of, slot_of_labels
 from ctrlruntime.sharding.report import SlotsOwned
 from internal.tenancy.objects.values import tenant_of_values
 from internal.tenancy.shared.labels import VALUES

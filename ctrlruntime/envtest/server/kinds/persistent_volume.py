@@ -9,12 +9,7 @@ from typing import Final
 from ctrlruntime.api.kinds import Manifest
 from ctrlruntime.envtest.server.checking import Rules
 from ctrlruntime.envtest.server.defaulting import Defaults
-from ctrlruntime.envtest.server.errors import (
-    FieldError,
-    forbidden_field,
-    not_supported,
-    required,
-)
+from ctrlruntime.envtest.server.errors import FieldError, forbidden_field, not_supported, required
 from ctrlruntime.envtest.server.kinds.declare import builtin_kind
 from ctrlruntime.envtest.server.kinds.persistent_volume_claim import access_modes, finalizer, phase
 from ctrlruntime.envtest.server.printers.column import UNSET, Cells, age, part

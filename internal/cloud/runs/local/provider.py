@@ -16,22 +16,8 @@ from ctrlruntime.clock import wall
 from internal.cloud.runs import wire
 from internal.cloud.runs.files import INPUT, RESULT, SEAL_KEY, SECRETS, SecretReader, files_of
 from internal.cloud.runs.local import supervisor
-from internal.cloud.runs.local.folder import (
-    WORK,
-    EndWatch,
-    Outcome,
-    Plan,
-    RunFolder,
-    is_name,
-)
-from internal.cloud.runs.provider import (
-    Run,
-    RunName,
-    RunOwner,
-    RunRefused,
-    RunRequest,
-    RunState,
-)
+from internal.cloud.runs.local.folder import WORK, EndWatch, Outcome, Plan, RunFolder, is_name
+from internal.cloud.runs.provider import Run, RunName, RunOwner, RunRefused, RunRequest, RunState
 from internal.cloud.runs.report import BadReport, Ending, decode_report, ending_of, kept_by
 from internal.cloud.runs.sealing import CannotOpen, open_sealed
 

@@ -11,13 +11,7 @@ from ctrlruntime.clock import utc_now
 from ctrlruntime.outbound_http import outbound_session
 from internal.cloud.runs import EarlierPlan, RunInput
 from internal.cloud.tasks.plans import MadePlan, is_rejected, plan_output, waits_for_approval
-from internal.cloud.tasks.task import (
-    DESTROYED,
-    INTERRUPTIBLE,
-    TaskError,
-    TaskRejected,
-    TaskResult,
-)
+from internal.cloud.tasks.task import DESTROYED, INTERRUPTIBLE, TaskError, TaskRejected, TaskResult
 from internal.cloud.tasks.terraform.backends import (
     TerraformOrder,
     drift_result,
