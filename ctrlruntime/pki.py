@@ -36,7 +36,6 @@ class KeyPair:
 
     @property
     def certificate_pem(self) -> bytes:
-        """The certificate in PEM."""
         return pem(self.certificate)
 
     @property

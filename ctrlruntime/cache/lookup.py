@@ -30,7 +30,6 @@ class InformerLookup:
         self._by_group_kind.setdefault(informer.gvk.group_kind, []).append(informer)
 
     def remove(self, informer: Informer) -> None:
-        """Remove an informer."""
         self._by_reference.clear()
         informers = self._by_kind[informer.gvk]
         informers.remove(informer)

@@ -43,7 +43,6 @@ class AnswerLimits:
             raise ValueError("limits of answers are at least 1 byte")
 
     def answer_size(self, server: object) -> AnswerSize:
-        """Return the size of one answer of a server."""
         return AnswerSize(self.body, self.total, server)
 
     def line_size(self, server: object) -> AnswerSize:

@@ -73,7 +73,6 @@ class Schemas:
     by_name: Mapping[str, Schema]
 
     def of(self, kind: GroupVersionKind) -> Schema | None:
-        """Return the schema of a kind, or None."""
         wanted = _Kind(kind.group, kind.version, kind.kind)
         return next((each for each in self.by_name.values() if each.kinds == (wanted,)), None)
 

@@ -44,7 +44,6 @@ class Found:
 
     @property
     def service_namespace(self) -> str:
-        """The namespace of that Service."""
         return (self.options and self.options.webhook.secret_namespace) or SERVICE_NAMESPACE
 
 

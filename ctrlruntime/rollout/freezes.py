@@ -114,7 +114,6 @@ class NoHolds:
     """Holds nothing."""
 
     def waiting(self, request: Request, frozen: Entry | None = None) -> Waiting | None:
-        """Return None."""
         return None
 
     def record(self, request: Request, changes: int) -> None:

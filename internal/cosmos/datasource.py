@@ -58,7 +58,6 @@ class FoundSource:
 
     @property
     def name(self) -> str:
-        """Name of the source."""
         return str(self.reference["name"])
 
 

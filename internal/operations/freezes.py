@@ -121,7 +121,6 @@ class SystemFreezes:
             yield self.freeze(entry)
 
     def freeze(self, entry: Entry) -> Freeze:
-        """Return one freeze."""
         return self._memo.compute(entry.uid, entry.resource_version, lambda: freeze_of(entry))
 
     def held_by(self, freeze: Freeze) -> int:

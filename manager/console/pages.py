@@ -304,7 +304,6 @@ def _of_one(
     scope: ScopeOf,
     special: object_pages.Special,
 ) -> Page:
-    """Return the page of one object."""
     model = object_pages.object_page(special)
     return Page(f"{path}/{{namespace}}/{{name}}", template, title, scope, model, in_menu=False)
 

@@ -67,7 +67,6 @@ class ObjectCluster:
 
     @property
     def cache(self) -> Cache:
-        """The cache of that cluster."""
         return self.cluster.cache
 
     @property

@@ -53,7 +53,6 @@ class Peers:
         object.__setattr__(self, "_by_pod", {peer.pod: peer for peer in self.nodes})
 
     def get(self, pod: str) -> Peer | None:
-        """One of them."""
         return self._by_pod.get(pod)
 
     def others(self, pod: str) -> tuple[Peer, ...]:

@@ -102,7 +102,6 @@ class Build:
     graph: Graph
 
     def levels(self) -> list[list[BuiltResource]]:
-        """Return the resources by level."""
         made: list[list[BuiltResource]] = [[] for _ in self.graph.levels]
         for item in self.resources:
             made[item.level].append(item)

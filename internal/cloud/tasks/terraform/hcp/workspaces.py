@@ -47,7 +47,6 @@ class Mark:
 
     @classmethod
     def of(cls, description: str) -> "Mark | None":
-        """Return the mark in a description, or None."""
         found = _MARK.search(description)
         return None if found is None else cls(found.group(1), found.group(2) or "")
 
